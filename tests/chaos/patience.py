@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import requests
 
@@ -22,6 +23,17 @@ Send = Callable[[str], requests.Response]
 
 class NeverAnswered(Exception):
     """An operation got no definite answer for as long as a client has patience."""
+
+
+@contextmanager
+def reported(oracle: Oracle, who: str) -> Iterator[None]:
+    """Have what ends a client within the block be a violation: a thread's failure must not pass for success."""
+    try:
+        yield
+    except NeverAnswered as error:
+        oracle.violate(str(error))
+    except Exception as error:  # noqa: BLE001 (whatever it is)
+        oracle.violate(f"{who} failed: {error!r}")
 
 
 class Patience:

@@ -13,7 +13,7 @@ import requests
 from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT, book_of, outline
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import PIECE, Manner, Order
-from tests.chaos.patience import ATTEMPT_SECONDS, GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send
+from tests.chaos.patience import ATTEMPT_SECONDS, GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send, reported
 from tests.support.agents import Client, open_link
 
 BREATH_SECONDS = 0.05
@@ -71,14 +71,10 @@ class AgentClient:
         talks = {self._tell: 8, self._ask: 3, self._hang: 2, self._ping: 2}
         if MODEL in self._agents:
             talks[self._consult] = 5
-        try:
+        with reported(self._oracle, "a client of agents"):
             while not over.is_set():
                 self._random.choices(list(talks), list(talks.values()))[0]()
                 time.sleep(BREATH_SECONDS)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self._oracle.violate(f"a client of agents failed: {error!r}")
 
     def verify(self) -> None:
         """Read some of the tasks, and the books that they link to."""

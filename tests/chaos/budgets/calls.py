@@ -5,7 +5,7 @@ A refusal must be by a limit that covers the call, by an amount that was set, an
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -14,8 +14,9 @@ from tests.chaos.budgets.limits import Budget, Limit, Subject
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import PIECE, Manner, Order, Told, Verdict, make_call
 from tests.chaos.models.orders import make_order
-from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered
+from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered, reported
 
+WHO = "a client of budgets"
 ABANDONED_SECONDS = 0.5
 BREATH_SECONDS = 0.02
 REFUSED_SECONDS = 0.1
@@ -50,7 +51,8 @@ class LimitedClient:
 
     def run_until(self, over: threading.Event) -> None:
         """Go on until it is over; what was begun is finished."""
-        self._guard(lambda: self._go_on(over))
+        with reported(self.oracle, WHO):
+            self._go_on(over)
 
     def verify(self) -> None:
         """Check what this client knows."""
@@ -105,14 +107,6 @@ class LimitedClient:
         while not over.is_set():
             self.act()
             time.sleep(BREATH_SECONDS)
-
-    def _guard(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except NeverAnswered as error:
-            self.oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self.oracle.violate(f"a client of budgets failed: {error!r}")
 
 
 def _faults(made: LimitedCall, credential: Credential) -> Iterator[str]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tests.chaos.budgets.account import PRICES, Account
-from tests.chaos.budgets.calls import LIMITING, REFUSED_SECONDS, Credential, LimitedClient
+from tests.chaos.budgets.calls import LIMITING, REFUSED_SECONDS, WHO, Credential, LimitedClient
 from tests.chaos.budgets.limits import PLENTY, Administration, Budget, Figures, Limit, Terms
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import Told, Verdict
+from tests.chaos.patience import reported
 from tests.support.inventory import query
 
 RAISED = (200, 3_000)
@@ -71,7 +72,8 @@ class LimitChanger(LimitedClient):
 
     def verify(self) -> None:
         """Check that nothing is held for good, and that each limit gives all that it has, to the unit."""
-        self._guard(self._verify)
+        with reported(self.oracle, WHO):
+            self._verify()
 
     def _change(self, limit: Limit, amount: int) -> None:
         self._bounds[limit] = max(self._bounds[limit], amount)

@@ -16,7 +16,7 @@ from tests.chaos.console.browsing import SIGN_IN, Browsing, cookie_in, leads_to,
 from tests.chaos.console.links import Links
 from tests.chaos.console.records import Key, OpenSession, Records
 from tests.chaos.installation import Installation
-from tests.chaos.patience import NeverAnswered
+from tests.chaos.patience import NeverAnswered, reported
 from tests.support.browser import token_in
 from tests.support.identity import Person
 
@@ -76,13 +76,10 @@ class Visitor:
             self._be_disabled: 1,
         }
         try:
-            while not over.is_set():
-                self._random.choices(list(actions), list(actions.values()))[0]()
-                time.sleep(BREATH_SECONDS)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self._oracle.violate(f"a visitor failed: {error!r}")
+            with reported(self._oracle, "a visitor"):
+                while not over.is_set():
+                    self._random.choices(list(actions), list(actions.values()))[0]()
+                    time.sleep(BREATH_SECONDS)
         finally:
             self._links.close()
 

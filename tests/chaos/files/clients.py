@@ -14,7 +14,7 @@ import requests
 
 from tests.chaos.files.records import Link, Operations, StoredFile, StoredVersion
 from tests.chaos.oracle import Oracle
-from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Patience, Send
+from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Patience, Send, reported
 from tests.support.agents import Client, open_link
 
 SIZES = (0, 1, 4_096, 50_000, 300_000, 2_000_000, 6_000_000)
@@ -58,13 +58,10 @@ class FileClient:
         )
         weights = (6, 4, 1, 3, 2, 3, 8)
         try:
-            while not over.is_set():
-                self._random.choices(actions, weights)[0]()
-                self._put_away_ended()
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self._oracle.violate(f"a client failed: {error!r}")
+            with reported(self._oracle, "a client"):
+                while not over.is_set():
+                    self._random.choices(actions, weights)[0]()
+                    self._put_away_ended()
         finally:
             self._pool.shutdown()
 

@@ -15,7 +15,7 @@ import requests
 from tests.chaos.installation import Installation
 from tests.chaos.media.attachments import PAGE, Offer, Offers
 from tests.chaos.media.servers import signature
-from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Send
+from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Send, reported
 from tests.support.agents import Client
 from tests.support.inventory import query
 from tests.support.media_sources import MediaSource
@@ -111,13 +111,10 @@ class MediaClient:
             self._let_time_pass: 1,
         }
         try:
-            while not over.is_set():
-                self._random.choices(list(actions), list(actions.values()))[0]()
-                time.sleep(BREATH_SECONDS)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self._oracle.violate(f"a distribution failed: {error!r}")
+            with reported(self._oracle, "a distribution"):
+                while not over.is_set():
+                    self._random.choices(list(actions), list(actions.values()))[0]()
+                    time.sleep(BREATH_SECONDS)
         finally:
             self._pool.shutdown()
 

@@ -11,7 +11,7 @@ from shared.credits.amounts import format_credits
 from tests.chaos.models.calls import PIECE, Order, Told, Verdict, make_call
 from tests.chaos.models.orders import make_order
 from tests.chaos.oracle import Oracle
-from tests.chaos.patience import NeverAnswered, Patience
+from tests.chaos.patience import Patience, reported
 from tests.support.agents import Client
 
 FIRST_NUMBER = 1_000
@@ -72,17 +72,13 @@ class ModelClient:
 
     def run_until(self, over: threading.Event) -> None:
         """Make one call after the other, and buy credits where they run out."""
-        try:
+        with reported(self._oracle, "a client of models"):
             while not over.is_set():
                 if self._payer.is_poor and self._random.random() < 0.1:
                     self._top_up()
                 else:
                     self._call()
                 time.sleep(BREATH_SECONDS)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self._oracle.violate(f"a client of models failed: {error!r}")
 
     def verify(self) -> None:
         """Ask for the balance; what the books say of it is compared elsewhere."""

@@ -17,7 +17,7 @@ from typing import Any
 from tests.chaos.agents.clients import AgentClient, Talk
 from tests.chaos.installation import Installation
 from tests.chaos.oracle import Oracle
-from tests.chaos.patience import NeverAnswered
+from tests.chaos.patience import reported
 from tests.chaos.settling import AGENTS
 from tests.chaos.workload import Person, Workload
 from tests.support.genuine_agents import GenuineAgent
@@ -76,13 +76,9 @@ class Counting(AgentClient):
 
     def run_until(self, over: threading.Event) -> None:
         """Have it count again and again; each stream is followed to its end."""
-        try:
+        with reported(self._oracle, "a client of a remote agent"):
             while not over.is_set():
                 self._have_count()
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
-        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
-            self._oracle.violate(f"a client of a remote agent failed: {error!r}")
 
     def _have_count(self) -> None:
         name, number = f"{self._random.getrandbits(64):x}", self._random.randint(10, 80)
