@@ -4,6 +4,7 @@ from typing import Any
 
 import redis
 
+from shared.models.brokered_calls import WAITING
 from shared.models.call_messages import QueuedCall, aside_queue, key_of, read_entry
 from shared.queues import MODELS
 
@@ -28,9 +29,10 @@ def count_aside(broker: redis.Redis, provider: str) -> int:
 
 
 def forget_calls(broker: redis.Redis) -> None:
-    """Empty the queues of calls, those put aside as well, and forget their requests."""
+    """Empty the queues of calls, those put aside as well, and forget their requests and who waits elsewhere."""
     broker.delete(
         *KEYS,
+        WAITING,
         *broker.scan_iter(key_of(aside_queue("*"))),
         *broker.scan_iter("quartermaster:request:*"),
     )

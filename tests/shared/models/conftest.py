@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
@@ -11,6 +12,7 @@ from shared.models import heartbeats
 from shared.replies import ReplyChannel
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
+from tests.support.call_messages import forget_calls
 
 
 @pytest.fixture(scope="package")
@@ -35,3 +37,11 @@ def calls(
     """Calls of a new organization, which has a credit."""
     with model_calls(database, valkey_server.url, reply_channel, tmp_path) as calls:
         yield calls
+
+
+@pytest.fixture
+def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
+    """A Valkey in which no call waits afterwards."""
+    with connect_valkey(valkey_server.url) as valkey:
+        yield valkey
+        forget_calls(valkey)

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.broker import Broker
 from shared.clocks import CLOCKS_APART_SECONDS
 from shared.ids import new_id
@@ -18,18 +17,8 @@ from shared.models.call_queue import KEPT_SECONDS, AcceptedRequest
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.replies import ReplyAddress
-from shared.valkey import connect_valkey
-from tests.support.call_messages import forget_calls
 
 ENTRY = CatalogFile(None).current().entries[0]
-
-
-@pytest.fixture
-def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
-    with connect_valkey(valkey_server.url) as valkey:
-        yield valkey
-        forget_calls(valkey)
-        valkey.delete(brokered_calls.WAITING)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Which call a worker makes: no queue and no provider stands before the others, and no thread waits for room."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -21,18 +20,10 @@ from shared.publisher import create_celery
 from shared.queues import MODELS
 from shared.redis_transport import QueuesInTurn
 from shared.replies import ReplyAddress
-from shared.valkey import connect_valkey
-from tests.support.call_messages import count_aside, forget_calls, take_call
+from tests.support.call_messages import count_aside, take_call
 
 SLOTS = 8
 ENTRY = CatalogFile(None).current().entries[0]
-
-
-@pytest.fixture
-def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
-    with connect_valkey(valkey_server.url) as valkey:
-        yield valkey
-        forget_calls(valkey)
 
 
 @pytest.fixture
