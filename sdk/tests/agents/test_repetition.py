@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,12 +16,14 @@ from sdk.tests.agents.served import Served, message, served, text_of
 
 agent = Agent("Counter", "Counts how often it is asked.")
 calls: list[str] = []
+began = threading.Event()
 go_on = threading.Event()
 
 
 @agent.skill
 def count(text: str, task: Any) -> Iterator[Any]:
     calls.append(text)
+    began.set()
     yield f"{text} 1 "
     if text == "ask" and task is None:
         yield Ask("What?")
@@ -27,9 +31,14 @@ def count(text: str, task: Any) -> Iterator[Any]:
     yield "2"
 
 
+def forget() -> None:
+    calls.clear()
+    began.clear()
+
+
 @pytest.fixture
 def counter() -> Iterator[Served]:
-    calls.clear()
+    forget()
     go_on.set()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SERVICE_BASE_URL", raising=False)
@@ -61,8 +70,7 @@ def test_repetitions_at_the_same_time_wait_for_the_one_task(counter: Served) -> 
     with ThreadPoolExecutor(6) as threads:
         sent = [threads.submit(counter.ask, "POST", "/message:send", json=body) for _ in range(3)]
         streamed = [threads.submit(counter.stream, "slow", more=body["message"]) for _ in range(3)]
-        while not calls:
-            pass
+        assert began.wait(60)
         go_on.set()
         tasks = [at.result().json()["task"] for at in sent]
         streams = [at.result() for at in streamed]
@@ -72,6 +80,64 @@ def test_repetitions_at_the_same_time_wait_for_the_one_task(counter: Served) -> 
         said = last["statusUpdate"] if "statusUpdate" in last else last["task"]
         assert said["status"]["state"] == "TASK_STATE_COMPLETED"
     assert calls == ["slow"]
+
+
+def test_a_repetition_that_is_read_slowly_is_told_of_the_end() -> None:
+    """The task ends while its repetition's stream is still handing over what it began with."""
+    forget()
+    go_on.clear()
+    body = message("slow")
+    application = agent.app(is_anonymous=True)
+    events: list[Any] = []
+
+    async def stream_a_repetition() -> None:
+        first = asyncio.create_task(post(application, "/message:send", body, taken))
+        assert await asyncio.to_thread(began.wait, 60)
+
+        async def taken_slowly(data: bytes) -> None:
+            events.extend(json.loads(line[5:]) for line in data.splitlines() if line.startswith(b"data:"))
+            go_on.set()
+            await first
+
+        await post(application, "/message:stream", body, taken_slowly)
+
+    async def taken(data: bytes) -> None:
+        assert json.loads(data)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    asyncio.run(asyncio.wait_for(stream_a_repetition(), 60))
+    assert events[0]["task"]["status"]["state"] == "TASK_STATE_WORKING"
+    assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def post(application: Any, path: str, body: Any, take: Callable[[bytes], Awaitable[None]]) -> None:
+    """Send a body to an application without a server between, which waits until each piece is taken."""
+    is_asked = False
+
+    async def receive() -> Any:
+        nonlocal is_asked
+        if is_asked:
+            await asyncio.sleep(60)
+        is_asked = True
+        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+    async def send(part: MutableMapping[str, Any]) -> None:
+        if part.get("body"):
+            await take(part["body"])
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
+        "server": ("localhost", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    await application(scope, receive, send)
 
 
 def test_a_repetition_after_the_end_streams_the_task_as_it_is(counter: Served) -> None:

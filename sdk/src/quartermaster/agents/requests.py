@@ -127,8 +127,10 @@ class Requests(DefaultRequestHandler):
         """Give the task as it is, then its events until it ends or waits."""
         try:
             async for event in self.on_subscribe_to_task(SubscribeToTaskRequest(id=task_id), context):
+                # Judged before it is handed over: the first event is the task itself, which changes meanwhile.
+                is_last = _says_the_end(event)
                 yield event
-                if isinstance(event, (Task, TaskStatusUpdateEvent)) and event.status.state in ENDED | PAUSED:
+                if is_last:
                     return
         except UnsupportedOperationError:  # it has ended
             yield await self._get(GetTaskRequest(id=task_id), context)
@@ -138,6 +140,10 @@ class Requests(DefaultRequestHandler):
         if task is None:
             raise UnsupportedOperationError("The task is gone.")
         return task
+
+
+def _says_the_end(event: Event) -> bool:
+    return isinstance(event, (Task, TaskStatusUpdateEvent)) and event.status.state in ENDED | PAUSED
 
 
 def _key(params: SendMessageRequest, context: ServerCallContext) -> _Key:
