@@ -86,7 +86,13 @@ def run_tests(
     """Run tests until the first fails; give the verdict on what they ran in."""
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n0", "--no-header", *tests]
     run = subprocess.Popen(
-        command, cwd=lane, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=lane,
+        env=os.environ | {"PYTHONPATH": str(lane / "sdk" / "src")},  # else the installed SDK is tested
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     try:
         said, _ = run.communicate(timeout=limit_seconds)

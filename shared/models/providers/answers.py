@@ -105,6 +105,7 @@ class AnswerStream:
     def flow(self) -> Iterator[Arrivals]:
         """Let `take` be called within the block, whenever the socket is readable; only while `is_flowing`."""
         assert self._response is not None  # noqa: S101 (as the caller has seen)
+        self._call.listens()
         with self._response.without_waiting():
             yield self._response
 
@@ -115,6 +116,7 @@ class AnswerStream:
         if received is None:
             return None
         self._note(received)
+        self._call.listens()
         return self._events_of(received)
 
     def _streamed(self, received: bytes) -> Iterator[list[Event]]:
@@ -191,6 +193,7 @@ class AnswerStream:
         return self._event("", b"".join(pieces))
 
     def _read(self) -> bytes:
+        self._call.listens()
         try:
             received = self._body.read1(READ_BYTES)
         except _BROKEN as error:

@@ -2,8 +2,12 @@
 
 A socket's own timeout begins anew with every byte, and nothing interrupts a thread that reads. So one thread of the
 process watches all calls and shuts a socket under its reader, which then finds out here why its connection broke.
+
+Silence is the upstream's only while somebody waits for its bytes and none have come: a reader that is busy elsewhere,
+or a process that slept, must not have a paid answer cut off.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +37,7 @@ class Call:
         "_cancelled",
         "_cut",
         "_deadline_at",
+        "_has_arrived",
         "_idle_seconds",
         "_is_over",
         "_lock",
@@ -59,16 +64,18 @@ class Call:
         self._waits_for = Reason.FIRST_BYTE
         self._lock = threading.Lock()
         self._cut: Callable[[], object] | None = None
+        self._has_arrived: Callable[[], bool] | None = None
         self._is_over = False
         self.is_sent = False
         self.is_untaken = False
         """Whether the connection broke before the upstream had accepted a byte of the request."""
         self.reason: Reason | None = None
 
-    def attach(self, cut: Callable[[], object]) -> None:
-        """Say what hangs up from now on; done at once if a bound was passed already."""
+    def attach(self, cut: Callable[[], object], has_arrived: Callable[[], bool] | None = None) -> None:
+        """Say what hangs up from now on, and what tells of unread bytes; hangs up at once if a bound has passed."""
         with self._lock:
             self._cut = cut
+            self._has_arrived = has_arrived or self._has_arrived
             if self.reason is not None:
                 _quietly(cut)
 
@@ -76,9 +83,13 @@ class Call:
         """Say that the whole request has left: from now on the upstream may work on it."""
         self.is_sent = True
 
-    def heard(self) -> None:
-        """Note that bytes arrived."""
+    def listens(self) -> None:
+        """Note that somebody waits for more bytes: from now on the upstream may be silent for too long."""
         self._silent_at = time.monotonic() + self._idle_seconds
+
+    def heard(self) -> None:
+        """Note that bytes arrived; what is done with them is not the upstream's silence."""
+        self._silent_at = math.inf
         self._waits_for = Reason.SILENCE
 
     def hurry(self, seconds: float) -> None:
@@ -95,7 +106,7 @@ class Call:
         """Cut the call if it is time to."""
         if now >= self._deadline_at:
             self._end(Reason.DEADLINE)
-        elif now >= self._silent_at:
+        elif now >= self._silent_at and not self._has_unread_bytes():
             self._end(self._waits_for)
         elif self._cancelled.is_set():
             self._end(Reason.CANCELLED)
@@ -114,6 +125,10 @@ class Call:
         except ProviderError as error:
             return error
         return otherwise
+
+    def _has_unread_bytes(self) -> bool:
+        with self._lock:
+            return self._has_arrived is not None and not self._is_over and self._has_arrived()
 
     def _end(self, reason: Reason) -> None:
         with self._lock:

@@ -1,6 +1,7 @@
 """Models for tests, and calls to them."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from shared.models.catalog import ModelEntry
@@ -54,9 +55,13 @@ def events_of(
         return list(stream)
 
 
-def read(stream: UpstreamStream, into: list[Event]) -> None:
+def read(
+    stream: UpstreamStream, into: list[Event], *, before_each: Callable[[], object] = lambda: None
+) -> None:
     """Read an answer, keeping what comes before an error."""
-    into.extend(stream)
+    for event in stream:
+        before_each()
+        into.append(event)
 
 
 def text_of(events: list[Event]) -> str:

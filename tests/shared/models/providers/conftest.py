@@ -46,12 +46,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MonotonicClock:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once the whole request of a call has left, and the call knows."""
-    sent = threading.Event()
-    note = Call.sent
+    return set_by("sent", monkeypatch)
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a call waits for bytes of its answer's body, and its silence is counted; clear it to wait for more."""
+    return set_by("listens", monkeypatch)
+
+
+def set_by(name: str, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Make an event that is set whenever this method of a call has returned."""
+    has_returned = threading.Event()
+    note = getattr(Call, name)
 
     def tell(call: Call) -> None:
         note(call)
-        sent.set()
+        has_returned.set()
 
-    monkeypatch.setattr(Call, "sent", tell)
-    return sent
+    monkeypatch.setattr(Call, name, tell)
+    return has_returned

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import pytest
+from urllib3.util import wait_for_read
 
 from shared.models.providers.base import Event
+from shared.models.providers.connections import GatheringResponse
 from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of
 from tests.support.monotonic_clock import MonotonicClock, once
+from tests.support.stack import wait_until
 from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
@@ -79,19 +82,96 @@ def test_headers_that_drip_do_not_count_as_a_beginning(
         events_of(router, model(upstream.base_url, first_byte_timeout_seconds=10, idle_timeout_seconds=10))
 
 
-def test_an_upstream_that_falls_silent(router: Router, upstream: FakeUpstream, clock: MonotonicClock) -> None:
+def test_an_upstream_that_falls_silent(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, listening: threading.Event
+) -> None:
     upstream.script = Script(stall_after=2)
     events: list[Event] = []
     with (
         router.open(
             model(upstream.base_url, idle_timeout_seconds=10), lambda _: body(), cancelled=NEVER
         ) as stream,
-        once(lambda: text_of(events) == "token token ", lambda: clock.move(11)),
+        once(lambda: waits_after(events, "token token ", listening), lambda: clock.move(11)),
         pytest.raises(ProviderTimeout, match="stopped in the middle") as raised,
     ):
-        read(stream, events)
+        read(stream, events, before_each=listening.clear)
     assert text_of(events) == "token token "
     assert raised.value.may_have_cost
+
+
+def waits_after(events: list[Event], text: str, listening: threading.Event) -> bool:
+    """Whether a reader has all of a text, and waits for more."""
+    return text_of(events) == text and listening.is_set()
+
+
+class Looked(threading.Event):
+    """Never cancels, and counts how often the watchdog asked for that: after the bounds, when it lets a call go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    def is_set(self) -> bool:
+        """Say no."""
+        self.times += 1
+        return False
+
+    def wait_for_two_more(self) -> None:
+        """Wait until the watchdog has let the call go on by what it knows now."""
+        before = self.times
+        wait_until(lambda: self.times >= before + 2, "the watchdog lets the call go on", seconds=10)
+
+
+@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+def test_a_reader_that_is_busy_elsewhere_is_not_the_upstreams_silence(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, framing: str
+) -> None:
+    upstream.script = Script(delay_seconds=0.05, framing=framing)  # type: ignore[arg-type]
+    entry, looked = model(upstream.base_url, idle_timeout_seconds=10, deadline_seconds=900), Looked()
+    events: list[Event] = []
+    with router.open(entry, lambda _: body(), cancelled=looked) as stream:
+        for event in stream:
+            events.append(event)
+            clock.move(11)
+            looked.wait_for_two_more()
+    assert text_of(events) == "token token token "
+
+
+def test_what_came_while_the_process_slept_is_read(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards its clock has gone on, and the watchdog may look before the reader reads."""
+    looked = Looked()
+    read1 = GatheringResponse.read1
+
+    def read_after_sleeping(response: GatheringResponse, n: int = -1) -> bytes:
+        monkeypatch.setattr(GatheringResponse, "read1", read1)
+        assert wait_for_read(response._socket, 60)
+        clock.move(11)
+        looked.wait_for_two_more()
+        return read1(response, n)
+
+    monkeypatch.setattr(GatheringResponse, "read1", read_after_sleeping)
+    upstream.script = Script(delay_seconds=0.05)
+    entry = model(upstream.base_url, idle_timeout_seconds=10, deadline_seconds=900)
+    assert text_of(events_of(router, entry, cancelled=looked)) == "token token token "
+
+
+def test_a_head_that_came_while_the_process_slept_is_read(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = Looked()
+    begin = GatheringResponse.begin
+
+    def begin_after_sleeping(response: GatheringResponse) -> None:
+        assert wait_for_read(response._socket, 60)
+        clock.move(11)
+        looked.wait_for_two_more()
+        begin(response)
+
+    monkeypatch.setattr(GatheringResponse, "begin", begin_after_sleeping)
+    entry = model(upstream.base_url, first_byte_timeout_seconds=10, deadline_seconds=900)
+    assert text_of(events_of(router, entry, cancelled=looked)) == "token token token "
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "length"])
