@@ -24,6 +24,7 @@ from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.errors import DomainError
 from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
+from shared.unread_bytes import has_unread_bytes
 from web.http.edge import BODY_READ
 from web.http.request_bodies import (
     STREAM_PIECE_BYTES,
@@ -107,7 +108,8 @@ class BodyReceptions:
         with self._lock:
             for reception in self._active:
                 # Under the lock, so that it is this body's connection and not yet its next request's.
-                if reception.waited_seconds() > self._allowed_seconds(reception):
+                is_late = reception.waited_seconds() > self._allowed_seconds(reception)
+                if is_late and not reception.has_unread_bytes():
                     reception.cut_off()
 
     def _allowed_seconds(self, reception: Reception) -> float:
@@ -167,6 +169,10 @@ class Reception:
         """Tell how long this body's sender was waited for until now."""
         since = self._waiting_since
         return self._waited_seconds + (monotonic() - since if since is not None else 0.0)
+
+    def has_unread_bytes(self) -> bool:
+        """Tell whether more has arrived than was read yet."""
+        return self._connection is not None and has_unread_bytes(self._connection)
 
     def cut_off(self) -> None:
         """Make the waiting read end; it then raises UploadTimeout."""

@@ -26,11 +26,11 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import ProxyManager
 from urllib3.response import BaseHTTPResponse
-from urllib3.util import wait_for_read
 
 from shared.models.providers.tcp_info import acknowledged_bytes
 from shared.models.providers.watchdog import Call
 from shared.tcp_keepalive import KEEPALIVE_OPTIONS
+from shared.unread_bytes import has_unread_bytes
 
 MAX_GATHERED_BYTES = 64 << 10
 MAX_CHUNK_HEAD_BYTES = 64 << 10
@@ -72,14 +72,6 @@ def _noting_loss(connection: socket.socket | None) -> Iterator[None]:
         if before is not None and connection is not None and _serving.call is not None:
             _serving.call.is_untaken = acknowledged_bytes(connection) == before
         raise
-
-
-def _has_arrived(connection: socket.socket) -> bool:
-    """Whether bytes, or the end, wait to be read."""
-    try:
-        return wait_for_read(connection, 0)
-    except (OSError, ValueError):
-        return False  # it has been closed
 
 
 class ChunkDecoder:
@@ -224,7 +216,7 @@ class _Cuttable(HTTPConnection):
         if _serving.call is not None and self.sock is not None:
             # The plain socket's method: an SSL socket's own would drop its state under the thread that reads.
             cut = partial(socket.socket.shutdown, self.sock, socket.SHUT_RDWR)
-            _serving.call.attach(cut, partial(_has_arrived, self.sock))
+            _serving.call.attach(cut, partial(has_unread_bytes, self.sock))
 
 
 class _CuttableSecure(_Cuttable, HTTPSConnection):

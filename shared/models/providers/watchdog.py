@@ -37,11 +37,11 @@ class Call:
         "_cancelled",
         "_cut",
         "_deadline_at",
-        "_has_arrived",
         "_idle_seconds",
         "_is_over",
         "_lock",
         "_silent_at",
+        "_unread",
         "_waits_for",
         "is_sent",
         "is_untaken",
@@ -64,18 +64,18 @@ class Call:
         self._waits_for = Reason.FIRST_BYTE
         self._lock = threading.Lock()
         self._cut: Callable[[], object] | None = None
-        self._has_arrived: Callable[[], bool] | None = None
+        self._unread: Callable[[], bool] = lambda: False
         self._is_over = False
         self.is_sent = False
         self.is_untaken = False
         """Whether the connection broke before the upstream had accepted a byte of the request."""
         self.reason: Reason | None = None
 
-    def attach(self, cut: Callable[[], object], has_arrived: Callable[[], bool] | None = None) -> None:
+    def attach(self, cut: Callable[[], object], has_unread_bytes: Callable[[], bool] | None = None) -> None:
         """Say what hangs up from now on, and what tells of unread bytes; hangs up at once if a bound has passed."""
         with self._lock:
             self._cut = cut
-            self._has_arrived = has_arrived or self._has_arrived
+            self._unread = has_unread_bytes or self._unread
             if self.reason is not None:
                 _quietly(cut)
 
@@ -128,7 +128,7 @@ class Call:
 
     def _has_unread_bytes(self) -> bool:
         with self._lock:
-            return self._has_arrived is not None and not self._is_over and self._has_arrived()
+            return not self._is_over and self._unread()
 
     def _end(self, reason: Reason) -> None:
         with self._lock:

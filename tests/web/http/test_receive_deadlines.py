@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,7 +19,11 @@ from tests.web.files.serving import Reply, ask, begin_upload, gunicorn, read_rep
 from web.http.edge import BODY_READ
 from web.http.receive_deadlines import BodyReceptions
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 CONTENT = os.urandom(3 << 20)
+GRACE_SECONDS = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +201,37 @@ def test_under_another_server_bodies_are_received_without_a_clock() -> None:
         assert body.readinto(memoryview(buffer)) == 0
     assert buffer[:4] == b"abcd"
     assert environ[BODY_READ] is True
+
+
+class ReadAfterSleeping(io.RawIOBase):
+    """Reads a connection, after the process has slept while somebody waited for bytes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        time.sleep(10 * GRACE_SECONDS)
+        return self._connection.recv_into(buffer)
+
+
+def test_a_sender_whose_bytes_arrived_while_the_process_slept_is_not_cut_off() -> None:
+    pool = Pool("uploads", 1, patience_seconds=0)
+    receptions = BodyReceptions(pool, grace_seconds=GRACE_SECONDS, minimum_bytes_per_second=1 << 30)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"abcd")
+        environ = {
+            "wsgi.input": ReadAfterSleeping(ours),
+            "CONTENT_LENGTH": "4",
+            "gunicorn.socket": ours,
+        }
+        with receptions.admit(environ) as body:
+            assert body.readinto(memoryview(bytearray(10))) == 4
+            assert not body.is_cut_off
 
 
 def test_room_is_given_back_whatever_happens() -> None:
