@@ -79,6 +79,8 @@ _journals: list[Journal] = []
 _before: list[Callable[[], None]] = []
 visited: set[Site] = set()
 """Every place at which any run of this process has opened a transaction."""
+written: set[Site] = set()
+"""Those whose transaction has changed something."""
 
 
 @contextmanager
@@ -191,6 +193,7 @@ class WatchedConnection(psycopg2.extensions.connection):
         site = getattr(_open, "site", None)
         if site is None or _is_periodic(sys._getframe(1)):
             return
+        written.add(site)
         heard = [journal.note(site) for journal in _journals]
         if True in heard:
             with socket.socket(fileno=os.dup(self.fileno())) as link:

@@ -23,6 +23,8 @@ NO_STEP = frozenset({"jobs.before_publish"})
 UNSEEN = NO_STEP | {"upload.begun", "upload.opened", "upload.received"}
 """Points at which nothing has changed yet that others could see or lock."""
 State = dict[str, Any]
+ran: set[str] = set()
+"""The names of the flows that have run in this process."""
 Step = Callable[[World, State], object]
 
 
@@ -64,6 +66,7 @@ def run(world: World, flow: Flow, lost: Commit | None = None, *, times: int = 1)
 
     The journal has the commits of the first time.
     """
+    ran.add(flow.name)
     with world.recording_uploads(flow.records):
         state = flow.prepare(world)
         with watched(lost) as journal:
