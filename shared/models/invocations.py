@@ -15,6 +15,7 @@ from shared.admission import PoolKey
 from shared.credits import holds
 from shared.credits.errors import BillingOrganizationRequired
 from shared.database import Database
+from shared.errors import Unavailable
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 from shared.ids import new_id
@@ -122,9 +123,13 @@ def invoke(
 
 
 def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
-    """Give back the hold of a call that no worker has begun; False when one has."""
-    with invoker.database.autocommit() as session:
-        voided = holds.void(session, invocation_id)
+    """Give back the hold of a call that no worker has begun; False when one has, or may have: the database is away."""
+    try:
+        with invoker.database.autocommit() as session:
+            voided = holds.void(session, invocation_id)
+    except Unavailable:
+        log.warning("invocation.not_given_up", invocation_id=invocation_id)
+        return False
     if voided:
         try:
             invoker.queue.drop_request(invocation_id)
@@ -163,7 +168,7 @@ def _queue(
     try:
         invoker.queue.put(address, accepted, organization_id=payer_id)
     except redis.RedisError:
-        # Valkey may have taken the call and not said so: if a worker has begun, that is the call.
+        # Valkey may have taken the call and not said so: if a worker has begun, or may, that is the call.
         if give_up(invoker, address.invocation_id):
             raise ModelsOverloaded from None
 

@@ -177,7 +177,7 @@ class Silence:
             return
         if give_up(self._invoker, self._invocation_id):
             raise ModelsOverloaded
-        self.end()  # a worker has begun at this moment
+        self.end()  # a worker has begun at this moment, or Postgres does not say
 
     def _return_if_lost(self, lease: Lease) -> None:
         if lease.organization_id is None or lease.provider is None:

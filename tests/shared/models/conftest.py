@@ -13,6 +13,7 @@ from shared.replies import ReplyChannel
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
 from tests.support.call_messages import forget_calls
+from tests.support.stack import free_port
 
 
 @pytest.fixture(scope="package")
@@ -45,3 +46,11 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
     with connect_valkey(valkey_server.url) as valkey:
         yield valkey
         forget_calls(valkey)
+
+
+@pytest.fixture
+def lost_database() -> Iterator[Database]:
+    """A database that does not answer."""
+    lost = Database(f"postgresql+psycopg2://nobody@127.0.0.1:{free_port()}/none")
+    yield lost
+    lost.dispose()

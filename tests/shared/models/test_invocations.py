@@ -10,6 +10,7 @@ import redis
 
 from shared import replies
 from shared.credits.errors import InsufficientCredits
+from shared.database import Database
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.errors import ModelNotFound, ModelNotSupported
@@ -100,7 +101,10 @@ def test_a_call_whose_replies_could_not_be_heard_is_not_accepted(
     assert (calls.balance.held, calls.states()) == (0, [])
 
 
-def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(calls: ModelCalls) -> None:
+@pytest.fixture
+def unheard(calls: ModelCalls) -> ModelCalls:
+    """Calls that Valkey takes, a worker makes, and the front does not hear so."""
+
     class Hesitant(CallQueue):
         """A queue that takes the call and whose answer is lost."""
 
@@ -111,10 +115,23 @@ def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(call
             thread.join(60)
             raise redis.ConnectionError
 
-    unheard = replace(calls, invoker=replace(calls.invoker, queue=Hesitant(calls.valkey)))
+    return replace(calls, invoker=replace(calls.invoker, queue=Hesitant(calls.valkey)))
+
+
+def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(unheard: ModelCalls) -> None:
     inbox = unheard.chat("!tokens 3")
     assert received(inbox)[-1].kind is ReplyKind.END
-    assert calls.charge(inbox)[0] == "completed"
+    assert unheard.charge(inbox)[0] == "completed"
+    inbox.close()
+
+
+def test_a_call_of_which_neither_valkey_nor_postgres_says_whether_it_waits_is_waited_for(
+    unheard: ModelCalls, lost_database: Database
+) -> None:
+    """To say "try again" would have it made, and paid, twice."""
+    invoker = replace(unheard.invoker, database=lost_database)
+    inbox = replace(unheard, invoker=invoker).chat("!tokens 3")
+    assert received(inbox)[-1].kind is ReplyKind.END
     inbox.close()
 
 

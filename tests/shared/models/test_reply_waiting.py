@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from itertools import cycle
 from uuid import UUID
@@ -12,6 +13,7 @@ from sqlalchemy import text
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.credits import holds
 from shared.credits.settlement import Outcome, Status, settle
+from shared.database import Database
 from shared.ids import new_id
 from shared.models import heartbeats, reply_waiting
 from shared.models.call_admission import ModelsOverloaded
@@ -109,6 +111,19 @@ def test_a_call_that_no_worker_begins_is_given_back(calls: ModelCalls) -> None:
     assert not list(calls.valkey.scan_iter(f"*request:{inbox.address.invocation_id.hex}"))
     calls.execute(inbox)
     assert calls.record(inbox) is None
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_call_of_which_postgres_does_not_say_whether_a_worker_has_begun_is_lost(
+    calls: ModelCalls, lost_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_waiting, "LONGEST_SILENCE_SECONDS", 0.1)
+    inbox = calls.chat("hello")
+    leases = heartbeats.LeaseReader(lost_database)
+    with closing(leases), pytest.raises(CallLost) as raised:
+        list(replies(replace(calls.invoker, database=lost_database, leases=leases), inbox))
+    assert raised.value.is_final
+    assert is_marked_cancelled(calls, inbox)
 
 
 @pytest.mark.usefixtures("_impatient")
