@@ -24,8 +24,8 @@ BROKER ?= valkey
 SECONDS_OF_NEIGHBOURS ?= 20
 SECONDS_OF_STRIKES ?= 300
 SECONDS_OF_PARSING ?= 60
-# Each has a Postgres and a Valkey of its own. Twice as many as two cores: the long tests wait more than they compute.
-TEST_PROCESSES ?= 4
+# Each has a Postgres and a Valkey of its own. More than twice two cores: the long tests wait more than they compute.
+TEST_PROCESSES ?= 5
 DIST ?= dist
 SDK_PYTHON ?= $(PYTHON)
 SDK_VENV := $(VENV)/sdk
@@ -36,7 +36,7 @@ help: ## Say what can be made
 up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
 	@exec $(BIN)/python -m deploy.up
 
-test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=4, ARGUMENTS=… for pytest)
+test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=5, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
 
 # CI runs the tests by this. Only the processes of the tests are traced (`tests/conftest.py`): what they start keeps

@@ -31,6 +31,7 @@ WAITING = (
         "tests/journeys/models/",
         "tests/journeys/",
         "tests/deploy/test_up.py",
+        "tests/brokers/",
         "tests/chaos/",
         "tests/clients/",
     ),
