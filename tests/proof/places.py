@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from tests.proof.commits import ROOT, Site
 
@@ -59,15 +60,16 @@ ELSEWHERE = {
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def list_places() -> set[Site]:
+@cache
+def list_places() -> frozenset[Site]:
     """List them; in `web` what is in autocommit reads, which `test_lost_answers.py` looks at."""
     files = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
-    return {
+    return frozenset(
         site
         for path in files
         for site in _places_of(str(path.relative_to(ROOT)), ast.parse(path.read_text()), "")
         if site.path != "shared/database.py"
-    }
+    )
 
 
 def _places_of(path: str, node: ast.AST, function: str) -> Iterator[Site]:
