@@ -61,8 +61,8 @@ class Prices:
 
     @classmethod
     def complete(cls, given: Mapping[str, int | None]) -> Prices:
-        """Fill in those that are not given; prompt and completion must be."""
-        named = {name: price for name, price in given.items() if price is not None}
+        """Fill in those that are not given, and leave out unknown ones; prompt and completion must be given."""
+        named = {name: price for name in COMPONENTS if (price := given.get(name)) is not None}
         return cls(**{"request": 0, **{part: named[whole] for part, whole in _PART_OF.items()}, **named})
 
     def price(self, counts: TokenCounts) -> int:

@@ -126,10 +126,7 @@ class CallQueue:
         stored: Any = self._valkey.getdel(_request_key(invocation_id))
         if stored is None:
             return None
-        values = json.loads(stored)
-        return AcceptedRequest(
-            **{**values, "entry": _read_entry(values["entry"]), "dialect": Dialect(values["dialect"])}
-        )
+        return read_request(stored)
 
     def drop_request(self, invocation_id: UUID) -> None:
         """Forget the request of a call that no worker will make."""
@@ -156,6 +153,19 @@ def write_request(invocation_id: UUID, request: AcceptedRequest) -> tuple[Any, .
     return ("SET", _request_key(invocation_id), content, "EX", KEPT_SECONDS)
 
 
+def read_request(stored: bytes) -> AcceptedRequest:
+    """Read a call's request; what a front of the next release adds is left out."""
+    values = json.loads(stored)
+    return AcceptedRequest(
+        entry=_read_entry(values["entry"]),
+        dialect=Dialect(values["dialect"]),
+        is_stream=values["is_stream"],
+        created=values["created"],
+        body=values["body"],
+        traceparent=values.get("traceparent"),
+    )
+
+
 def _request_key(invocation_id: UUID) -> str:
     return f"quartermaster:request:{invocation_id.hex}"
 
@@ -170,7 +180,8 @@ def _write_entry(entry: ModelEntry) -> str:
 def _read_entry(text: str) -> ModelEntry:
     """Read an entry; raises ValueError for anything else.
 
-    A front of the previous release knows fewer prices: what it does not name costs as in its hold.
+    A front of the release before knows fewer prices, one of the next release more: what either names and the other
+    does not costs as in its hold.
     """
     values = json.loads(text)
     values["prices"] = asdict(Prices.complete(values["prices"]))

@@ -67,7 +67,7 @@ def test_files_of_every_type_arrive_from_every_network(installation: Installatio
 def send(stand_in: StandIn, address: str, *, via: Service) -> dict[tuple[str, str], Sample]:
     """Send one message with each sample, every webhook twice; give what should arrive, by network and file."""
     kept = {stand_in.keep(sample): sample for sample in SAMPLES}
-    alone = stand_in.name == "telegram"
+    alone = stand_in.sends_files_singly
     messages = [[file_id] for file_id in kept] if alone else [list(kept)]
     for number, files in enumerate(messages, 1):
         body = stand_in.message(*files, message=str(number))

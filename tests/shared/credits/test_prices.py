@@ -64,6 +64,12 @@ def test_a_part_without_a_price_costs_as_its_whole() -> None:
     assert completed == Prices(prompt=2, completion=3, cached_prompt=2, cache_write=2, reasoning=0, request=0)
 
 
+def test_a_price_that_is_not_known_is_left_out() -> None:
+    assert Prices.complete({"prompt": 2, "completion": 3, "of_the_next_release": 7}) == Prices.complete(
+        {"prompt": 2, "completion": 3}
+    )
+
+
 def test_the_dearest_call_fits_the_books() -> None:
     assert MAX_BALANCE + MAX_AMOUNT + MAX_COST < 2**63
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -46,6 +47,21 @@ def _everything_adds_up(calls: ModelCalls) -> object:
 def ask(calls: ModelCalls, endpoint: str, said: str, model: str, *, stream: bool = True) -> Inbox:
     inbox: Inbox = getattr(calls, endpoint)(said, model=model, stream=stream)
     return inbox
+
+
+def test_what_a_front_of_the_next_release_adds_to_a_call_is_left_out(calls: ModelCalls) -> None:
+    inbox = ask(calls, "chat", "!tokens 9", "scripted/chat")
+    key = f"quartermaster:request:{inbox.address.invocation_id.hex}"
+    stored: Any = calls.valkey.get(key)
+    request = json.loads(stored) | {"added": 1}
+    entry = json.loads(request["entry"]) | {"added": 2}
+    entry["prices"] |= {"added": 3}
+    entry["upstreams"][0] |= {"added": 4}
+    entry["upstreams"][0]["provider"] |= {"added": 5}
+    calls.valkey.set(key, json.dumps(request | {"entry": json.dumps(entry)}))
+    calls.execute(inbox)
+    assert received(inbox)[-1].kind is ReplyKind.END
+    assert calls.charge(inbox) == ("completed", 2, 9, False)
 
 
 @ENDPOINTS

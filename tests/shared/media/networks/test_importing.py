@@ -77,13 +77,9 @@ def test_files_of_every_type_come_through_every_network(
     connect: Connect, make: type[networks.StandIn]
 ) -> None:
     wire = connect(make)
-    queued = (
-        [wire.push(sample)[0] for sample in SAMPLES]
-        if make is networks.TelegramStandIn
-        else wire.push(*SAMPLES)
-    )
-    if make is networks.TelegramStandIn:
-        # Each message of Telegram's holds one file; all of these are of the message 1.
+    queued = [wire.push(sample)[0] for sample in SAMPLES] if make.sends_files_singly else wire.push(*SAMPLES)
+    if make.sends_files_singly:
+        # Each message holds one file; all of these are of the message 1.
         assert len({one.attachment_id for one in queued}) == len(SAMPLES)
     wire.desk.work_until_idle()
     for one, sample in zip(queued, SAMPLES, strict=True):
