@@ -1,28 +1,40 @@
 """The comparison at the end of chaos bites: with rules broken it reports what each of them led to, and fails."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from tests.support import quick_starts
 
-WORKLOADS = ("files", "models", "media", "budgets", "console")
-ENOUGH = ("delete=3", "completed=8", "attachment=20", "budget change=20", "sign-in=20")
-BROKEN = {
+FILES = {
     # What has ended is asked for last of all: either its bytes come, or they are missed because they are removed.
     "serve-the-ended": ("was served after its end", '"code": "blob_missing"'),
     "drop-charges": ("was answered as",),
     "store-again": ("imported media that no import made, or more than one",),
+}
+BUDGETS = {
     "hold-nothing": ("exceeded: ", "refused, and it costs ", "a call that its budget of nothing covers"),
     "reuse-links": ("a link was used again",),
 }
 
 
 @pytest.mark.timeout(240)
-def test_chaos_notices_every_broken_rule() -> None:
+@pytest.mark.parametrize(
+    ("workloads", "enough", "broken"),
+    [
+        (("files", "models", "media"), ("delete=3", "completed=8", "attachment=20"), FILES),
+        (("budgets", "console"), ("budget change=20", "sign-in=20"), BUDGETS),
+    ],
+    ids=["files", "budgets"],
+)
+def test_chaos_notices_every_broken_rule(
+    workloads: Sequence[str], enough: Sequence[str], broken: Mapping[str, Sequence[str]]
+) -> None:
     """Nine of ten charges, imports and holds go wrong, so that not one of so many does not happen."""
-    arguments = ["--calm", "--seconds", "60", "--until", *ENOUGH, "--only", *WORKLOADS]
-    status, said = quick_starts.run("tests.chaos", *arguments, "--sabotage", *BROKEN, seconds=220)
+    arguments = ["--calm", "--seconds", "60", "--until", *enough, "--only", *workloads]
+    status, said = quick_starts.run("tests.chaos", *arguments, "--sabotage", *broken, seconds=220)
     assert status == 1, said
-    for rule, signs in BROKEN.items():
+    for rule, signs in broken.items():
         assert any(sign in said for sign in signs), f"{rule} is not noticed: {said}"
 
 
