@@ -37,6 +37,12 @@ loopback_users = none
 """
 
 
+_UNTIL_IN_ALARM = (
+    "(fun Wait() -> case rabbit_alarm:get_alarms() of [] -> timer:sleep(10), Wait(); _ -> ok end end)()"
+)
+"""The alarm is told of to connections before it is in this list."""
+
+
 class RabbitMQ:
     """One node over a directory, to be killed and started again."""
 
@@ -151,8 +157,8 @@ class RabbitMQ:
 
     @contextlib.contextmanager
     def in_alarm(self) -> Iterator[None]:
-        """Let the node believe that memory runs out: it reads no more from those who publish."""
-        self.evaluate("vm_memory_monitor:set_vm_memory_high_watermark({absolute, 1000})")
+        """Let the node believe that memory runs out, and know it: it reads no more from those who publish."""
+        self.evaluate("vm_memory_monitor:set_vm_memory_high_watermark({absolute, 1000}), " + _UNTIL_IN_ALARM)
         try:
             yield
         finally:
