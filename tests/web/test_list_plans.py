@@ -239,7 +239,7 @@ def values_of(schema: Mapping[str, Any], resource: str | None) -> list[str]:
         return [str(uuid4())]
     if schema.get("format") == "date-time":
         return ["2100-01-01T00:00:00Z"]
-    if schema.get("type") == "integer":  # a least of 0 leaves nothing out, and a largest nearly all
+    if schema.get("type") == "integer":  # a lower bound of 0 fits all, the largest nearly nothing
         return [str(schema[bound]) for bound in ("minimum", "maximum") if bound in schema] or ["0"]
     return [str(example) for example in schema.get("examples", ["nothing-has-this"])]
 

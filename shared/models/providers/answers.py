@@ -106,8 +106,11 @@ class AnswerStream:
         """Let `take` be called within the block, whenever the socket is readable; only while `is_flowing`."""
         assert self._response is not None  # noqa: S101 (as the caller has seen)
         self._call.listens()
-        with self._response.without_waiting():
-            yield self._response
+        try:
+            with self._response.without_waiting():
+                yield self._response
+        finally:
+            self._call.rests()
 
     def take(self) -> list[Event] | None:
         """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
@@ -210,7 +213,7 @@ class AnswerStream:
         return received
 
     def _note(self, received: bytes) -> None:
-        self._call.heard()
+        self._call.rests()
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
             raise self._failure("The provider's answer is larger than is sane.")

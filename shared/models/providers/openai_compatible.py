@@ -85,7 +85,7 @@ class OpenAiCompatibleProvider:
             # http.client takes a header block that the watchdog cut short for a whole answer.
             call.raise_if_cut(may_have_cost=True)
             call.attach(body.shutdown)
-            call.heard()
+            call.rests()
             _refuse_unusable(body, call)
         except BaseException:
             body.close()

@@ -84,13 +84,13 @@ class Call:
         self.is_sent = True
 
     def listens(self) -> None:
-        """Note that somebody waits for more bytes: from now on the upstream may be silent for too long."""
+        """Note that somebody waits for bytes of the answer: from now on the upstream may be silent for too long."""
         self._silent_at = time.monotonic() + self._idle_seconds
-
-    def heard(self) -> None:
-        """Note that bytes arrived; what is done with them is not the upstream's silence."""
-        self._silent_at = math.inf
         self._waits_for = Reason.SILENCE
+
+    def rests(self) -> None:
+        """Note that nobody waits for bytes: what is done with those that came is not the upstream's silence."""
+        self._silent_at = math.inf
 
     def hurry(self, seconds: float) -> None:
         """Allow only so much more time: what is awaited now is of no value to anyone."""

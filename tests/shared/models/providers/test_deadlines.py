@@ -1,5 +1,7 @@
 """Slow upstreams and callers who left: each bound ends the call, whatever the upstream is doing."""
 
+import itertools
+import select
 import socket
 import threading
 import time
@@ -134,6 +136,23 @@ def test_a_reader_that_is_busy_elsewhere_is_not_the_upstreams_silence(
             events.append(event)
             clock.move(11)
             looked.wait_for_two_more()
+    assert text_of(events) == "token token token "
+
+
+def test_between_a_loop_and_a_reader_nobody_waits_for_the_upstream(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock
+) -> None:
+    upstream.script = Script(delay_seconds=0.5)
+    entry, looked = model(upstream.base_url, idle_timeout_seconds=10, deadline_seconds=900), Looked()
+    with router.open(entry, lambda _: body(), cancelled=looked) as stream:
+        batches = stream.batches()
+        events = list(next(batches))
+        with stream.flow() as arrivals:
+            assert select.select([arrivals], [], [], 60)[0]
+            events += stream.take() or ()
+        clock.move(11)
+        looked.wait_for_two_more()
+        events += itertools.chain.from_iterable(batches)
     assert text_of(events) == "token token token "
 
 
