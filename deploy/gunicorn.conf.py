@@ -21,7 +21,7 @@ from deploy.connections import hang_up
 from deploy.front_settings import load_front_settings
 from deploy.launch import bind_to_parent
 from deploy.listeners import drop_new_connections
-from shared.gc_tuning import freeze_loaded_objects
+from shared.gc_tuning import freeze_loaded_objects, pause_while_loading
 from shared.metrics import make_directory
 from shared.operations_port import listen_for_operators
 from shared.settings import load_settings
@@ -142,8 +142,9 @@ def when_ready(server):
 
 
 def post_fork(server, worker):
-    """End this worker when its master is killed."""
+    """End this worker when its master is killed, and let it load the application."""
     bind_to_parent(signal.SIGKILL)
+    pause_while_loading()
 
 
 def post_worker_init(worker):

@@ -3,12 +3,12 @@
 import threading
 from typing import Any
 
-from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready, worker_shutting_down
+from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_shutting_down
 
 from shared import failpoints
 from shared.database_limits import refuse_missing_limits
 from shared.files.stores import refuse_wrong_store
-from shared.gc_tuning import freeze_loaded_objects
+from shared.gc_tuning import freeze_loaded_objects, pause_while_loading
 from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
 from shared.probes import Check
@@ -20,6 +20,7 @@ from workers.node import Node, kind_of
 from workers.operations import answer_operators
 from workers.registry import CONTENT_QUEUES, bind_queues
 
+pause_while_loading()  # what imports this and is no worker nor beat is soon over
 settings = load_settings()
 configure_logging(settings.log_level)
 failpoints.arm(settings.faults)
@@ -52,6 +53,7 @@ def _bind(sender: Any, **_: Any) -> None:
     metrics = HostMetrics(settings.metrics_directory, role)
     metrics.start()
     answer_operators(checks, metrics, is_draining=_is_stopping.is_set)
+    freeze_loaded_objects()  # and not only once the broker answers, which may take days
 
 
 @celeryd_after_setup.connect(weak=False)
@@ -70,8 +72,4 @@ def _count_beat(**_: Any) -> None:
     metrics = HostMetrics(settings.metrics_directory, "beat")
     metrics.start()
     answer_operators({"broker": _check_broker}, metrics)
-
-
-@worker_ready.connect(weak=False)
-def _settle_in(**_: Any) -> None:
     freeze_loaded_objects()

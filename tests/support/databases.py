@@ -14,6 +14,7 @@ from deploy.embedded.postgres import APPLICATION_ROLE, MIGRATIONS_ROLE, SUPERUSE
 from shared.database import Database
 from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
+from tests.support.memory_directories import is_in_memory
 
 _TEMPLATE = "migrated"
 # Beyond what the service's role has anywhere else: to bring statistics up to date, and to plant broken rows.
@@ -43,9 +44,11 @@ def make_template(server: EmbeddedPostgres) -> str:
 
 
 @pytest.fixture(scope="module")
-def database_url(postgres_server: EmbeddedPostgres, migrated_template: str) -> str:
+def database_url(postgres_server: EmbeddedPostgres, migrated_template: str) -> Iterator[str]:
     """Clone the template for this module; gives the address as `DATABASE_URL` would."""
-    return clone(postgres_server, migrated_template)
+    yield (url := clone(postgres_server, migrated_template))
+    if is_in_memory(postgres_server.directory):
+        postgres_server.drop_database(_name_in(url))
 
 
 def clone(server: EmbeddedPostgres, template: str) -> str:
@@ -71,8 +74,7 @@ def empty_engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def administrator_url(postgres_server: EmbeddedPostgres, database_url: str) -> str:
     """Give the address of this module's database for its superuser."""
-    name = database_url.partition("?")[0].rpartition("/")[2]
-    return postgres_server.database_url(name, role=SUPERUSER)
+    return postgres_server.database_url(_name_in(database_url), role=SUPERUSER)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,10 @@ def database(database_url: str) -> Iterator[Database]:
     database = Database(_driver_url(database_url))
     yield database
     database.dispose()
+
+
+def _name_in(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 def _driver_url(url: str) -> str:

@@ -8,6 +8,8 @@ import contextlib
 import functools
 import hashlib
 import os
+import select
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -93,10 +95,34 @@ def connect(stack: Stack) -> Iterator[Connection]:
         yield connection
 
 
+class _Kept(threading.local):
+    """The connections that a thread asked by, one for each database: who waits asks every few milliseconds."""
+
+    def __init__(self) -> None:
+        self._connections: dict[str, Connection] = {}
+
+    def to(self, stack: Stack) -> Connection:
+        url = stack.administrator_url
+        kept = self._connections.get(url)
+        if kept is None or kept.closed or _has_ended(kept):
+            kept = self._connections[url] = psycopg2.connect(url)
+            kept.autocommit = True
+        return kept
+
+
+def _has_ended(idle: Connection) -> bool:
+    """Whether a connection tells something although nothing was asked: that its server has gone."""
+    unread = select.poll()
+    unread.register(idle, select.POLLIN)
+    return bool(unread.poll(0))
+
+
+_kept = _Kept()
+
+
 def query(stack: Stack, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
     """Ask the database; give the rows."""
-    with connect(stack) as connection:
-        return ask(connection, statement, parameters)
+    return ask(_kept.to(stack), statement, parameters)
 
 
 def end_retention(stack: Stack, file_id: str) -> None:
@@ -113,14 +139,11 @@ def ask(connection: Connection, statement: str, parameters: tuple[Any, ...] = ()
 
 def let_leases_end(stack: Stack) -> None:
     """Let the time pass that a dead worker's claims, or a pause between attempts, keep others waiting."""
-    with connect(stack) as connection:
-        ask(
-            connection, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()"
-        )
-        ask(
-            connection,
-            "UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now()",
-        )
+    query(stack, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()")
+    query(
+        stack,
+        "UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now()",
+    )
 
 
 def request_sweeps(stack: Stack) -> None:
@@ -160,12 +183,7 @@ def settle(
 
 def is_settled(stack: Stack) -> bool:
     """Tell whether no row waits for a worker and nothing is staged."""
-    with connect(stack) as connection:
-        return _is_settled(stack, connection)
-
-
-def _is_settled(stack: Stack, connection: Connection) -> bool:
-    return ask(connection, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
+    return query(stack, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
 
 
 def find_faults(stack: Stack) -> list[str]:
@@ -181,8 +199,7 @@ def find_faults(stack: Stack) -> list[str]:
 
 def find_disagreeing_rows(stack: Stack) -> list[str]:
     """List everything on which a settled stack's rows do not agree with each other."""
-    with connect(stack) as connection:
-        return list_disagreeing_rows(connection)
+    return list_disagreeing_rows(_kept.to(stack))
 
 
 def list_disagreeing_rows(connection: Connection) -> list[str]:
@@ -227,6 +244,5 @@ def _digest_once(path: Path, *_: int) -> bytes:
 
 def _wait_a_moment_for(stack: Stack) -> None:
     resend_at = time.monotonic() + RESEND_SECONDS
-    with connect(stack) as connection:
-        while time.monotonic() < resend_at and not _is_settled(stack, connection):
-            time.sleep(0.02)
+    while time.monotonic() < resend_at and not is_settled(stack):
+        time.sleep(0.02)

@@ -1,6 +1,7 @@
-"""One real Postgres and one real Valkey for a whole run of the tests, in a directory that goes with it.
+"""One real Postgres and one real Valkey for each process of the tests, in a directory that goes with it.
 
-They are the servers of `make up`, except that Postgres does not wait for the disk: no ordinary test pulls the plug.
+They are the servers of `make up`, except that Postgres does not wait for the disk, and keeps its files in memory where
+there is room: no ordinary test pulls the plug.
 A test that does starts its own `EmbeddedPostgres(directory, durable=True)`.
 """
 
@@ -10,15 +11,17 @@ import pytest
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from tests.support.memory_directories import memory_directory
 
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
     """Run Postgres for the session."""
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False)
-    server.start()
-    yield server
-    server.stop()
+    with memory_directory(otherwise=tmp_path_factory.mktemp("postgres")) as directory:
+        server = EmbeddedPostgres(directory, durable=False)
+        server.start()
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="session")

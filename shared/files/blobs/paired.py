@@ -66,11 +66,12 @@ class PairedBlobStore:
         def in_second() -> BlobReader:
             return self.second.open(version_id, placed=placed)
 
-        if placed and self._is_on_its_way(version_id):
-            return _ElsewhereReader(in_second())
         try:
             reader = self.first.open(version_id, placed=placed)
         except BlobMissing:
+            return _ElsewhereReader(in_second())
+        if placed and self._may_be_incomplete(version_id):
+            reader.close()
             return _ElsewhereReader(in_second())
         return reader if reader.file is not None else _EitherReader(reader, in_second)
 
@@ -113,13 +114,16 @@ class PairedBlobStore:
         self.first.check()
         self.second.require()
 
-    def _is_on_its_way(self, version_id: UUID) -> bool:
-        """Tell whether a reader would find in the first what is being copied to it, of which some is missing."""
+    def _may_be_incomplete(self, version_id: UUID) -> bool:
+        """Tell whether what was opened in the first is a copy on its way there, of which the second has the whole.
+
+        Asked once it is open: a copy may begin at any moment before, and what is placed afterwards was sealed.
+        """
         if not self.first.staged_is_readable:
             return False
         blob = Blob(version_id=version_id, size_bytes=0)
         found = self.first.measure([blob]).get(version_id)
-        return found is not None and not found.is_placed and version_id in self.second.measure([blob])
+        return (found is None or not found.is_placed) and version_id in self.second.measure([blob])
 
 
 class _ElsewhereReader:

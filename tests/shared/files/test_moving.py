@@ -5,14 +5,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from shared import failpoints
 from shared.database import Database
 from shared.files.auditing import audit
-from shared.files.blobs.base import BlobStoreUnavailable
+from shared.files.blobs.base import BlobReader, BlobStoreUnavailable
 from shared.files.blobs.local import LocalBlobStore
 from shared.files.blobs.paired import PairedBlobStore
 from shared.files.content import refuse_unreadable
@@ -125,6 +125,33 @@ def test_content_that_cannot_be_read_is_named_and_holds_up_nothing(moving: Move)
     moved = moving.run()
     assert (moved.unreadable, moved.versions, moved.is_complete) == ({short.version.id}, 1, False)
     assert moving.is_moved(kept)
+
+
+@pytest.mark.parametrize("ending", ["unfinished", "given up", "placed"])
+def test_a_copy_that_begins_while_content_is_opened_is_not_read_before_it_is_whole(
+    moving: Move, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """The reader looks into the first store when the copy has begun, and reads when it may have ended."""
+    shelf, first = moving.shelf, moving.pair.first.store
+    file = shelf.placed(b"content")
+    moving.use(moving.pair)
+    if not first.staged_is_readable:
+        pytest.skip("what is received is not found before it is placed")
+    open_first = first.open
+
+    def open_late(version_id: UUID, *, placed: bool) -> BlobReader:
+        receiver = first.receive(version_id, size_bytes=7)
+        reader = open_first(version_id, placed=placed)
+        if ending == "placed":
+            receiver.write(b"content")
+            first.place([receiver.seal()])
+        elif ending == "given up":
+            receiver.discard()
+        receiver.release()
+        return reader
+
+    monkeypatch.setattr(first, "open", open_late)
+    assert shelf.read(file) == b"content"
 
 
 class Load:
