@@ -14,7 +14,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from shared.gc_tuning import freeze_loaded_objects
+from shared.gc_tuning import ALLOCATIONS
 from tests.support.compiled import compile_tests
 
 pytest_plugins = [
@@ -29,6 +29,8 @@ pytest_plugins = [
 
 STACKS = ("tests/brokers/", "tests/journeys/models/", "tests/journeys/", "tests/clients/", "sdk/tests/live/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
+JOINING = {"tests/shared/test_tls.py": "tests/brokers/", "tests/chaos/test_taps.py": "tests/brokers/"}
+"""Files elsewhere that need what such a folder starts."""
 WAITING = (
     *(
         "tests/journeys/models/",
@@ -62,7 +64,7 @@ class ByStack(LoadScopeScheduling):  # type: ignore[misc] # untyped
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((folder for folder in STACKS if file.startswith(folder)), file)
+        return JOINING.get(file) or next((folder for folder in STACKS if file.startswith(folder)), file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if self.workqueue and self.nodes.index(node) % 2:
@@ -149,4 +151,5 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_collection_finish() -> None:
     """Spare the collector what stays to the end, thousands of tests and all modules, and let it look less often."""
-    freeze_loaded_objects()
+    gc.freeze()  # without a look at all of it, which takes each process a second
+    gc.set_threshold(ALLOCATIONS, 10, 10)

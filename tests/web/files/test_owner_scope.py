@@ -116,12 +116,6 @@ ACTS = {
     "release": Act("FileUpdate", 204, lambda asker, file: asker.release(file, "Schedule", "nightly")),
     "delete": Act("FileDelete", 200, lambda asker, file: asker.delete(file)),
 }
-CASES = [
-    pytest.param(asker, owner, act, id=f"{asker}-{owner}-{act}".replace(" ", "_"))
-    for asker in ASKERS
-    for owner in OWNERS
-    for act in ACTS
-]
 
 
 class Play:
@@ -183,10 +177,17 @@ def play(cast: Cast) -> Play:
     return Play(cast)
 
 
-@pytest.mark.parametrize(("asker", "owner", "act"), CASES)
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("asker", ASKERS)
 def test_every_asker_may_do_to_every_owners_file_what_the_table_says(
-    play: Play, front: Front, asker: str, owner: str, act: str
+    play: Play, front: Front, asker: str, owner: str
 ) -> None:
+    for act in ACTS:
+        require_what_the_table_says(play, front, asker, owner, act)
+
+
+def require_what_the_table_says(play: Play, front: Front, asker: str, owner: str, act: str) -> None:
+    """Do one act to a file of an owner; what fails shows which."""
     share = MAY.get((asker, owner), "hidden")
     file = play.file_for(owner, act, is_allowed=ACTS[act].needs in SHARE.get(share, ()))
     before = _state(front, file)
