@@ -20,7 +20,6 @@ from workers.node import Node, kind_of
 from workers.operations import answer_operators
 from workers.registry import CONTENT_QUEUES, bind_queues
 
-pause_while_loading()  # what imports this and is no worker nor beat is soon over
 settings = load_settings()
 configure_logging(settings.log_level)
 failpoints.arm(settings.faults)
@@ -47,6 +46,7 @@ def _bind(sender: Any, **_: Any) -> None:
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)
         checks["blobs"] = context.store.check
+    pause_while_loading()
     bind_queues(app, context, queues)
     role = f"worker-{kind_of(sender.hostname)}"
     start_tracing(role)
@@ -72,4 +72,3 @@ def _count_beat(**_: Any) -> None:
     metrics = HostMetrics(settings.metrics_directory, "beat")
     metrics.start()
     answer_operators({"broker": _check_broker}, metrics)
-    freeze_loaded_objects()
