@@ -9,6 +9,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -38,6 +39,8 @@ class Deadline:
         self._pace = pace
         self._started_at = time.monotonic()
         self._received_bytes = 0
+        self._own_seconds = 0.0
+        self._working_since: float | None = None
         self._lock = threading.Lock()
         self._watched: list[socket.socket] = []
         self._has_passed = False
@@ -69,6 +72,17 @@ class Deadline:
     def count(self, received_bytes: int) -> None:
         """Count bytes that have arrived: they extend the deadline for the next ones."""
         self._received_bytes += received_bytes
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Work on what has arrived: the source's pace does not count the time, the deadline does."""
+        self._working_since = began = time.monotonic()
+        try:
+            yield
+        finally:
+            # In this order: for a moment it counts twice, and never as the source's.
+            self._own_seconds += time.monotonic() - began
+            self._working_since = None
 
     def check(self) -> None:
         """Raise FetchTimedOut when the time is over."""
@@ -102,8 +116,12 @@ class Deadline:
     def _ends_at(self) -> float:
         seconds = self._seconds
         if self._pace is not None:
-            seconds = min(seconds, self._pace.seconds_for(self._received_bytes))
+            seconds = min(seconds, self._pace.seconds_for(self._received_bytes) + self._seconds_of_ours())
         return self._started_at + seconds
+
+    def _seconds_of_ours(self) -> float:
+        since = self._working_since
+        return self._own_seconds + (0.0 if since is None else time.monotonic() - since)
 
     def _set_timer(self) -> None:
         with self._lock:

@@ -106,7 +106,8 @@ class Reply:
             self._deadline.count(len(piece))
             if received > maximum_bytes:
                 raise MediaTooLarge
-            yield piece
+            with self._deadline.working():
+                yield piece
 
     def arriving(self, maximum_bytes: int) -> Iterator[bytes]:
         """Read the body of a stream: each piece as soon as it has arrived. Raises as `chunks` does."""

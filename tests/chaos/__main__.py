@@ -15,6 +15,7 @@ from tests.chaos.models.workload import Models
 from tests.chaos.remote.workload import RemoteAgents
 from tests.chaos.run import Run
 from tests.chaos.sabotage import MODES
+from tests.chaos.strikes import KINDS
 from tests.chaos.workload import Workload
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import Servers
@@ -44,7 +45,13 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=None, help="choose the same actions again")
     parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
-    parser.add_argument("--calm", action="store_true", help="kill nothing, to see what a sabotage alone does")
+    parser.add_argument(
+        "--strikes",
+        choices=KINDS,
+        nargs="*",
+        default=KINDS,
+        help="what is struck at, instead of all; nothing, to see what a sabotage alone does",
+    )
     parser.add_argument(
         "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="run the service with rules broken"
     )
@@ -65,7 +72,7 @@ def main() -> int:
             workloads = [WORKLOADS[name] for name in names]
             stack = Path(directory) / "stack"
             with Run(
-                stack, servers, workloads, seed=seed, sabotage=options.sabotage, is_calm=options.calm
+                stack, servers, workloads, seed=seed, sabotage=options.sabotage, strikes=options.strikes
             ) as run:
                 run.play(options.seconds, dict(options.until))
                 return run.report()

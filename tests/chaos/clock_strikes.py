@@ -25,8 +25,9 @@ class ClockStrikes(Strikes):
         self._chance = chance
         self._numbers = itertools.count()
 
-    def clock_of_new_process(self) -> dict[str, str]:
-        """Give the settings of a clock, which is wrong or right."""
+    def arm(self, points: Sequence[str]) -> dict[str, str]:
+        """Give it a clock of its own, which is wrong or right."""
+        del points
         path = self._directory / f"clock-{next(self._numbers)}"
         if self._chance.random.random() < WRONG_SHARE:
             return self._count("clock wrong from the start", WrongClock(path, seconds=self._choose()))

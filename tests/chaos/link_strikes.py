@@ -16,12 +16,12 @@ SILENT_SECONDS = (1.0, 4.0)
 SHARES = (0.1, 0.5, 1.0)
 """Of a link's connections, those that are struck together."""
 REQUESTS: Mapping[str, tuple[str, ...]] = {
-    "postgres": ("COMMIT", "COMMIT", "UPDATE", ""),
+    "postgres": ("COMMIT", "INSERT", "UPDATE", "credits_", ""),
     "valkey": ("PUBLISH", "LPUSH", ""),
     "valkey-models": ("PUBLISH", "LPUSH", ""),
     "rabbitmq": ("",),
 }
-"""What a request has whose answer is lost; every request has the empty one."""
+"""What a request has whose answer is lost, of those that commit by themselves too; every request has the empty one."""
 _VARIABLES = {
     "postgres": "DATABASE_URL",
     "valkey": "REDIS_URL",
@@ -33,7 +33,7 @@ _VARIABLES = {
 class LinkStrikes(Strikes):
     """Strikes at one link at a time."""
 
-    pause_seconds = (0.3, 2.0)
+    pause_seconds = (0.2, 1.2)
 
     def __init__(self, relays: Relays, chance: Chance) -> None:
         self._relays = relays

@@ -23,7 +23,7 @@ MOST_HELD = 500
 class MessageStrikes(Strikes):
     """Holds messages back and sends them again."""
 
-    pause_seconds = (0.3, 1.2)
+    pause_seconds = (0.1, 0.5)
 
     def __init__(self, taps: Sequence[Tap], chance: Chance) -> None:
         self._taps = taps
@@ -54,15 +54,15 @@ class MessageStrikes(Strikes):
 
     def _divert(self, tap: Tap, taken: Taken) -> None:
         self._chance.choose(
-            (self._counted("message doubled", tap, taken, (0.0, 0.0)), 2),
-            (self._counted("message sent again", tap, taken, (0.0, self._later())), 3),
-            (self._counted("message late", tap, taken, (self._later(),)), 3),
-            (self._counted("message late and doubled", tap, taken, (self._later(), self._later())), 1),
+            (self._counted("doubled", tap, taken, (0.0, 0.0)), 2),
+            (self._counted("sent again", tap, taken, (0.0, self._later())), 3),
+            (self._counted("late", tap, taken, (self._later(),)), 3),
+            (self._counted("late and doubled", tap, taken, (self._later(), self._later())), 1),
         )
 
     def _counted(self, what: str, tap: Tap, taken: Taken, delays: Sequence[float]) -> Callable[[], None]:
         def hold() -> None:
-            self._chance.done[what] += 1
+            self._chance.done[f"{tap.carried} {what}"] += 1
             for seconds in delays:
                 self._hold(tap, taken, seconds)
             self.tend()

@@ -3,24 +3,18 @@
 Everything is started from the one thread that calls `Monkey.play`, for its processes live as long as that thread.
 """
 
-import math
 import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from tests.chaos.clock_strikes import ClockStrikes
 from tests.chaos.kept import Kept, MakeService
-from tests.chaos.process_strikes import ProcessStrikes
 from tests.chaos.settling import Settling
 from tests.chaos.strikes import Chance, Strikes
 from tests.support.stack import Servers
 
 SWEEPS_PAUSE_SECONDS = (1.0, 1.0)
-MOST_PASSES = 256
-"""How often a process may pass the point at which it is to die: once as likely as between 128 times and this."""
 LOOK_SECONDS = 0.2
 
 
@@ -53,24 +47,16 @@ class Monkey:
         settling: Settling,
         servers: Servers,
         chance: Chance,
+        kept: list[Kept],
         strikes: Sequence[Strikes],
-        *,
-        clocks: Path,
-        is_calm: bool,
     ) -> None:
-        """Strike by all of `strikes`, and at the processes; one that is calm only keeps them running.
-
-        In `clocks` is a file for the clock of each process.
-        """
+        """Keep processes in `kept`, and strike by all of `strikes`; without any, only keep."""
         self._settling = settling
         self._servers = servers
         self._chance = chance
-        self.kept: list[Kept] = []
-        self._clocks = ClockStrikes(self.kept, clocks, chance)
-        at_processes = (ProcessStrikes(self.kept, settling, chance), self._clocks)
-        self._strikes: Sequence[Strikes] = () if is_calm else (*at_processes, *strikes)
-        self._is_calm = is_calm
-        self._is_resting = is_calm
+        self.kept = kept
+        self._strikes = strikes
+        self._is_resting = not strikes
         self._looked_at = 0.0
 
     @property
@@ -97,7 +83,7 @@ class Monkey:
 
     def rest(self) -> None:
         """End all harm, and have everything run anew and unarmed."""
-        if self._is_calm:
+        if not self._strikes:
             return
         self._is_resting = True
         for each in self._strikes:
@@ -132,11 +118,7 @@ class Monkey:
         kept.renew(kept.make(**self._arm(kept.points)))
 
     def _arm(self, points: Sequence[str]) -> dict[str, str]:
-        """Choose the environment of a new process: every other one is to die between two steps of its work."""
+        """Give the settings of a new process; one that is started while all rests is not struck at."""
         if self._is_resting:
             return {}
-        clock = self._clocks.clock_of_new_process()
-        if not points or self._chance.random.random() < 0.5:
-            return clock
-        passes = int(2 ** self._chance.random.uniform(0, math.log2(MOST_PASSES))) - 1
-        return clock | {"FAULTS": f"{self._chance.random.choice(points)}={passes}"}
+        return {name: value for each in self._strikes for name, value in each.arm(points).items()}

@@ -39,10 +39,10 @@ class Oracle:
         with self._lock:
             self.retries[reason] += 1
 
-    def has_counted(self, wanted: Mapping[str, int]) -> bool:
-        """Tell whether so many operations, or calls that ended so, have been counted of each kind."""
+    def has_counted(self, wanted: Mapping[str, int], *, befallen: Counter[str]) -> bool:
+        """Tell whether so many operations, calls that ended so, or strikes, have been counted of each kind."""
         with self._lock:
-            counted = self.acknowledged.copy()
+            counted = self.acknowledged + befallen
             for outcome, count in self.calls.items():
                 counted[outcome.rpartition(": ")[2]] += count
         return all(counted[kind] >= count for kind, count in wanted.items())

@@ -1,5 +1,6 @@
 """Strikes at the processes of the service: killed, asked to stop, put to sleep, and their leases ended."""
 
+import math
 import signal
 import time
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from tests.chaos.strikes import NAP_SECONDS, Chance, Strikes
 GRACE_SECONDS = 2.0
 """What a process is left alone for once it works, or a busy machine would see nothing but starts."""
 
+MOST_PASSES = 256
+"""How often a process may pass the point at which it is to die: once as likely as between 128 times and this."""
+
 
 class ProcessStrikes(Strikes):
     """Strikes at one of the kept processes at a time."""
@@ -23,6 +27,14 @@ class ProcessStrikes(Strikes):
         self._kept = kept
         self._settling = settling
         self._chance = chance
+
+    def arm(self, points: Sequence[str]) -> dict[str, str]:
+        """Have every other one die between two steps of its work."""
+        random = self._chance.random
+        if not points or random.random() < 0.5:
+            return {}
+        passes = int(2 ** random.uniform(0, math.log2(MOST_PASSES))) - 1
+        return {"FAULTS": f"{random.choice(points)}={passes}"}
 
     def strike(self) -> None:
         self._chance.choose(

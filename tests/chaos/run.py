@@ -1,6 +1,6 @@
 """One run: a stack, the work that goes on in it, a monkey, and the comparison of everything at the end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -9,12 +9,15 @@ from typing import Self
 
 from tests.chaos import faults
 from tests.chaos.account import Account
+from tests.chaos.clock_strikes import ClockStrikes
 from tests.chaos.crowd import Crowd, settling_of
 from tests.chaos.installation import set_up
+from tests.chaos.kept import Kept
 from tests.chaos.link_strikes import LinkStrikes, lead_through
 from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.monkey import Monkey
 from tests.chaos.oracle import Oracle
+from tests.chaos.process_strikes import ProcessStrikes
 from tests.chaos.sabotage import sabotaged
 from tests.chaos.server_strikes import DiskStrikes, ServerStrikes
 from tests.chaos.strikes import Chance, Strikes
@@ -50,8 +53,9 @@ class Run:
         *,
         seed: int,
         sabotage: Sequence[str],
-        is_calm: bool,
+        strikes: Collection[str],
     ) -> None:
+        """Set up; `strikes` are the kinds of what is struck at."""
         self._closing = ExitStack()
         self._oracle = Oracle()
         self._account = Account(self._oracle)
@@ -65,22 +69,16 @@ class Run:
         )
         if disk is not None:
             self._stack.blobs = disk.path / "blobs"
-        self._is_calm = is_calm
+        self._is_calm = not strikes
         self._ports = [self._stack.web_port, *(free_port() for _ in range(self._wanted(FRONTS) - 1))]
         self._installation = set_up(
             self._stack, [f"http://127.0.0.1:{port}" for port in self._ports], self._oracle, seed
         )
         self._workloads = [make(self._installation, self._closing) for make in workloads]
         self._settling = settling_of(self._stack, workloads)
-        chance = Chance(seed)
-        self._monkey = Monkey(
-            self._settling,
-            servers,
-            chance,
-            () if is_calm else self._strikes(servers, disk, chance),
-            clocks=directory,
-            is_calm=is_calm,
-        )
+        chance, kept = Chance(seed), list[Kept]()
+        made = [make() for kind, make in self._strikes(kept, disk, chance).items() if kind in strikes]
+        self._monkey = Monkey(self._settling, servers, chance, kept, made)
 
     def __enter__(self) -> Self:
         """Nothing runs yet."""
@@ -100,7 +98,8 @@ class Run:
         self._account.note("started")
         crowd = Crowd(self._installation, self._workloads, self._settling, self._account)
         crowd.begin()
-        self._monkey.play(seconds, lambda: bool(until) and self._oracle.has_counted(until))
+        done = self._monkey.done
+        self._monkey.play(seconds, lambda: bool(until) and self._oracle.has_counted(until, befallen=done))
         crowd.let_finish()
         self._monkey.rest()
         self._account.note("all alive again")
@@ -111,17 +110,26 @@ class Run:
         """Print the counts; give the status to exit with."""
         return self._account.report(self._stack, {"faults injected": self._monkey.done})
 
-    def _strikes(self, servers: Servers, disk: SmallDisk | None, chance: Chance) -> Sequence[Strikes]:
-        """Make ready to strike at everything but the processes."""
-        relays = self._closing.enter_context(closing(lead_through(self._stack)))
-        taps = [self._closing.enter_context(closing(tap)) for tap in _taps_of(self._stack, chance)]
-        at_disk = () if disk is None else (DiskStrikes(disk, chance),)
-        return (
-            ServerStrikes(servers, chance),
-            MessageStrikes(taps, chance),
-            LinkStrikes(relays, chance),
-            *at_disk,
-        )
+    def _strikes(
+        self, kept: Sequence[Kept], disk: SmallDisk | None, chance: Chance
+    ) -> Mapping[str, Callable[[], Strikes]]:
+        """Say how to make ready for each kind of strikes."""
+        stack, enter = self._stack, self._closing.enter_context
+
+        def at_messages() -> Strikes:
+            return MessageStrikes([enter(closing(tap)) for tap in _taps_of(stack, chance)], chance)
+
+        def at_links() -> Strikes:
+            return LinkStrikes(enter(closing(lead_through(stack))), chance)
+
+        strikes: dict[str, Callable[[], Strikes]] = {
+            "processes": partial(ProcessStrikes, kept, self._settling, chance),
+            "clocks": partial(ClockStrikes, kept, stack.directory, chance),
+            "servers": partial(ServerStrikes, stack.servers, chance),
+            "messages": at_messages,
+            "links": at_links,
+        }
+        return strikes if disk is None else strikes | {"disk": partial(DiskStrikes, disk, chance)}
 
     def _mount_disk(self, directory: Path) -> SmallDisk | None:
         """Give the blob store a disk of its own, to be filled, made read-only and lost, where one can be mounted."""

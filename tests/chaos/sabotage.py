@@ -2,7 +2,7 @@
 
 `python -m tests.chaos.sabotage MODE,… MODULE ARGUMENTS…` breaks the rules, then becomes the module, as `python -m`
 would. The suite runs some modes (`test_sabotage.py`); each of the others must fail by hand, as `python -m tests.chaos
---calm --seconds 10 --only media --sabotage store-again` must.
+--strikes --seconds 10 --only media --sabotage store-again` must.
 """
 
 import runpy
@@ -11,15 +11,28 @@ from collections.abc import Callable, Sequence
 
 from tests.chaos.agents.sabotage import forget_updates, ignore_keys
 from tests.chaos.budgets.sabotage import count_more, forget_changes, hold_nothing, leak_holds
-from tests.chaos.console.sabotage import forget_keys, keep_sessions, remember_sessions, reuse_links
+from tests.chaos.console.sabotage import (
+    forget_keys,
+    keep_sessions,
+    remember_sessions,
+    reuse_links,
+    trust_old_proofs,
+)
 from tests.chaos.files.sabotage import (
+    go_by_own_clock,
     ignore_staging_lock,
     rows_before_unlink,
     serve_the_ended,
     sweep_without_asking,
 )
 from tests.chaos.media.sabotage import forget_events, rename_events, store_again
-from tests.chaos.models.sabotage import charge_again, drop_charges, repeat_consumed_calls
+from tests.chaos.models.sabotage import (
+    charge_again,
+    charge_each_attempt,
+    drop_charges,
+    give_calls_again,
+    repeat_consumed_calls,
+)
 
 MODES: dict[str, Callable[[], None]] = {
     break_rule.__name__.replace("_", "-"): break_rule
@@ -28,8 +41,11 @@ MODES: dict[str, Callable[[], None]] = {
         sweep_without_asking,
         ignore_staging_lock,
         serve_the_ended,
+        go_by_own_clock,
         drop_charges,
         charge_again,
+        charge_each_attempt,
+        give_calls_again,
         repeat_consumed_calls,
         hold_nothing,
         count_more,
@@ -43,6 +59,7 @@ MODES: dict[str, Callable[[], None]] = {
         reuse_links,
         keep_sessions,
         remember_sessions,
+        trust_old_proofs,
         forget_keys,
     )
 }

@@ -2,9 +2,11 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+KINDS = ("processes", "clocks", "servers", "messages", "links", "disk")
+"""What a run strikes at."""
 NAP_SECONDS = (0.2, 2.0)
 """For how long what is put to sleep sleeps."""
 
@@ -14,6 +16,11 @@ class Strikes(Protocol):
 
     pause_seconds: tuple[float, float]
     """Between two strikes."""
+
+    def arm(self, points: Sequence[str]) -> dict[str, str]:
+        """Give settings for a new process, which passes these points of its work."""
+        del points
+        return {}
 
     def strike(self) -> None:
         """Do harm; for a moment at the most before it returns."""

@@ -5,6 +5,7 @@ A message is taken and put as it is, byte for byte: whatever its headers say of 
 
 import contextlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from shared.queues import MODELS, MODELS_ASIDE, QUEUES
 TAKE_SECONDS = 0.1
 """How long to wait for a message."""
 SOCKET_SECONDS = 2.0
+_NAME = "tap"
 
 
 class BrokerAway(Exception):
@@ -38,6 +40,9 @@ class Taken:
 class Tap(Protocol):
     """A way to the messages that wait at a broker."""
 
+    carried: str
+    """What its messages are called."""
+
     def take(self) -> Taken | None:
         """Take a message of any queue for good, if one waits or comes soon. Raises BrokerAway."""
 
@@ -49,7 +54,11 @@ class Tap(Protocol):
 
 
 class ValkeyTap(Tap):
-    """The lists of a Valkey: all queues, or those of model calls alone."""
+    """The lists of a Valkey: all queues, or those of model calls alone.
+
+    Valkey gives a message to whoever has waited longest, which is an idle worker: those who wait are sent away, as if
+    their time were over, and wait again behind this one.
+    """
 
     def __init__(self, url: str, chance: random.Random, *, is_for_calls: bool = False) -> None:
         self._client = redis.Redis.from_url(
@@ -57,8 +66,10 @@ class ValkeyTap(Tap):
             socket_timeout=SOCKET_SECONDS,
             socket_connect_timeout=SOCKET_SECONDS,
             retry=Retry(NoBackoff(), 0),
+            client_name=_NAME,
         )
         self._random = chance
+        self.carried = "call" if is_for_calls else "message"
         self._keys = [KEY_PREFIX + queue for queue in (MODELS if is_for_calls else QUEUES)]
 
     def take(self) -> Taken | None:
@@ -66,7 +77,7 @@ class ValkeyTap(Tap):
             aside = [key.decode() for key in self._client.scan_iter(match=f"{KEY_PREFIX}{MODELS_ASIDE}*")]
             keys = [*self._keys, *aside]
             self._random.shuffle(keys)  # the first that has a message is taken from
-            found: Any = self._client.brpop(keys, timeout=TAKE_SECONDS)
+            found = self._wait(keys)
         return None if found is None else Taken(queue=found[0].decode(), content=found[1])
 
     def put(self, taken: Taken) -> None:
@@ -76,9 +87,30 @@ class ValkeyTap(Tap):
     def close(self) -> None:
         self._client.close()
 
+    def _wait(self, keys: Sequence[str]) -> tuple[bytes, bytes] | None:
+        connection: Any = self._client.connection_pool.get_connection()
+        try:
+            connection.send_command("BRPOP", *keys, TAKE_SECONDS)
+            self._send_away_who_waits()
+            found: tuple[bytes, bytes] | None = connection.read_response()
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            self._client.connection_pool.release(connection)
+        return found
+
+    def _send_away_who_waits(self) -> None:
+        clients: Any = self._client.client_list()
+        for each in clients:
+            if each["cmd"] == "brpop" and each["name"] != _NAME:
+                self._client.client_unblock(each["id"])
+
 
 class RabbitTap(Tap):
     """The queues of a RabbitMQ."""
+
+    carried = "message"
 
     def __init__(self, url: str, chance: random.Random) -> None:
         self._url = url

@@ -1,8 +1,10 @@
 """What takes messages out of a broker, and puts them back: each as it was, as often as it is put."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from random import Random
+from typing import Any
 
 import pytest
 import redis
@@ -15,6 +17,7 @@ from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.strikes import Chance
 from tests.chaos.taps import BrokerAway, RabbitTap, Tap, ValkeyTap
 from tests.support.rabbitmq import RabbitMQ
+from tests.support.stack import wait_until
 
 NOWHERE = "127.0.0.1:9/0"
 
@@ -81,12 +84,47 @@ def test_calls_that_were_put_aside_are_reached(valkey_server: EmbeddedValkey) ->
     assert (taken.queue, taken.content) == (key, b"call")
 
 
+def test_who_has_waited_longest_does_not_come_first(valkey_server: EmbeddedValkey) -> None:
+    """Idle workers wait all the time; the tap is given a message before them, and they the next."""
+    url = valkey_server.url.rpartition("/")[0] + "/61"
+    key = KEY_PREFIX + MODELS[0]
+    given: list[Any] = []
+    with redis.Redis.from_url(url) as client, closing(ValkeyTap(url, Random(1), is_for_calls=True)) as tap:
+        client.flushdb()
+
+        def work() -> None:
+            while len(given) < 2:
+                given.extend([found] if (found := client.brpop([key], timeout=20)) else [])
+
+        def put_two_once_all_wait() -> None:
+            wait_until(lambda: waiting_names(client) == ["", "tap"], "the tap waits behind nobody")
+            client.lpush(key, "first", "second")
+
+        with ThreadPoolExecutor(2) as pool:
+            working = pool.submit(work)
+            wait_until(lambda: waiting_names(client) == [""], "a worker waits")
+            putting = pool.submit(put_two_once_all_wait)
+            taken = None
+            while taken is None:
+                taken = tap.take()
+            putting.result()
+            client.lpush(key, "third")
+            working.result()
+    assert taken.content == b"first"
+    assert [content for _, content in given] == [b"second", b"third"]
+
+
 @pytest.mark.parametrize(
     "tap", [ValkeyTap(f"redis://{NOWHERE}", Random(1)), RabbitTap(f"amqp://{NOWHERE}", Random(1))]
 )
 def test_a_broker_that_is_away_is_told(tap: Tap) -> None:
     with closing(tap), pytest.raises(BrokerAway):
         tap.take()
+
+
+def waiting_names(client: redis.Redis) -> list[str]:
+    clients: Any = client.client_list()
+    return sorted(each["name"] for each in clients if (each["cmd"], each["db"]) == ("brpop", "61"))
 
 
 def send(url: str, queue: str) -> None:

@@ -3,11 +3,12 @@
 A database is seven hundred files, and each module of the tests has one of its own.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")
@@ -22,13 +23,16 @@ def memory_directory(otherwise: Path) -> Iterator[Path]:
     if not has_room():
         yield otherwise
         return
-    _remove_what_nobody_uses()
-    directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=MEMORY))
+    with _locked(MEMORY, fcntl.LOCK_EX):  # between its making and its lock nobody takes it for left over
+        _remove_what_nobody_uses()
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=MEMORY))
+        lock = _lock(directory, fcntl.LOCK_SH)
     directory.chmod(0o755)  # servers run under an account of their own
     try:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
 
 
 def has_room() -> bool:
@@ -43,6 +47,25 @@ def is_in_memory(path: Path) -> bool:
 
 def _remove_what_nobody_uses() -> None:
     for left in MEMORY.glob(f"{_PREFIX}*"):
-        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if not Path("/proc", owner).exists():
+        with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
             shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _locked(directory: Path, how: int) -> Iterator[None]:
+    lock = _lock(directory, how)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(directory: Path, how: int) -> int:
+    """Lock a directory until what is given is closed, or its process has ended."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, how)
+    except OSError:
+        os.close(opened)
+        raise
+    return opened

@@ -12,11 +12,14 @@ from typing import TypeVar
 from uuid import UUID
 
 import requests
+from sqlalchemy import func, update
 
 from shared.database import Session
 from shared.errors import Unavailable
 from shared.identity.authorization import OPERATOR
 from shared.identity.console_sessions import issue_link, sign_out_everywhere
+from shared.identity.console_tables import console_sessions
+from shared.identity.credential_lookup import STEP_UP
 from tests.chaos.console.browsing import Browsing, cookie_in, leads_to
 from tests.chaos.console.records import Link
 from tests.chaos.installation import Installation
@@ -88,6 +91,12 @@ class Links:
     def end_all(self) -> None:
         """Sign the person out everywhere, as the operators' command does."""
         self._in_database(lambda session: sign_out_everywhere(session, by=OPERATOR, user_id=self._user_id))
+
+    def age_proofs(self) -> None:
+        """Let the time pass for which it counts, in each of the person's sessions, that they proved who they are."""
+        mine = console_sessions.c.user_id == self._user_id
+        aged = update(console_sessions).where(mine).values(stepped_up_at=func.now() - STEP_UP)
+        self._in_database(lambda session: session.execute(aged))
 
     def _judge(self, link: Link, answer: requests.Response | None) -> str | None:
         """Give the session that a link has begun; it begins one at most."""

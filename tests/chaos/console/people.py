@@ -11,6 +11,9 @@ from dataclasses import replace
 from http import HTTPStatus
 from uuid import UUID
 
+import requests
+
+from shared.identity.credential_lookup import STEP_UP as PROOF_LIFE
 from shared.identity.organizations import Organization
 from tests.chaos.console.browsing import SIGN_IN, Browsing, cookie_in, leads_to, secret_in
 from tests.chaos.console.links import Links
@@ -26,6 +29,8 @@ LAST_KEYS = 20
 ENDED_VERIFIED = 50
 CACHED_SECONDS = 5.0
 """For so long a front may trust a credential that was revoked (docs/specification/identity.md)."""
+LATE_SECONDS = 120.0
+"""By how much an answer may come later than what it tells of."""
 CHOICES, KEYS, STEP_UP, OUT = "/console/organizations", "/console/keys", "/console/step-up", "/console/out"
 PAGES = (CHOICES, KEYS, "/console/files", "/console/activity")
 
@@ -67,6 +72,7 @@ class Visitor:
             self._visit_after_the_end: 8,
             self._choose: 4,
             self._step_up: 4,
+            self._let_proofs_age: 1,
             self._make_key: 6,
             self._forge: 2,
             self._use_key: 6,
@@ -138,6 +144,24 @@ class Visitor:
         link.sessions += 1
         return self._enter(cookie, organization=session.organization)
 
+    def _let_proofs_age(self) -> None:
+        """Let ten minutes pass: from now on every session is asked to prove who one is before it makes a key."""
+        self._links.age_proofs()
+        self.records.age_proofs()
+        self._oracle.acknowledge("proof aged")
+        self._make_key()
+
+    def _must_prove(self, session: OpenSession, answer: requests.Response) -> bool:
+        """Tell whether an answer asks to prove who one is: ten minutes after it was last proved, and not before."""
+        is_asked = leads_to(answer, STEP_UP)
+        seconds_over = time.time() - session.proven_at - PROOF_LIFE.total_seconds()
+        if abs(seconds_over) > LATE_SECONDS:
+            is_due = seconds_over > 0
+            self._require(
+                is_asked is is_due, f"asked to prove who one is: {is_asked}, and it was {is_due} to be"
+            )
+        return is_asked
+
     def _make_key(self) -> None:
         """Make a key, once: without an answer it is there or it is not."""
         live = [key for key in self.records.keys if key.revoked_at is None]
@@ -149,7 +173,7 @@ class Visitor:
         if answer is None:
             return
         self.records.lost_keys.remove(name)
-        if leads_to(answer, STEP_UP):
+        if self._must_prove(session, answer):
             return
         if answer.status_code != HTTPStatus.OK:
             self._oracle.violate(f"making a key: {answer.status_code} {answer.text[:500]}")
@@ -176,7 +200,7 @@ class Visitor:
             return
         key = self._random.choice(live)
         answer = self._browsing.submit(f"{KEYS}/{key.id}/revoke", session, name=key.name)
-        if leads_to(answer, STEP_UP):
+        if self._must_prove(session, answer):
             return
         key.revoked_at = time.time()
         self._oracle.acknowledge("revocation")

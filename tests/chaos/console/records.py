@@ -4,6 +4,7 @@ A link is marked as used in the transaction that begins a session, so the two ha
 traced to the one link that began it.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -39,6 +40,8 @@ class OpenSession:
     cookie: str
     csrf: str
     organization: str | None = None
+    proven_at: float = field(default_factory=time.time)
+    """When its user proved who they are, in seconds since the epoch."""
 
 
 @dataclass(kw_only=True)
@@ -65,6 +68,11 @@ class Records:
         """Note that every session has ended."""
         self.ended += self.live
         self.live.clear()
+
+    def age_proofs(self) -> None:
+        """Note that for every session it is long ago that its user proved who they are."""
+        for session in self.live:
+            session.proven_at = 0.0
 
     def end(self, session: OpenSession) -> None:
         """Note that a session has ended."""

@@ -1,17 +1,24 @@
 """Rules of models and credits, broken."""
 
 import random
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from shared.credits.settlement import Outcome
+from shared.credits import holds, settlement
+from shared.credits.prices import Prices
+from shared.credits.settlement import Outcome, Settlement
+from shared.database import Session
+from shared.models.call_queue import AcceptedRequest, CallQueue, write_request
 from shared.models.engine import Engine
 from shared.models.heartbeats import Attended
 from shared.models.providers import routing
 
 OFTEN = 0.9
 _CHARGE_AGAIN = text("SELECT credits_post(:organization, 'charge', :reference, -7, 0)")
+_PAYER = text("SELECT organization_id FROM invocations WHERE id = :id")
+_DISPATCHED = text("SELECT * FROM invocations WHERE id = :id AND dispatch_token IS NOT NULL")
 
 
 def drop_charges() -> None:
@@ -34,13 +41,63 @@ def charge_again() -> None:
         settle(engine, attended, outcome)
         if random.random() < OFTEN:
             with engine.database.transaction() as session:
-                values = {"organization": attended.dispatch.organization_id, "reference": str(uuid4())}
-                session.execute(_CHARGE_AGAIN, values)
+                _charge(session, attended.dispatch.organization_id)
 
     setattr(Engine, "settle", settle_and_post)  # noqa: B010 (ruff would write it so that mypy objects)
+
+
+def charge_each_attempt() -> None:
+    """Charge a call at each attempt to settle it, as if one whose answer was lost had charged nothing."""
+    settle = settlement.settle
+    attempted: set[UUID] = set()
+
+    def settle_anew(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome) -> Settlement:
+        is_repeated = invocation_id in attempted
+        attempted.add(invocation_id)
+        settled = settle(session, invocation_id, token, outcome)
+        if is_repeated:
+            _charge(session, session.execute(_PAYER, {"id": invocation_id}).scalar_one())
+        return settled
+
+    settlement.settle = settle_anew
+
+
+def give_calls_again() -> None:
+    """Give the right to make a call, and its request, to everybody whom a message tells of it, made or not."""
+    dispatch, take_request = holds.dispatch, CallQueue.take_request
+
+    def give_again(
+        session: Session, invocation_id: UUID, *, token: UUID | None = None
+    ) -> holds.Dispatch | None:
+        given = dispatch(session, invocation_id, token=token)
+        row = session.execute(_DISPATCHED, {"id": invocation_id}).one_or_none()
+        if given is not None or row is None:
+            return given
+        return holds.Dispatch(
+            invocation_id=invocation_id,
+            organization_id=row.organization_id,
+            token=row.dispatch_token,
+            model=row.model,
+            hold=row.hold,
+            prices=Prices.of(row),
+        )
+
+    def take_and_keep(queue: CallQueue, invocation_id: UUID) -> AcceptedRequest | None:
+        request = take_request(queue, invocation_id)
+        if request is not None:
+            valkey: Any = queue._valkey
+            valkey.execute_command(*write_request(invocation_id, request))
+        return request
+
+    holds.dispatch = give_again
+    setattr(CallQueue, "take_request", take_and_keep)  # noqa: B010 (ruff would write it so that mypy objects)
 
 
 def repeat_consumed_calls() -> None:
     """Take every failure of an upstream for one that cost nothing, and ask again."""
     setattr(routing, "_ends_the_call", lambda _: False)  # noqa: B010 (a name it does not export)
     setattr(routing, "_may_be_repeated", lambda _: True)  # noqa: B010 (a name it does not export)
+
+
+def _charge(session: Session, organization_id: UUID) -> None:
+    session.execute(_CHARGE_AGAIN, {"organization": organization_id, "reference": str(uuid4())})

@@ -13,14 +13,17 @@ from uuid import uuid4
 
 import pytest
 
-from shared.egress import errors
-from shared.egress.deadlines import Pace
+from shared.egress import deadlines, errors
+from shared.egress.deadlines import Deadline, Pace
+from shared.egress.exchanges import Request, exchange
 from shared.egress.fetching import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import Posted, post
+from shared.egress.urls import parse_url
 from shared.log_lines import configure_logging
 from tests.shared.egress.asking import HASTY, LENIENT, LIMITS, fetched
 from tests.shared.egress.servers import Answer, Server, content, drip, endless, redirect, say, serve, silence
+from tests.support.monotonic_clock import MonotonicClock
 
 MEBIBYTE = 1 << 20
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -191,6 +194,30 @@ def test_a_source_that_keeps_the_pace_has_longer_than_the_grace(server: Server) 
         pace=Pace(grace_seconds=0.3, minimum_bytes_per_second=1000),
     )
     assert fetched(server.url(), limits=limits) == body
+
+
+def test_a_source_answers_for_no_time_in_which_what_it_sent_is_written(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is slow for a minute is not the source's fault; what the source then takes counts again."""
+    body = b"x" * MEBIBYTE
+    server.on("/", content(body))
+    clock = MonotonicClock()
+    monkeypatch.setattr(deadlines, "time", clock)
+    pace = Pace(grace_seconds=5, minimum_bytes_per_second=MEBIBYTE)
+    request = Request(method="GET", target=parse_url(server.url(), LENIENT, with_secrets=False), headers={})
+    with (
+        Deadline(600, pace, has_timer=False) as deadline,
+        exchange(request, policy=LENIENT, deadline=deadline, idle_seconds=10) as reply,
+    ):
+        pieces = reply.chunks(MEBIBYTE)
+        first = next(pieces)
+        clock.move(60)
+        assert not deadline.look()
+        assert first + b"".join(pieces) == body
+        assert not deadline.look()
+        clock.move(7)
+        assert deadline.look()
 
 
 def test_a_name_server_that_does_not_answer_meets_the_deadline() -> None:
