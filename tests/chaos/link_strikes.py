@@ -16,12 +16,15 @@ SILENT_SECONDS = (1.0, 4.0)
 SHARES = (0.1, 0.5, 1.0)
 """Of a link's connections, those that are struck together."""
 REQUESTS: Mapping[str, tuple[str, ...]] = {
-    "postgres": ("COMMIT", "INSERT", "UPDATE", "credits_", ""),
+    "postgres": ("COMMIT", "EXECUTE", "EXECUTE", "UPDATE", ""),
     "valkey": ("PUBLISH", "LPUSH", ""),
     "valkey-models": ("PUBLISH", "LPUSH", ""),
     "rabbitmq": ("",),
 }
-"""What a request has whose answer is lost, of those that commit by themselves too; every request has the empty one."""
+"""What a request has whose answer is lost; every request has the empty one.
+
+Statements that are prepared (`shared/statements.py`) commit by themselves: uploads, holds, settlements.
+"""
 _VARIABLES = {
     "postgres": "DATABASE_URL",
     "valkey": "REDIS_URL",

@@ -19,6 +19,7 @@ from tests.chaos.console.sabotage import (
     trust_old_proofs,
 )
 from tests.chaos.files.sabotage import (
+    discard_the_unheard,
     go_by_own_clock,
     ignore_staging_lock,
     rows_before_unlink,
@@ -41,6 +42,7 @@ MODES: dict[str, Callable[[], None]] = {
         sweep_without_asking,
         ignore_staging_lock,
         serve_the_ended,
+        discard_the_unheard,
         go_by_own_clock,
         drop_charges,
         charge_again,

@@ -3,7 +3,8 @@
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,11 +12,13 @@ from uuid import UUID
 
 from sqlalchemy import Row, delete
 
-from shared.database import Database
+from shared.database import Database, Session
+from shared.errors import Unavailable
 from shared.files import access, collection, content, expiry, sweeps
 from shared.files.blobs import staging
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.resources import Availability, File
+from shared.files.staging import StagedContent
 from shared.files.tables import blobs
 
 DEATHS_IN_BETWEEN = 0.5
@@ -58,6 +61,22 @@ def serve_the_ended() -> None:
         del file
 
     setattr(content, "refuse_ended", refuse_nothing)  # noqa: B010 (a name it does not export)
+
+
+def discard_the_unheard() -> None:
+    """Take back the bytes of a version whose commit was not answered, as if it had not happened."""
+    commit = StagedContent.committing
+
+    @contextmanager
+    def commit_or_not(staged: StagedContent, *, in_transaction: bool = False) -> Iterator[Session]:
+        try:
+            with commit(staged, in_transaction=in_transaction) as session:
+                yield session
+        except Unavailable:
+            staged._may_be_committed = False
+            raise
+
+    setattr(StagedContent, "committing", commit_or_not)  # noqa: B010 (mypy objects to an assignment)
 
 
 def go_by_own_clock() -> None:
