@@ -203,9 +203,9 @@ class AnswerStream:
             raise self._failure(
                 "The connection to the provider broke in the middle of its answer."
             ) from error
-        # A socket that the watchdog shut may look like an answer that has ended.
-        self._call.raise_if_cut(may_have_cost=True)
         if not received:
+            # A socket that the watchdog shut may look like an answer that has ended; what had come was delivered.
+            self._call.raise_if_cut(may_have_cost=True)
             self._is_at_end = True
             self._call.over()  # urllib3 has given the connection back already
             return b""

@@ -144,6 +144,13 @@ class GatheringResponse(HTTPResponse):
         self.close()
         return b""
 
+    def holds_bytes(self) -> bool:
+        """Whether bytes of the body have come; asked once the socket was shut, for until then it may wait."""
+        try:
+            return not self.isclosed() and bool(self.fp.peek(1))
+        except (OSError, ValueError):
+            return False
+
     @property
     def is_flowing(self) -> bool:
         """Whether the body comes in chunks, and its socket tells of all that is still to come."""

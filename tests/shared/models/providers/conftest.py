@@ -60,8 +60,8 @@ def set_by(name: str, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     has_returned = threading.Event()
     note = getattr(Call, name)
 
-    def tell(call: Call) -> None:
-        note(call)
+    def tell(call: Call, *said: object) -> None:
+        note(call, *said)
         has_returned.set()
 
     monkeypatch.setattr(Call, name, tell)

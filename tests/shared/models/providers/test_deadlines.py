@@ -16,6 +16,7 @@ from shared.models.providers.connections import GatheringResponse
 from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of
+from tests.shared.models.providers.conftest import set_by
 from tests.support.monotonic_clock import MonotonicClock, once
 from tests.support.stack import wait_until
 from tests.support.upstream_scripts import Script
@@ -191,6 +192,56 @@ def test_a_head_that_came_while_the_process_slept_is_read(
     monkeypatch.setattr(GatheringResponse, "begin", begin_after_sleeping)
     entry = model(upstream.base_url, first_byte_timeout_seconds=10, deadline_seconds=900)
     assert text_of(events_of(router, entry, cancelled=looked)) == "token token token "
+
+
+def test_an_answer_that_had_come_whole_before_the_call_was_cancelled_is_read(
+    router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut, cancelled = set_by("_end", monkeypatch), threading.Event()
+    begin = GatheringResponse.begin
+
+    def begin_after_the_cut(response: GatheringResponse) -> None:
+        assert wait_for_read(response._socket, 10)
+        cancelled.set()
+        assert cut.wait(10)
+        begin(response)
+
+    monkeypatch.setattr(GatheringResponse, "begin", begin_after_the_cut)
+    assert text_of(events_of(router, model(upstream.base_url), cancelled=cancelled)) == "token token token "
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "past its deadline"])
+@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+def test_what_had_come_before_the_call_was_cut_is_read(
+    router: Router,
+    upstream: FakeUpstream,
+    clock: MonotonicClock,
+    monkeypatch: pytest.MonkeyPatch,
+    framing: str,
+    is_cancelled: bool,
+) -> None:
+    """It was delivered, and its end says what it cost."""
+    cut, cancelled = set_by("_end", monkeypatch), threading.Event()
+    read1 = GatheringResponse.read1
+
+    def read_after_the_cut(response: GatheringResponse, n: int = -1) -> bytes:
+        monkeypatch.setattr(GatheringResponse, "read1", read1)
+        assert wait_for_read(response._socket, 10)
+        if is_cancelled:
+            cancelled.set()
+        else:
+            clock.move(901)
+        assert cut.wait(10)
+        return read1(response, n)
+
+    upstream.script = Script(delay_seconds=0.05, framing=framing)  # type: ignore[arg-type]
+    entry = model(upstream.base_url, deadline_seconds=900)
+    monkeypatch.setattr(GatheringResponse, "read1", read_after_the_cut)
+    with router.open(entry, lambda _: body(), cancelled=cancelled) as stream:
+        batches = stream.batches()
+        assert next(batches)
+        with pytest.raises(CallCancelled if is_cancelled else ProviderTimeout):
+            list(batches)
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "length"])
