@@ -21,6 +21,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
+from shared.models.providers.tcp_info import acknowledged_bytes
 from tests.support.local_servers import ADDRESS
 from tests.support.upstream_scripts import Script, Written, answer, script_from, script_in
 
@@ -150,6 +151,9 @@ class _Connection(asyncio.Protocol):
         self._received = b""
         self._answering: asyncio.Task[None] | None = None
         self._line: Served | None = None
+        self._written_bytes = 0
+        self._reported: tuple[Served, int] | None = None
+        """The last call that was reported on, and how much had been written by then."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -164,9 +168,16 @@ class _Connection(asyncio.Protocol):
             self._answering.cancel()
         if self._line is not None and self._line.ended == "running":
             self._line.ended = "client left"
+        self._take_back_what_arrived_nowhere()
 
     def abort(self) -> None:
+        self._reported = None
         self._transport.abort()
+
+    def close(self) -> None:
+        """Hang up in good order: what is on its way arrives."""
+        self._reported = None
+        self._transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -191,7 +202,7 @@ class _Connection(asyncio.Protocol):
     def _handle(self, request: Received) -> None:
         upstream = self._upstream
         if request.method != "POST":
-            self._transport.write(_document(self._administered(request)))
+            self._send(_document(self._administered(request)))
             return
         upstream.received.append(request)
         script = upstream.script_for(request.body)
@@ -213,11 +224,13 @@ class _Connection(asyncio.Protocol):
 
     def _answer_at_once(self, script: Script, path: str, line: Served, *, is_stream: bool) -> None:
         content, tokens, reports = _whole(_Hashable(script), path, is_stream)
-        self._transport.write(content)
-        line.completion_tokens, line.is_reported = tokens, reports
+        self._send(content)
+        line.completion_tokens = tokens
+        if reports:
+            self._note_report(line)
         line.ended = "answered" if is_stream or script.halts_at is None else "broken"
         if script.framing == "close" or script.raw is not None:
-            self._transport.close()
+            self.close()
 
     async def _answer_slowly(self, script: Script, pieces: Iterator[Written], line: Served) -> None:
         await asyncio.sleep(script.wait_seconds)
@@ -228,7 +241,8 @@ class _Connection(asyncio.Protocol):
             await self._write(script, written.content)
             sent += written.tokens
             line.completion_tokens = sent
-            line.is_reported = line.is_reported or written.reports
+            if written.reports:
+                self._note_report(line)
             if sent == script.halts_at and (written.tokens or (sent == 0 and b'"role"' in written.content)):
                 line.ended = "broken"
                 if not written.is_complete:
@@ -238,16 +252,31 @@ class _Connection(asyncio.Protocol):
             line.ended = "answered"
         self._answering = None
         if script.framing == "close":
-            self._transport.close()
+            self.close()
         else:
             self._next()
 
+    def _send(self, content: bytes) -> None:
+        self._written_bytes += len(content)
+        self._transport.write(content)
+
+    def _note_report(self, line: Served) -> None:
+        line.is_reported = True
+        self._reported = line, self._written_bytes
+
+    def _take_back_what_arrived_nowhere(self) -> None:
+        """Forget a report to somebody who had hung up: the machine at the other end has not taken it."""
+        if self._reported is not None:
+            line, written_bytes = self._reported
+            taken_bytes = acknowledged_bytes(self._transport.get_extra_info("socket")) or 0
+            line.is_reported = taken_bytes >= written_bytes
+
     async def _write(self, script: Script, content: bytes) -> None:
         if not script.drip_bytes:
-            self._transport.write(content)
+            self._send(content)
             return
         for start in range(0, len(content), script.drip_bytes):
-            self._transport.write(content[start : start + script.drip_bytes])
+            self._send(content[start : start + script.drip_bytes])
             await asyncio.sleep(script.drip_seconds)
 
     async def _halt(self, script: Script) -> None:
@@ -256,7 +285,7 @@ class _Connection(asyncio.Protocol):
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
         elif script.halts_at == script.close_after:
-            self._transport.close()
+            self.close()
         else:
             await asyncio.sleep(3600)
 

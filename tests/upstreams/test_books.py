@@ -1,0 +1,30 @@
+"""The books of the fake upstream say what was said to somebody, and not what was written to who had hung up."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from tests.support.stack import wait_until
+from tests.support.upstreams import FakeUpstream
+
+BODY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}).encode()
+REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_a_report_counts_where_it_has_arrived(hangs_up: bool) -> None:
+    with FakeUpstream() as upstream:
+        client = socket.create_connection(("127.0.0.1", int(upstream.base_url.split(":")[2].split("/")[0])))
+        wait_until(lambda: upstream.is_connected, "the upstream has the connection")
+        may_read = threading.Event()
+        upstream._loop.call_soon_threadsafe(may_read.wait, 60)
+        with client:
+            client.sendall(REQUEST)
+            if hangs_up:
+                client.shutdown(socket.SHUT_RDWR)
+            may_read.set()
+            (line,) = upstream.wait_for_end_of(1)
+        wait_until(lambda: not upstream.is_connected, "the connection is over")
+    assert line.is_reported is not hangs_up
