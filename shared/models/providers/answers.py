@@ -60,6 +60,8 @@ class AnswerStream:
         self._is_streamed = False
         self._is_terminated = False
         self._is_at_end = False
+        self._has_been_cut = False
+        """Whether what had come when the call was cut has been read; what comes later is not."""
 
     def __enter__(self) -> Self:
         """Begin to read."""
@@ -115,7 +117,7 @@ class AnswerStream:
     def take(self) -> list[Event] | None:
         """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
         assert self._response is not None  # noqa: S101 (within `flow`)
-        received = self._response.take()
+        received = None if self._has_been_cut else self._response.take()
         if received is None:
             return None
         self._note(received)
@@ -203,9 +205,10 @@ class AnswerStream:
             raise self._failure(
                 "The connection to the provider broke in the middle of its answer."
             ) from error
-        if not received:
-            # A socket that the watchdog shut may look like an answer that has ended; what had come was delivered.
+        if self._has_been_cut or not received:
+            # A socket that the watchdog shut may look like an answer that has ended, or go on to receive.
             self._call.raise_if_cut(may_have_cost=True)
+        if not received:
             self._is_at_end = True
             self._call.over()  # urllib3 has given the connection back already
             return b""
@@ -214,6 +217,7 @@ class AnswerStream:
 
     def _note(self, received: bytes) -> None:
         self._call.rests()
+        self._has_been_cut = self._call.reason is not None
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
             raise self._failure("The provider's answer is larger than is sane.")

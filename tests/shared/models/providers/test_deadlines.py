@@ -245,6 +245,47 @@ def test_what_had_come_before_the_call_was_cut_is_read(
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+def test_an_upstream_that_never_pauses_is_cut_too(
+    router: Router,
+    upstream: FakeUpstream,
+    clock: MonotonicClock,
+    monkeypatch: pytest.MonkeyPatch,
+    framing: str,
+) -> None:
+    """A socket that was shut for reading goes on to receive, and gives what it has received."""
+    cut = set_by("_end", monkeypatch)
+    upstream.script = Script(chunks=2000, pad_bytes=16 << 10, framing=framing)  # type: ignore[arg-type]
+    entry = model(upstream.base_url, deadline_seconds=900)
+    with router.open(entry, lambda _: body(), cancelled=NEVER) as stream:
+        batches = stream.batches()
+        next(batches)
+        clock.move(901)
+        assert cut.wait(10)
+        with pytest.raises(ProviderTimeout):
+            list(batches)
+
+
+def test_a_loop_takes_no_more_of_an_upstream_that_never_pauses(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = set_by("_end", monkeypatch)
+    upstream.script = Script(chunks=2000, pad_bytes=16 << 10)
+    entry = model(upstream.base_url, deadline_seconds=900)
+    with router.open(entry, lambda _: body(), cancelled=NEVER) as stream:
+        batches = stream.batches()
+        next(batches)
+        clock.move(901)
+        assert cut.wait(10)
+        with stream.flow() as arrivals:
+            taken = 0
+            while select.select([arrivals], [], [], 10)[0] and stream.take() is not None:
+                taken += 1
+        assert taken <= 1
+        with pytest.raises(ProviderTimeout):
+            list(batches)
+
+
+@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
 def test_an_upstream_that_drips_past_the_deadline(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock, framing: str
 ) -> None:
