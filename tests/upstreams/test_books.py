@@ -3,9 +3,11 @@
 import json
 import socket
 import threading
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.local_servers import ADDRESS
 from tests.support.stack import wait_until
 from tests.support.upstreams import FakeUpstream
 
@@ -16,7 +18,7 @@ REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % 
 @pytest.mark.parametrize("hangs_up", [False, True])
 def test_a_report_counts_where_it_has_arrived(hangs_up: bool) -> None:
     with FakeUpstream() as upstream:
-        client = socket.create_connection(("127.0.0.1", int(upstream.base_url.split(":")[2].split("/")[0])))
+        client = socket.create_connection((ADDRESS, urlsplit(upstream.base_url).port or 0))
         wait_until(lambda: upstream.is_connected, "the upstream has the connection")
         may_read = threading.Event()
         upstream._loop.call_soon_threadsafe(may_read.wait, 60)

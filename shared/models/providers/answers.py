@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 from shared.models.catalog import Upstream
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.base import Event
-from shared.models.providers.connections import GatheringResponse
+from shared.models.providers.connections import response_of
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent, SseParser
 from shared.models.providers.watchdog import Call, Watchdog
@@ -50,8 +50,7 @@ class AnswerStream:
     def __init__(self, upstream: Upstream, body: Body, call: Call, watchdog: Watchdog) -> None:
         self.upstream = upstream
         self._body = body
-        response = getattr(body, "_fp", None)
-        self._response = response if isinstance(response, GatheringResponse) else None
+        self._response = response_of(body)
         self._call = call
         self._watchdog = watchdog
         self._parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)

@@ -181,6 +181,12 @@ class GatheringResponse(HTTPResponse):
         return self._decoder.feed(received) if received else None
 
 
+def response_of(body: object) -> GatheringResponse | None:
+    """Give the response below a body of urllib3, if it is one of ours."""
+    response = getattr(body, "_fp", None)
+    return response if isinstance(response, GatheringResponse) else None
+
+
 class _Cuttable(HTTPConnection):
     """A connection that tells its call how to cut it; also sees that connecting has a timeout of its own."""
 

@@ -19,7 +19,7 @@ from shared.models.catalog import ProviderEntry
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.answers import AnswerStream
 from shared.models.providers.base import Cancellation, UpstreamRequest
-from shared.models.providers.connections import GatheringResponse, ProviderAdapter, serving
+from shared.models.providers.connections import ProviderAdapter, response_of, serving
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.refusals import refusal
 from shared.models.providers.watchdog import Call, Watchdog
@@ -83,7 +83,8 @@ class OpenAiCompatibleProvider:
         body = self._send(self._prepared(request), request, call)
         try:
             # http.client takes a header block that the watchdog cut short for a whole answer; no body follows it.
-            if call.reason is not None and not _holds_bytes(body):
+            response = response_of(body)
+            if call.reason is not None and not (response and response.holds_bytes()):
                 call.raise_if_cut(may_have_cost=True)
             call.attach(body.shutdown)
             call.rests()
@@ -146,11 +147,6 @@ def _connection_failure(call: Call) -> ProviderError:
     if call.is_sent:
         return ProviderError("The connection to the provider broke before it answered.", may_have_cost=True)
     return ProviderError("The provider cannot be reached.", may_have_cost=False, is_worth_repeating=True)
-
-
-def _holds_bytes(body: BaseHTTPResponse) -> bool:
-    response = getattr(body, "_fp", None)
-    return isinstance(response, GatheringResponse) and response.holds_bytes()
 
 
 def _refuse_unusable(body: BaseHTTPResponse, call: Call) -> None:
