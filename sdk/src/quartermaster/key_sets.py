@@ -15,6 +15,7 @@ import httpx
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey
 
+from quartermaster._authorities import trusted_authorities
 from quartermaster.errors import QuartermasterError
 
 KEEP_SECONDS = 300.0
@@ -83,7 +84,8 @@ class KeySet:
 
 
 def _fetch(url: str) -> Any:
-    return httpx.get(url, timeout=FETCH_TIMEOUT_SECONDS).raise_for_status().json()
+    answer = httpx.get(url, timeout=FETCH_TIMEOUT_SECONDS, verify=trusted_authorities())
+    return answer.raise_for_status().json()
 
 
 def _import(document: Any) -> Mapping[str, ECKey]:

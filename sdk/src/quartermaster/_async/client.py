@@ -17,6 +17,7 @@ from quartermaster._async.files import AsyncFiles
 from quartermaster._async.raw import AsyncRaw
 from quartermaster._async.sending import AsyncSender
 from quartermaster._async.usage import AsyncUsage
+from quartermaster._authorities import trusted_authorities
 from quartermaster._settings import DEFAULT_MAX_RETRIES, MODEL_TIMEOUT, ApiKey, read_settings
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class AsyncClient:
             max_retries=max_retries,
         )
         self._settings = settings
-        self._http = httpx.AsyncClient(timeout=settings.timeout)
+        self._http = httpx.AsyncClient(timeout=settings.timeout, verify=trusted_authorities())
         sender = AsyncSender(self._http, settings)
         tokens: AsyncTokens
         if isinstance(settings.credential, ApiKey):
@@ -76,7 +77,9 @@ class AsyncClient:
             self._openai = openai.AsyncOpenAI(
                 base_url=f"{self.base_url}/v1",
                 api_key="written by the client's own authorization",
-                http_client=httpx.AsyncClient(auth=self._auth, timeout=MODEL_TIMEOUT),  # type: ignore[arg-type] # httpx serves
+                http_client=httpx.AsyncClient(  # type: ignore[arg-type] # httpx serves
+                    auth=self._auth, timeout=MODEL_TIMEOUT, verify=trusted_authorities()
+                ),
             )
         return self._openai
 

@@ -17,6 +17,7 @@ from quartermaster._sync.files import Files
 from quartermaster._sync.raw import Raw
 from quartermaster._sync.sending import Sender
 from quartermaster._sync.usage import Usage
+from quartermaster._authorities import trusted_authorities
 from quartermaster._settings import DEFAULT_MAX_RETRIES, MODEL_TIMEOUT, ApiKey, read_settings
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Client:
             max_retries=max_retries,
         )
         self._settings = settings
-        self._http = httpx.Client(timeout=settings.timeout)
+        self._http = httpx.Client(timeout=settings.timeout, verify=trusted_authorities())
         sender = Sender(self._http, settings)
         tokens: Tokens
         if isinstance(settings.credential, ApiKey):
@@ -76,7 +77,9 @@ class Client:
             self._openai = openai.OpenAI(
                 base_url=f"{self.base_url}/v1",
                 api_key="written by the client's own authorization",
-                http_client=httpx.Client(auth=self._auth, timeout=MODEL_TIMEOUT),  # type: ignore[arg-type] # httpx serves
+                http_client=httpx.Client(  # type: ignore[arg-type] # httpx serves
+                    auth=self._auth, timeout=MODEL_TIMEOUT, verify=trusted_authorities()
+                ),
             )
         return self._openai
 

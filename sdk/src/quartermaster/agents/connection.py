@@ -12,6 +12,7 @@ import httpx
 from quartermaster import AsyncClient, Client
 from quartermaster._async.credentials import AsyncExchangedTokens
 from quartermaster._async.sending import AsyncSender
+from quartermaster._authorities import trusted_authorities
 from quartermaster._settings import DEFAULT_MAX_RETRIES, ClientSecret, Settings, read_settings
 from quartermaster.errors import ApiError, ConfigurationError, ConnectionFailed, QuartermasterError
 from quartermaster.verification import Verifier, read_deployment
@@ -108,7 +109,7 @@ class Connection:
         if time.monotonic() < self._ask_again_at:
             raise ServiceUnavailable("The service did not answer a moment ago.")
         settings = replace(self.settings, timeout=httpx.Timeout(EXCHANGE_TIMEOUT_SECONDS), max_retries=0)
-        async with httpx.AsyncClient(timeout=settings.timeout) as http:
+        async with httpx.AsyncClient(timeout=settings.timeout, verify=trusted_authorities()) as http:
             tokens = AsyncExchangedTokens(AsyncSender(http, settings), self.require_deployment())
             try:
                 return await tokens.get()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from quartermaster._authorities import trusted_authorities
 from quartermaster.errors import ConnectionFailed, DigestMismatch, QuartermasterError, read_error
 
 MAX_READ_BYTES = 64 << 20
@@ -41,7 +42,9 @@ class File:
             return self.content
         link, arrived = self._link(), _Arrived(max_bytes)
         try:
-            with httpx.stream("GET", link, headers=_HEADERS, timeout=TIMEOUT_SECONDS) as response:
+            with httpx.stream(
+                "GET", link, headers=_HEADERS, timeout=TIMEOUT_SECONDS, verify=trusted_authorities()
+            ) as response:
                 if not response.is_success:
                     raise read_error(response.status_code, response.headers, response.read())
                 for piece in response.iter_bytes():
@@ -57,7 +60,7 @@ class File:
         link, arrived = self._link(), _Arrived(max_bytes)
         try:
             async with (
-                httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http,
+                httpx.AsyncClient(timeout=TIMEOUT_SECONDS, verify=trusted_authorities()) as http,
                 http.stream("GET", link, headers=_HEADERS) as response,
             ):
                 if not response.is_success:
