@@ -15,7 +15,7 @@ WRONG_SHARE = 0.5
 
 
 class ClockStrikes(Strikes):
-    """Gives processes clocks of their own, and sets one of them now and then."""
+    """Gives processes clocks of their own, and sets some of them now and then."""
 
     pause_seconds = (1.0, 4.0)
 
@@ -34,12 +34,12 @@ class ClockStrikes(Strikes):
         return WrongClock(path).settings
 
     def strike(self) -> None:
-        """Have the clock of a running process jump."""
+        """Have the clocks of some running processes jump, each by a time of its own."""
         running = [kept.service for kept in self._kept if kept.service.is_running]
         paths = [service.settings[VARIABLE] for service in running if VARIABLE in service.settings]
-        if paths:
-            path = Path(self._chance.random.choice(paths))
-            self._count("clock set", WrongClock(path, seconds=self._choose()))
+        count = self._chance.random.randint(0, len(paths))
+        for path in self._chance.random.sample(paths, count):
+            self._count("clock set", WrongClock(Path(path), seconds=self._choose()))
 
     def tend(self) -> None:
         """A clock stays as wrong as it is."""

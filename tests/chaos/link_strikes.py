@@ -1,4 +1,4 @@
-"""Links to Postgres, Valkey and RabbitMQ that are reset, silent for a while, or lose an answer once it was asked for.
+"""Links to Postgres, Valkey and RabbitMQ that are reset or silent for a while, or lose an answer that was asked for.
 
 The processes of the service reach their servers through `relays`; clients, the monkey and the comparison at the end
 reach them as ever.
@@ -13,17 +13,19 @@ from tests.support.links import Address
 from tests.support.stack import Stack
 
 SILENT_SECONDS = (1.0, 4.0)
+RESETS_SHARE = 0.5
 SHARES = (0.1, 0.5, 1.0)
 """Of a link's connections, those that are struck together."""
 REQUESTS: Mapping[str, tuple[str, ...]] = {
-    "postgres": ("COMMIT", "EXECUTE", "EXECUTE", "UPDATE", ""),
+    "postgres": ("COMMIT", "EXECUTE", "credits_", "credits_settle", "UPDATE", ""),
     "valkey": ("PUBLISH", "LPUSH", ""),
     "valkey-models": ("PUBLISH", "LPUSH", ""),
     "rabbitmq": ("",),
 }
 """What a request has whose answer is lost; every request has the empty one.
 
-Statements that are prepared (`shared/statements.py`) commit by themselves: uploads, holds, settlements.
+What is prepared (`shared/statements.py`), uploads for one, and what a function does, holds and settlements, commits by
+itself.
 """
 _VARIABLES = {
     "postgres": "DATABASE_URL",
@@ -34,9 +36,9 @@ _VARIABLES = {
 
 
 class LinkStrikes(Strikes):
-    """Strikes at one link at a time."""
+    """Resets one link at a time, or has it be silent."""
 
-    pause_seconds = (0.2, 1.2)
+    pause_seconds = (0.3, 1.8)
 
     def __init__(self, relays: Relays, chance: Chance) -> None:
         self._relays = relays
@@ -45,23 +47,40 @@ class LinkStrikes(Strikes):
     def strike(self) -> None:
         name = self._chance.random.choice(list(self._relays.ports))
         share = self._chance.random.choice(SHARES)
-        match self._chance.random.choice(("reset", "silent", "lossy")):
-            case "reset":
-                self._chance.done[f"link to {name} reset"] += 1
-                self._relays.reset(name, share)
-            case "silent":
-                self._chance.done[f"link to {name} silent"] += 1
-                self._relays.be_silent(name, share, seconds=self._chance.random.uniform(*SILENT_SECONDS))
-            case _:
-                request = self._chance.random.choice(REQUESTS[name])
-                self._chance.done[f"answers of {name} lost"] += 1
-                self._relays.lose_answers(name, share, request=request)
+        if self._chance.random.random() < RESETS_SHARE:
+            self._chance.done[f"link to {name} reset"] += 1
+            self._relays.reset(name, share)
+        else:
+            self._chance.done[f"link to {name} silent"] += 1
+            self._relays.be_silent(name, share, seconds=self._chance.random.uniform(*SILENT_SECONDS))
 
     def tend(self) -> None:
         """Silence ends by itself."""
 
     def mend(self) -> None:
         """What runs anew connects anew, and is not struck at."""
+
+
+class AnswerStrikes(Strikes):
+    """Has one kind of request go unanswered, once, on some connections of a link."""
+
+    pause_seconds = (0.2, 1.2)
+
+    def __init__(self, relays: Relays, chance: Chance) -> None:
+        self._relays = relays
+        self._chance = chance
+
+    def strike(self) -> None:
+        wanted = [(name, request) for name in self._relays.ports for request in REQUESTS[name]]
+        name, request = self._chance.random.choice(wanted)
+        self._chance.done[f"answers of {name} lost"] += 1
+        self._relays.lose_answers(name, self._chance.random.choice(SHARES), request=request)
+
+    def tend(self) -> None:
+        """An answer that is lost does not come."""
+
+    def mend(self) -> None:
+        """What runs anew asks over new connections, whose answers come."""
 
 
 def lead_through(stack: Stack) -> Relays:

@@ -32,13 +32,9 @@ class MessageStrikes(Strikes):
         self._number = itertools.count()
 
     def strike(self) -> None:
-        """Be a consumer of one broker for a moment."""
-        tap = self._chance.random.choice(self._taps)
-        over = time.monotonic() + TAKING_SECONDS
-        with contextlib.suppress(BrokerAway):
-            while time.monotonic() < over and len(self._held) < MOST_HELD:
-                if (taken := tap.take()) is not None:
-                    self._divert(tap, taken)
+        """Be a consumer of each broker for a moment."""
+        for tap in self._taps:
+            self._consume(tap)
 
     def tend(self) -> None:
         """Put what has been held back for long enough."""
@@ -51,6 +47,13 @@ class MessageStrikes(Strikes):
             _, _, tap, taken = heapq.heappop(self._held)
             with contextlib.suppress(BrokerAway):
                 tap.put(taken)
+
+    def _consume(self, tap: Tap) -> None:
+        over = time.monotonic() + TAKING_SECONDS
+        with contextlib.suppress(BrokerAway):
+            while time.monotonic() < over and len(self._held) < MOST_HELD:
+                if (taken := tap.take()) is not None:
+                    self._divert(tap, taken)
 
     def _divert(self, tap: Tap, taken: Taken) -> None:
         self._chance.choose(

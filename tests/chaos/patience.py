@@ -48,7 +48,7 @@ class Patience:
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
         attempt = lost = 0
         while time.monotonic() < give_up_at:
-            front = self._fronts[(attempt + threading.get_ident()) % len(self._fronts)]
+            front = self._fronts[(attempt + threading.get_native_id()) % len(self._fronts)]
             attempt += 1
             answer = self._send(send, front)
             if answer is None:

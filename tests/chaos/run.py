@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,11 +13,12 @@ from tests.chaos.clock_strikes import ClockStrikes
 from tests.chaos.crowd import Crowd, settling_of
 from tests.chaos.installation import set_up
 from tests.chaos.kept import Kept
-from tests.chaos.link_strikes import LinkStrikes, lead_through
+from tests.chaos.link_strikes import AnswerStrikes, LinkStrikes, lead_through
 from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.monkey import Monkey
 from tests.chaos.oracle import Oracle
 from tests.chaos.process_strikes import ProcessStrikes
+from tests.chaos.relays import Relays
 from tests.chaos.sabotage import sabotaged
 from tests.chaos.server_strikes import DiskStrikes, ServerStrikes
 from tests.chaos.strikes import Chance, Strikes
@@ -119,15 +120,17 @@ class Run:
         def at_messages() -> Strikes:
             return MessageStrikes([enter(closing(tap)) for tap in _taps_of(stack, chance)], chance)
 
-        def at_links() -> Strikes:
-            return LinkStrikes(enter(closing(lead_through(stack))), chance)
+        @cache
+        def relays() -> Relays:
+            return enter(closing(lead_through(stack)))
 
         strikes: dict[str, Callable[[], Strikes]] = {
             "processes": partial(ProcessStrikes, kept, self._settling, chance),
             "clocks": partial(ClockStrikes, kept, stack.directory, chance),
             "servers": partial(ServerStrikes, stack.servers, chance),
             "messages": at_messages,
-            "links": at_links,
+            "links": lambda: LinkStrikes(relays(), chance),
+            "answers": lambda: AnswerStrikes(relays(), chance),
         }
         return strikes if disk is None else strikes | {"disk": partial(DiskStrikes, disk, chance)}
 

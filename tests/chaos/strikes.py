@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-KINDS = ("processes", "clocks", "servers", "messages", "links", "disk")
+KINDS = ("processes", "clocks", "servers", "messages", "links", "answers", "disk")
 """What a run strikes at."""
 NAP_SECONDS = (0.2, 2.0)
 """For how long what is put to sleep sleeps."""

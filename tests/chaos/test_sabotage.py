@@ -33,8 +33,8 @@ STRUCK = {
         (("budgets", "console"), (), ("budget change=20", "sign-in=20", "proof aged=5"), BUDGETS),
         (
             ("files", "models"),
-            ("clocks", "messages", "links"),
-            ("clock set=5", "call doubled=2", "call sent again=4", "answers of postgres lost=4"),
+            ("clocks", "messages", "answers"),
+            ("clock set=16", "call doubled=3", "call sent again=5", "answers of postgres lost=6"),
             STRUCK,
         ),
     ],
