@@ -59,12 +59,16 @@ class Waiting:
     def seconds(self) -> float:
         """Tell how long the step may wait at this moment, before it says that there is nothing yet.
 
-        Where the answer can be held, the thread waits a moment once: less is not worth handing the answer over.
+        Where the answer can be held, the request's thread waits a moment once: less is not worth handing it over.
         """
         if not self.is_held:
             return self.idle_seconds()
         patience, self._patience = self._patience, None
         return patience() if patience is not None else 0.0
+
+    def leave_thread(self) -> None:
+        """Have no step wait from here on: the threads that take it serve all answers that are held."""
+        self._patience = None
 
 
 class HeldResponse(Response):
@@ -154,10 +158,9 @@ def has_hung_up(connection: socket.socket | None) -> bool:
 def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
     """Take steps up to the response; None when the answer should be held."""
     for step in steps:
-        if isinstance(step, Response):
-            return step
-        if waiting.is_held:
-            return None
+        if isinstance(step, Response) or waiting.is_held:
+            waiting.leave_thread()
+            return step if isinstance(step, Response) else None
         if has_hung_up(waiting.connection):
             steps.close()
             raise ClientDisconnected

@@ -77,9 +77,9 @@ class Source:
         """Ask to be woken when the task changes."""
         return self.services.watch.watch(self.task_id, self.waiting.bell)
 
-    def follow(self, watch: Watch, after_sequence: int) -> Iterator[Event | None]:
+    def follow(self, watch: Watch, after_sequence: int, *, looks_first: bool) -> Iterator[Event | None]:
         """Give the events after one; None whenever there is none yet."""
-        return follow(self.database, watch, after_sequence, wait_seconds=self.waiting.seconds)
+        return follow(self.database, watch, after_sequence, self.waiting.seconds, looks_first=looks_first)
 
     def task(self, snapshot: Snapshot) -> bytes:
         """Make the frame of a task."""
@@ -177,7 +177,7 @@ def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Sent
         yield from answer.begin()
         if answer.is_over():
             return
-        for event in source.follow(watch, sent.snapshot.sequence):
+        for event in source.follow(watch, sent.snapshot.sequence, looks_first=True):
             is_last_look = event is None and source.waiting.is_winding_up
             yield from answer.hear(event) if event is not None else answer.wait(shows_now=is_last_look)
             if answer.is_over() or (is_last_look and answer.is_shown):
@@ -198,7 +198,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
             raise UnsupportedOperation("The task has ended; there is nothing to follow.")
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         pace = Pace()
-        for event in source.follow(watch, after):
+        for event in source.follow(watch, after, looks_first=after < snapshot.sequence):
             if event is None:
                 if source.waiting.is_winding_up:
                     return

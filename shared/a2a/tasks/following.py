@@ -120,13 +120,22 @@ def wait_for_answer(
 
 
 def follow(
-    database: Database, watch: Watch, after_sequence: int, *, wait_seconds: Callable[[], float]
+    database: Database,
+    watch: Watch,
+    after_sequence: int,
+    wait_seconds: Callable[[], float],
+    *,
+    looks_first: bool,
 ) -> Iterator[Event | None]:
-    """Yield the events of the watched task after one, without end; None after every look that found none.
+    """Yield the events of the watched task after one, without end; None after every wait that none preceded.
 
-    Each None comes after a wait of `wait_seconds()` at the most. Raises Unavailable when the database stays away.
+    It `looks_first` where there may be such events already: the watch tells only of what came since it began. Each None
+    comes after a wait of `wait_seconds()` at the most. Raises Unavailable when the database stays away.
     """
     sequence, answered_at = after_sequence, time.monotonic()
+    if not looks_first:
+        watch.wait(wait_seconds())
+        yield None
     while True:
         try:
             events = _read(database, watch.task_id, sequence)

@@ -2,14 +2,16 @@
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from shared.a2a.tasks.sending import show_task
 from shared.errors import Unavailable
+from shared.held_answers import HOLD
 from tests.contracts.a2a.schemas import check
-from tests.web.a2a.asking import events, states
+from tests.web.a2a.asking import events, request, states
 from tests.web.a2a.conftest import Cast
 from web.a2a import streams
 
@@ -49,6 +51,30 @@ def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
     body = json.loads(data.removeprefix("data: "))
     check("Error", body)
     assert (body["error"]["code"], body["error"]["status"]) == (503, "UNAVAILABLE")
+
+
+@pytest.mark.parametrize("says_more", [True, False], ids=["message", "subscription"])
+def test_a_stream_that_has_begun_waits_on_no_thread(cast: Cast, says_more: bool) -> None:
+    asked: list[str] = []
+
+    def wait_a_moment() -> float:
+        asked.append("how long its thread may wait")
+        return 0.0
+
+    _, client = cast.new_agent("rules: [{steps: [{input_required: more}, {delay: 600}]}]")
+    task = client.task("first")
+    options: dict[str, Any] = {"buffered": False, "environ_overrides": {HOLD: wait_a_moment}}
+    if says_more:
+        said = request("second", taskId=task["id"])
+        stream = client.ask("POST", "/message:stream", json=said, **options)
+    else:
+        stream = client.ask("GET", f"/tasks/{task['id']}:subscribe", **options)
+    pieces = iter(stream.response)
+    assert b"data: " in next(pieces)
+    while next(pieces):
+        pass  # until there is nothing yet
+    stream.close()
+    assert asked == []
 
 
 def test_a_stream_outlasts_the_answer_to_the_message_before_its_own(cast: Cast) -> None:
