@@ -7,6 +7,7 @@ all of this with the endpoint, and marks a new turn as sent.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -17,6 +18,7 @@ from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import MessageRole, TaskState
 from shared.database import Database, Session
+from shared.retry import retry
 from shared.statements import Prepared
 
 _CONTEXTS = UUID("1c7b6a52-7d5e-4f0a-9d53-0f6f6e3b8a11")
@@ -48,13 +50,16 @@ class SentTurn:
 
 
 class SentTurns:
-    """The rows of sent turns."""
+    """The rows of sent turns. Every step may be repeated, and is while the database does not answer."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def open(self, turn: Turn) -> SentTurn:
         """Read what is known of a turn; mark a new one as sent if it can be. Raises TurnGone, Unavailable."""
+        return retry(partial(self._open, turn))
+
+    def _open(self, turn: Turn) -> SentTurn:
         with self._database.autocommit() as session:
             row = session.fetch_one(_OPEN, _key(turn))
             if row is None:
@@ -83,9 +88,14 @@ class SentTurns:
         self._write(turn, _BIND, remote_task_id=remote_task_id, remote_context_id=remote_context_id)
 
     def _write(self, turn: Turn, statement: Prepared, **values: Any) -> None:
-        with self._database.autocommit() as session:
-            if session.fetch_one(statement, _key(turn) | values) is None:
-                raise TurnGone
+        values |= _key(turn)
+
+        def write() -> bool:
+            with self._database.autocommit() as session:
+                return session.fetch_one(statement, values) is not None
+
+        if not retry(write):
+            raise TurnGone
 
 
 def context_id_of(row: Any) -> str:

@@ -46,20 +46,27 @@ class Lease:
 
 
 class TurnLeases:
-    """Takes and keeps the leases of one process."""
+    """Takes and keeps the leases of one process; one thread at a time takes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rotation = Rotation()
+        self._unheard: UUID | None = None
+        """The lease of a claim whose answer was lost."""
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
         """Lease the next turn, of no organization in `full`; None when no other waits.
 
-        Raises Unavailable.
+        Raises Unavailable; a turn that was leased all the same is given back before the next is taken.
         """
-        values = {"lease_id": uuid4(), "seconds": LEASE_SECONDS}
+        if self._unheard is not None:
+            with self._database.autocommit() as session:
+                session.execute(_GIVE_BACK, {"lease_id": self._unheard})
+        self._unheard = uuid4()
         with self._database.autocommit() as session:
+            values = {"lease_id": self._unheard, "seconds": LEASE_SECONDS}
             row = self._rotation.claim(session, _TAKE, values, full_tenants=full)
+        self._unheard = None
         return Lease.of(row) if row is not None else None
 
     def renew(self, leases: Collection[Lease]) -> None:
@@ -123,6 +130,14 @@ SELECT turn.*, given.* FROM turn CROSS JOIN LATERAL
 
 TAKE = claiming(_NEXT)
 _TAKE = reading(TAKE)
+
+# Nobody has begun it: no attempt.
+_GIVE_BACK = text(
+    """
+UPDATE task_turns SET state = 'queued', lease_id = NULL, lease_until = NULL, attempts = attempts - 1
+WHERE state = 'running' AND lease_id = :lease_id
+"""
+)
 
 # A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and
 # so does not wait for a slow disk.

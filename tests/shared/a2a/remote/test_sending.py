@@ -2,8 +2,10 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,10 @@ from shared.a2a.remote.endpoints import find_endpoint
 from shared.a2a.tasks.sending import Sent
 from shared.a2a.turns.updates import BehaviorKind
 from shared.a2a.types import TaskState
+from shared.database import StatementSession
 from shared.egress.errors import FetchTimedOut
+from shared.errors import Unavailable
+from shared.statements import Prepared
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import Wire, scripted_agent
 from tests.shared.a2a.remote.test_hostile_agents import status, task_of, update
@@ -144,3 +149,31 @@ def test_an_answer_that_drips_is_ended_when_its_time_is_over(agents: Agents) -> 
         with pytest.raises(FetchTimedOut):
             connection.ask(connection.binding.get("t"), seconds=0.2)
         over.set()
+
+
+def test_a_step_whose_answer_was_lost_is_taken_again_by_the_same_worker(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Prepared] = []
+    fetch_one = StatementSession.fetch_one
+
+    def fetch_unheard(session: StatementSession, statement: str | Prepared, values: Mapping[str, Any]) -> Any:
+        row = fetch_one(session, statement, values)
+        if (
+            isinstance(statement, Prepared)
+            and "remote_turns SET remote_task_id" in statement.text
+            and not lost
+        ):
+            lost.append(statement)
+            raise Unavailable
+        return row
+
+    monkeypatch.setattr(StatementSession, "fetch_one", fetch_unheard)
+    with scripted_agent(complete) as agent:
+        use_endpoint(agents, agent.url)
+        sent = agents.say("hello")
+        agents.execution.answer_turn(sent.turn_id)
+        assert len(agent.asked) == 1
+    assert lost
+    assert agents.task(sent.task_id).status.state is TaskState.COMPLETED
+    assert agents.turn(sent.turn_id)["attempts"] == 1

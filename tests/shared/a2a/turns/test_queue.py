@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import text
@@ -17,6 +18,7 @@ from shared.a2a.turns.queue import TakenTurn, TurnQueue
 from shared.a2a.types import TaskState
 from shared.admission import UNFAIR
 from shared.database import Database
+from shared.errors import Unavailable
 from shared.fair_claims import Rotation
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
@@ -160,6 +162,26 @@ def test_what_a_dead_worker_held_is_taken_over(quiet: Agents) -> None:
     with working(quiet):
         wait_until(lambda: is_answered(quiet, sent), "another worker's answer")
     sweeper.stop()
+
+
+def test_a_claim_whose_answer_was_lost_is_no_attempt(quiet: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = Rotation.claim
+
+    def claim_unheard(*arguments: Any, **named: Any) -> NoReturn:
+        assert claim(*arguments, **named) is not None
+        raise Unavailable
+
+    quiet.say("hello")
+    leases = TurnLeases(quiet.database)
+    with monkeypatch.context() as patched:
+        patched.setattr(Rotation, "claim", claim_unheard)
+        for _ in range(2):  # what the second gives back is leased again
+            with pytest.raises(Unavailable):
+                leases.take()
+    lease = leases.take()
+    assert lease is not None
+    assert quiet.turn(lease.turn_id)["attempts"] == 1
+    assert leases.take() is None  # what is worked on is not given back
 
 
 def test_a_worker_that_lost_a_lease_does_not_prolong_the_next_ones(quiet: Agents) -> None:
