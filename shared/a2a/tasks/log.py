@@ -158,11 +158,11 @@ class TaskLog:
         failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
         self._end(claimed, failed, TurnOutcome.FAILED)
 
-    def hand_back(self, claimed: ClaimedTurn) -> None:
-        """Release a turn that this worker will not finish; it is treated as if the worker had died."""
+    def hand_back(self, claimed: ClaimedTurn, *, is_attempt: bool = True) -> None:
+        """Release a turn that this worker will not finish; an attempt is treated as if the worker had died."""
         with claimed.lock:
             self._write_held_back(claimed)
-        hand_back(self._database, self._hints, claimed.lease)
+        hand_back(self._database, self._hints, claimed.lease, is_attempt=is_attempt)
 
     def _end(self, claimed: ClaimedTurn, said: StatusChanged, outcome: TurnOutcome) -> None:
         with claimed.lock:

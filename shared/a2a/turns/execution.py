@@ -94,7 +94,7 @@ class TurnExecution:
             case StopReason.LOST:
                 raise TurnLost
             case StopReason.SHUTDOWN:
-                self._log.hand_back(claimed)
+                self._log.hand_back(claimed, is_attempt=False)
                 return "handed_back"
             case StopReason.DEADLINE:
                 retry(partial(self._log.fail, claimed, TOO_LONG))

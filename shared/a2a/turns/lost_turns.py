@@ -64,11 +64,16 @@ def sweep_turns(database: Database, hints: TaskHints) -> int:
     return len(lost)
 
 
-def hand_back(database: Database, hints: TaskHints, lease: Lease) -> None:
-    """Release a turn for its holder; nothing happens if the lease is lost already."""
+def hand_back(database: Database, hints: TaskHints, lease: Lease, *, is_attempt: bool) -> None:
+    """Release a turn for its holder; nothing happens if the lease is lost already.
+
+    It is no attempt where the holder was told to stop: a turn outlasts any number of restarts in good order.
+    """
     with database.transaction() as session:
         task = find_and_hold_task(session, lease.task_id)
         held = (task_turns.c.id == lease.turn_id, task_turns.c.lease_id == lease.id)
+        if not is_attempt:
+            session.execute(update(task_turns).where(*held).values(attempts=task_turns.c.attempts - 1))
         turn = session.execute(select(task_turns).where(*held)).one_or_none()
         if task is None or turn is None:
             return

@@ -49,7 +49,6 @@ def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
         behavior=read_behavior(row, row.behavior_id, parse(row.extensions)),
         caller=caller,
         attribution=attribution,
-        attempt=row.attempts,
     )
 
 

@@ -106,7 +106,6 @@ class Turn:
     behavior: BehaviorSettings
     caller: Caller
     attribution: Attribution
-    attempt: int
     is_cancelled: Callable[[], bool] = field(default=_never, repr=False)
 
 

@@ -120,7 +120,7 @@ def test_a_worker_that_is_asked_to_stop_hands_turns_back(agents: Agents) -> None
         wait_until(lambda: states(agents, agents.task(sent.task_id)) == ["WORKING"], "the first update")
         agents.watch.shut_down()
     turn = agents.turn(sent.turn_id)
-    assert (turn["state"], turn["attempts"]) == ("queued", 1)
+    assert (turn["state"], turn["attempts"]) == ("queued", 0)
 
 
 def test_a_script_goes_on_where_another_worker_died(agents: Agents) -> None:

@@ -66,7 +66,6 @@ def make_turn(
             message_id=None,
             reported_caller=None,
         ),
-        "attempt": 1,
         "is_cancelled": is_cancelled,
     }
     return Turn(**{**values, **changes})

@@ -133,7 +133,7 @@ def test_whoever_lost_a_turn_writes_nothing_more(agents: Agents, loss: str) -> N
 def test_a_turn_that_said_nothing_is_run_again_and_then_given_up(agents: Agents) -> None:
     claimed = claim(agents)
     for attempt in (1, 2, 3):
-        assert claimed.turn.attempt == attempt
+        assert claimed.lease.row.attempts == attempt
         if attempt == 1:
             agents.log.append(claimed, WORKING)
         lapse(agents, claimed)
