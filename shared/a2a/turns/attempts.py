@@ -1,8 +1,8 @@
 """Whether a turn whose worker died is run again: bounded attempts, and of what was said only what can go on.
 
 A remote agent goes on by itself while workers die: deaths after which its turn has more updates than before are no
-attempts, and only those in a row without a word are counted. Nor is it one where a worker was told to stop, or has taken
-a turn without hearing of it.
+attempts, and only those in a row without a word are counted. A worker that is told to stop has made no attempt, nor
+has one that took a turn without hearing of it.
 """
 
 from typing import Any
