@@ -127,14 +127,13 @@ def follow(
     *,
     looks_first: bool,
 ) -> Iterator[Event | None]:
-    """Yield the events of the watched task after one, without end; None after every wait that none preceded.
+    """Yield the events of the watched task after one, without end; None whenever there is none yet.
 
-    It `looks_first` where there may be such events already: the watch tells only of what came since it began. Each None
-    comes after a wait of `wait_seconds()` at the most. Raises Unavailable when the database stays away.
+    It `looks_first` where there may be such events that came before the watch began, of which it does not tell. Each
+    None comes after a wait of `wait_seconds()` at the most. Raises Unavailable when the database stays away.
     """
     sequence, answered_at = after_sequence, time.monotonic()
-    if not looks_first:
-        watch.wait(wait_seconds())
+    if not looks_first and not watch.wait(wait_seconds()):
         yield None
     while True:
         try:

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -75,6 +76,21 @@ def test_a_stream_that_has_begun_waits_on_no_thread(cast: Cast, says_more: bool)
         pass  # until there is nothing yet
     stream.close()
     assert asked == []
+
+
+def test_what_happens_while_a_stream_begins_is_told_at_once(cast: Cast) -> None:
+    _, client = cast.new_agent("rules: [{steps: [{input_required: more}]}]")
+    task = client.task("first")
+    held: dict[str, Any] = {HOLD: lambda: 0.0}
+    stream = client.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False, environ_overrides=held)
+    with cast.front.services.agents.watch.watch(UUID(task["id"])) as told:
+        assert client.ask("POST", f"/tasks/{task['id']}:cancel").status_code == 200
+        assert told.wait(60)
+    # Nobody heard the bell so far; the server asks for the first pieces now.
+    pieces = iter(stream.response)
+    assert b"INPUT_REQUIRED" in next(pieces)
+    assert b"CANCELED" in next(pieces)
+    stream.close()
 
 
 def test_a_stream_outlasts_the_answer_to_the_message_before_its_own(cast: Cast) -> None:
