@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from urllib3.util import wait_for_read
 
-from shared.models.providers.base import Event
+from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.connections import GatheringResponse
 from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
@@ -244,45 +244,46 @@ def test_what_had_come_before_the_call_was_cut_is_read(
             list(batches)
 
 
-@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
-def test_an_upstream_that_never_pauses_is_cut_too(
+@pytest.fixture(params=["chunked", "close", "length"])
+def cut_while_sending(
     router: Router,
     upstream: FakeUpstream,
     clock: MonotonicClock,
     monkeypatch: pytest.MonkeyPatch,
-    framing: str,
-) -> None:
-    """A socket that was shut for reading goes on to receive, and gives what it has received."""
+    request: pytest.FixtureRequest,
+) -> Iterator[tuple[UpstreamStream, Iterator[object]]]:
+    """A stream of an upstream that never pauses, and what is read of it, when it has just been cut at its deadline."""
     cut = set_by("_end", monkeypatch)
-    upstream.script = Script(chunks=2000, pad_bytes=16 << 10, framing=framing)  # type: ignore[arg-type]
+    upstream.script = Script(chunks=2000, pad_bytes=16 << 10, framing=request.param)
     entry = model(upstream.base_url, deadline_seconds=900)
     with router.open(entry, lambda _: body(), cancelled=NEVER) as stream:
         batches = stream.batches()
         next(batches)
         clock.move(901)
         assert cut.wait(10)
-        with pytest.raises(ProviderTimeout):
-            list(batches)
+        yield stream, batches
+
+
+def test_an_upstream_that_never_pauses_is_cut_too(
+    cut_while_sending: tuple[UpstreamStream, Iterator[object]],
+) -> None:
+    """A socket that was shut for reading goes on to receive, and gives what it has received."""
+    _, batches = cut_while_sending
+    with pytest.raises(ProviderTimeout):
+        list(batches)
 
 
 def test_a_loop_takes_no_more_of_an_upstream_that_never_pauses(
-    router: Router, upstream: FakeUpstream, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
+    cut_while_sending: tuple[UpstreamStream, Iterator[object]],
 ) -> None:
-    cut = set_by("_end", monkeypatch)
-    upstream.script = Script(chunks=2000, pad_bytes=16 << 10)
-    entry = model(upstream.base_url, deadline_seconds=900)
-    with router.open(entry, lambda _: body(), cancelled=NEVER) as stream:
-        batches = stream.batches()
-        next(batches)
-        clock.move(901)
-        assert cut.wait(10)
-        with stream.flow() as arrivals:
-            taken = 0
-            while select.select([arrivals], [], [], 10)[0] and stream.take() is not None:
-                taken += 1
-        assert taken <= 1
-        with pytest.raises(ProviderTimeout):
-            list(batches)
+    stream, batches = cut_while_sending
+    with stream.flow() as arrivals:
+        taken = 0
+        while select.select([arrivals], [], [], 10)[0] and stream.take() is not None:
+            taken += 1
+    assert taken <= 1
+    with pytest.raises(ProviderTimeout):
+        list(batches)
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "length"])
