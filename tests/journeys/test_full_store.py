@@ -13,8 +13,8 @@ import pytest
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.raw_uploads import raw_upload
 from tests.support.agents import Client, exchange_token
-from tests.support.inventory import staged_names
-from tests.support.stack import Servers, Stack, wait_until
+from tests.support.inventory import wait_until_receiving
+from tests.support.stack import Servers, Stack
 
 MEBIBYTE = 1 << 20
 
@@ -59,7 +59,7 @@ def test_an_upload_into_a_full_store_is_answered_507_and_leaves_nothing(
         with socket.create_connection(("127.0.0.1", stack.web_port)) as connection:
             connection.settimeout(90)
             connection.sendall(head + body[:MEBIBYTE])
-            wait_until(lambda: staged_names(stack.blobs), "the front receives")
+            wait_until_receiving(stack.blobs)
             filler = small_disk / "filler"
             filler.write_bytes(b"x" * 10 * MEBIBYTE)
             with contextlib.suppress(BrokenPipeError):  # the front answers before it has read all

@@ -16,7 +16,7 @@ from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.raw_uploads import raw_upload
 from tests.support.agents import Client
 from tests.support.doomed import DoomedFront
-from tests.support.inventory import query, settle, staged_names
+from tests.support.inventory import query, settle, staged_names, wait_until_receiving
 from tests.support.stack import Service, Stack, free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
@@ -105,7 +105,7 @@ def test_an_upload_whose_front_dies_in_the_middle_of_the_body_leaves_nothing(
         head, body = raw_upload(agent, b"x" * 1_000_000)
         with socket.create_connection(("127.0.0.1", front.port or 0)) as connection:
             connection.sendall(head + body[:600_000])
-            wait_until(lambda: staged_names(stack.blobs), "the front receives")
+            wait_until_receiving(stack.blobs)
             front.kill()
     assert len(staged_names(stack.blobs)) == 1
     assert_nothing_left_over(stack)
@@ -119,7 +119,7 @@ def test_an_upload_is_finished_before_its_front_obeys_a_wish_to_stop(stack: Stac
         with socket.create_connection(("127.0.0.1", front.port or 0)) as connection:
             connection.settimeout(90)
             connection.sendall(head + body[:600_000])
-            wait_until(lambda: staged_names(stack.blobs), "the front receives")
+            wait_until_receiving(stack.blobs)
             front.send_signal(15)
             wait_until(lambda: not front.is_answering(), "the front takes no more requests")
             connection.sendall(body[600_000:])

@@ -19,8 +19,9 @@ import psycopg2
 import psycopg2.extras
 from kombu.exceptions import OperationalError
 
+from shared.files.blobs.staging import UNLOCKED_SUFFIX
 from shared.publisher import create_celery, send_kind
-from tests.support.stack import PATIENCE_SECONDS, Stack, TookTooLong
+from tests.support.stack import PATIENCE_SECONDS, Stack, TookTooLong, wait_until
 from workers.schedule import build_schedule
 
 SWEEPS = (
@@ -214,6 +215,13 @@ def list_disagreeing_rows(connection: Connection) -> list[str]:
 def placed_paths(blobs: Path) -> dict[str, Path]:
     """Give the path of every object of a local store by its name."""
     return {path.name: path for path in (blobs / "objects").glob("*/*")}
+
+
+def wait_until_receiving(blobs: Path) -> None:
+    """Wait until a front writes an upload under its own name, which it takes once it holds the file's lock."""
+    wait_until(
+        lambda: any(not name.endswith(UNLOCKED_SUFFIX) for name in staged_names(blobs)), "the front receives"
+    )
 
 
 def staged_names(blobs: Path) -> set[str]:

@@ -20,7 +20,7 @@ from shared.publisher import create_celery, send
 from shared.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
 from tests.support.agents import TIMEOUT_SECONDS
-from tests.support.inventory import let_leases_end, query, request_sweeps, settle, staged_names
+from tests.support.inventory import let_leases_end, query, request_sweeps, settle, wait_until_receiving
 from tests.support.media_samples import SAMPLES, Sample
 from tests.support.media_sources import MediaSource, Respond, chunked, content, in_turn, status
 from tests.support.stack import Service, free_port, wait_until
@@ -91,7 +91,7 @@ def test_a_slow_sender_of_bytes_is_cut_off_and_leaves_nothing(
     )
     with socket.create_connection(("127.0.0.1", front.port or 0), timeout=TIMEOUT_SECONDS) as connection:
         connection.sendall(head.encode() + body + bytes(1_000_000))
-        wait_until(lambda: staged_names(installation.stack.blobs), "the front receives")
+        wait_until_receiving(installation.stack.blobs)
         answer = b""
         with contextlib.suppress(OSError):
             while not answer:
