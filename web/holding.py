@@ -158,9 +158,10 @@ def has_hung_up(connection: socket.socket | None) -> bool:
 def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
     """Take steps up to the response; None when the answer should be held."""
     for step in steps:
-        if isinstance(step, Response) or waiting.is_held:
-            waiting.leave_thread()
-            return step if isinstance(step, Response) else None
+        if isinstance(step, Response):
+            return step
+        if waiting.is_held:
+            return None
         if has_hung_up(waiting.connection):
             steps.close()
             raise ClientDisconnected
@@ -168,6 +169,7 @@ def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
 
 
 def _held(pieces: Generator[bytes], waiting: Waiting) -> HeldAnswer:
+    waiting.leave_thread()
     return HeldAnswer(
         pieces,
         waiting.bell,

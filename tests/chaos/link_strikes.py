@@ -35,14 +35,24 @@ _VARIABLES = {
 }
 
 
-class LinkStrikes(Strikes):
-    """Resets one link at a time, or has it be silent."""
-
-    pause_seconds = (0.3, 1.8)
+class _AtRelays(Strikes):
+    """Strikes at links, which lasts no longer than a link's own harm does."""
 
     def __init__(self, relays: Relays, chance: Chance) -> None:
         self._relays = relays
         self._chance = chance
+
+    def tend(self) -> None:
+        """Silence ends by itself, and an answer that is lost does not come."""
+
+    def mend(self) -> None:
+        """What runs anew connects anew, and is not struck at."""
+
+
+class LinkStrikes(_AtRelays):
+    """Resets one link at a time, or has it be silent."""
+
+    pause_seconds = (0.3, 1.8)
 
     def strike(self) -> None:
         name = self._chance.random.choice(list(self._relays.ports))
@@ -54,33 +64,17 @@ class LinkStrikes(Strikes):
             self._chance.done[f"link to {name} silent"] += 1
             self._relays.be_silent(name, share, seconds=self._chance.random.uniform(*SILENT_SECONDS))
 
-    def tend(self) -> None:
-        """Silence ends by itself."""
 
-    def mend(self) -> None:
-        """What runs anew connects anew, and is not struck at."""
-
-
-class AnswerStrikes(Strikes):
+class AnswerStrikes(_AtRelays):
     """Has one kind of request go unanswered, once, on some connections of a link."""
 
     pause_seconds = (0.2, 1.2)
-
-    def __init__(self, relays: Relays, chance: Chance) -> None:
-        self._relays = relays
-        self._chance = chance
 
     def strike(self) -> None:
         wanted = [(name, request) for name in self._relays.ports for request in REQUESTS[name]]
         name, request = self._chance.random.choice(wanted)
         self._chance.done[f"answers of {name} lost"] += 1
         self._relays.lose_answers(name, self._chance.random.choice(SHARES), request=request)
-
-    def tend(self) -> None:
-        """An answer that is lost does not come."""
-
-    def mend(self) -> None:
-        """What runs anew asks over new connections, whose answers come."""
 
 
 def lead_through(stack: Stack) -> Relays:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text, update
 
+from shared.a2a.tables import task_turns
 from shared.database import Database
 from shared.fair_claims import Rotation, in_drivers_form, next_in_turn
 from shared.leases import LeasedTable
@@ -61,7 +62,7 @@ class TurnLeases:
         """
         if self._unheard is not None:
             with self._database.autocommit() as session:
-                session.execute(_GIVE_BACK, {"lease_id": self._unheard})
+                session.execute(_GIVE_BACK, {"unheard": self._unheard})
         self._unheard = uuid4()
         with self._database.autocommit() as session:
             values = {"lease_id": self._unheard, "seconds": LEASE_SECONDS}
@@ -131,12 +132,13 @@ SELECT turn.*, given.* FROM turn CROSS JOIN LATERAL
 TAKE = claiming(_NEXT)
 _TAKE = reading(TAKE)
 
+WAITING_AGAIN: Mapping[str, Any] = {"state": "queued", "lease_id": None, "lease_until": None}
+"""The columns of a turn that was leased, once anybody may take it."""
 # Nobody has begun it: no attempt.
-_GIVE_BACK = text(
-    """
-UPDATE task_turns SET state = 'queued', lease_id = NULL, lease_until = NULL, attempts = attempts - 1
-WHERE state = 'running' AND lease_id = :lease_id
-"""
+_GIVE_BACK = (
+    update(task_turns)
+    .where(task_turns.c.state == "running", task_turns.c.lease_id == bindparam("unheard"))
+    .values(**WAITING_AGAIN, attempts=task_turns.c.attempts - 1)
 )
 
 # A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and

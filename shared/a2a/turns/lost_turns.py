@@ -15,7 +15,7 @@ from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import Ending, HeldTask, Writer, find_and_hold_task, record
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.attempts import may_run_again
-from shared.a2a.turns.leases import LEASE_SECONDS, Lease
+from shared.a2a.turns.leases import LEASE_SECONDS, WAITING_AGAIN, Lease
 from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import TaskState
@@ -96,8 +96,7 @@ def _take_back(database: Database, hints: TaskHints, turn_id: UUID, task_id: UUI
 def _give_up(session: Session, task: HeldTask, turn: Row[Any]) -> None:
     log.warning("turn.lost", turn_id=str(turn.id), attempts=turn.attempts)
     if may_run_again(session, turn):
-        back = {"state": "queued", "lease_id": None, "lease_until": None}
-        session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(back))
+        session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(**WAITING_AGAIN))
         session.enqueue(AnswerTurn())
     else:
         failed = StatusChanged(state=TaskState.FAILED, message=explain(INTERRUPTED))
