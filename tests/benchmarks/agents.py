@@ -1,4 +1,4 @@
-"""Rows about agents: a blocking message, and streams of updates, beside the published SDK's server.
+"""Rows about agents: a blocking message, streams of updates, subscriptions, beside the published SDK's server.
 
 Ours authenticates, admits, queues, leases and keeps every event durably; the SDK's server (`agents_sdk.py`) does none
 of this, and keeps each task as one row. Both are told the same by a script. CPU is that of everything behind the
@@ -21,10 +21,10 @@ import sqlalchemy
 from deploy.embedded.postgres import SUPERUSER
 from deploy.process_types import ALLOCATOR
 from deploy.processes import Program
-from tests.benchmarks.agents_sdk import PACE_SECONDS, PIECES
-from tests.benchmarks.clients import request_head
+from tests.benchmarks.agents_sdk import PACE_SECONDS, PIECES, WITHOUT_END
+from tests.benchmarks.clients import Connection, request_head
 from tests.benchmarks.measuring import CpuMeter, Sample, median, percentile
-from tests.benchmarks.models_clients import Timings, run_calls, run_events
+from tests.benchmarks.models_clients import Timings, first_event, run_calls, run_events
 from tests.benchmarks.product import DEFAULTS, Bench, server_pid
 from tests.benchmarks.report import Line, cpu_per, milliseconds
 from tests.support.stack import ROOT, Service, Stack, free_port, wait_until
@@ -33,6 +33,7 @@ CLIENTS = 16
 EVENTS = PIECES + 1
 IDLE_SECONDS = 4.0
 STATEMENTS = 12
+SUBSCRIBED_SECONDS = 0.005
 _PIECES = ", ".join(f"'piece {number} '" for number in range(PIECES))
 SCRIPT = f"""
 rules:
@@ -42,6 +43,8 @@ rules:
     steps: [{{artifact: {{id: count, chunks: [{_PIECES}]}}}}, {{complete: Done}}]
   - match: {{text: paced}}
     steps: [{{artifact: {{id: count, chunks: [{_PIECES}], every: {PACE_SECONDS}}}}}, {{complete: Done}}]
+  - match: {{text: {WITHOUT_END}}}
+    steps: [{{status: Working}}, {{hang: true}}]
 """
 
 
@@ -55,18 +58,10 @@ class Server:
     meter: CpuMeter
     idle: Mapping[str, float]
 
-    def request(self, operation: str, text: str) -> bytes:
+    def request(self, operation: str, text: str, **configuration: bool) -> bytes:
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}
-        body = json.dumps({"message": message}).encode()
-        head = request_head(
-            "POST",
-            f"/message:{operation}",
-            length=len(body),
-            Content_Type="application/json",
-            A2A_Version="1.0",
-            Authorization=f"Bearer {self.key}",
-        )
-        return head + body
+        body = json.dumps({"message": message, "configuration": configuration}).encode()
+        return self._head("POST", f"/message:{operation}", length=len(body)) + body
 
     def send(self, *, callers: int, count: int) -> tuple[Sample, Timings]:
         """Send so many messages, and wait for each answer."""
@@ -77,6 +72,23 @@ class Server:
         """Read so many streams of fifty updates, sixteen at a time."""
         request = self.request("stream", text)
         return self._metered(lambda: run_events(self.port, request, callers=CLIENTS, count=count))
+
+    def subscribe(self, *, count: int) -> list[float]:
+        """Subscribe so often, one after the other, to a task that works; give the seconds until each first event."""
+        with contextlib.closing(Connection(self.port)) as connection:
+            begun = connection.ask(self.request("send", WITHOUT_END, returnImmediately=True), expect=200)
+        request = self._head("GET", f"/tasks/{json.loads(begun.body)['task']['id']}:subscribe", length=0)
+        return [first_event(self.port, request) for _ in range(count)]
+
+    def _head(self, method: str, path: str, *, length: int) -> bytes:
+        return request_head(
+            method,
+            path,
+            length=length,
+            Content_Type="application/json",
+            A2A_Version="1.0",
+            Authorization=f"Bearer {self.key}",
+        )
 
     def _metered(self, act: object) -> tuple[Sample, Timings]:
         found: list[Timings] = []
@@ -91,7 +103,7 @@ class Server:
 
 
 def agents(bench: Bench) -> Iterator[Line]:
-    """Measure messages and streams of updates."""
+    """Measure messages, streams of updates, and subscriptions."""
     with _servers(bench) as (ours, theirs):
         for server in (ours, theirs):
             server.send(callers=1, count=40)
@@ -99,6 +111,7 @@ def agents(bench: Bench) -> Iterator[Line]:
         yield _statements(bench, ours, theirs)
         yield _events(bench, "burst", "at once", ours, theirs)
         yield _events(bench, "paced", f"{PACE_SECONDS * 1000:.0f} ms apart", ours, theirs)
+        yield _subscriptions(bench, ours, theirs)
 
 
 def _sends(bench: Bench, ours: Server, theirs: Server) -> Iterator[Line]:
@@ -140,6 +153,19 @@ def _events(bench: Bench, text: str, what: str, ours: Server, theirs: Server) ->
         target="≤ 2 ms",
         met=mine <= 2,
         cpu=cpu_per(samples[ours.name], count * EVENTS, "event"),
+    )
+
+
+def _subscriptions(bench: Bench, ours: Server, theirs: Server) -> Line:
+    seen = {server.name: server.subscribe(count=bench.scaled(200, 40)) for server in (ours, theirs)}
+    mine, other = (percentile(seen[server.name], 50) for server in (ours, theirs))
+    return Line(
+        what="subscription to a task that works: first event, p50, p99",
+        figure=f"{milliseconds(mine)}, {milliseconds(percentile(seen[ours.name], 99))}",
+        yardstick=f"a2a-sdk {milliseconds(other)}, {milliseconds(percentile(seen[theirs.name], 99))}",
+        ratio=mine / other,
+        target=f"≤ {milliseconds(SUBSCRIBED_SECONDS)}",
+        met=mine <= SUBSCRIBED_SECONDS,
     )
 
 

@@ -20,10 +20,11 @@ from starlette.applications import Starlette
 
 PIECES = 49
 PACE_SECONDS = 0.02
+WITHOUT_END = "without end"
 
 
 class Scripted(AgentExecutor):
-    """Completes at once, or counts: fifty updates, all at once or in their time."""
+    """Completes at once, counts (fifty updates, all at once or in their time), or works and never ends."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
@@ -31,6 +32,9 @@ class Scripted(AgentExecutor):
         await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         asked = context.get_user_input()
+        if asked == WITHOUT_END:
+            await updater.start_work()
+            await asyncio.Event().wait()
         if asked != "now":
             await _count(updater, PACE_SECONDS if asked == "paced" else 0)
         await updater.complete(updater.new_agent_message([Part(text="Done")]))

@@ -57,6 +57,17 @@ def run_events(port: int, request: bytes, *, callers: int, count: int) -> Timing
     return _run(port, request, callers, count, _read_events)
 
 
+def first_event(port: int, request: bytes) -> float:
+    """Ask for a stream of agents' updates, and leave it once its first is there; give the seconds that took."""
+    with _connect(port) as connection:
+        caller = _Caller(connection=connection, sent_at=time.perf_counter())
+        timings = Timings()
+        connection.sendall(request)
+        while not timings.first_tokens:
+            _is_over(caller, timings, _read_events)
+    return timings.first_tokens[0]
+
+
 def _run(port: int, request: bytes, callers: int, count: int, read: _Read) -> Timings:
     timings = Timings()
     connections = [_connect(port) for _ in range(min(callers, count))]
