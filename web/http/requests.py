@@ -190,10 +190,18 @@ def _bound(text: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     if len(read) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = _first_repeated(name for name, _ in pairs)
         raise ValueError(f"the key {json.dumps(twice[:SHOWN_CHARACTERS])} stands twice in an object")
     return read
+
+
+def _first_repeated(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise ValueError("no name is repeated")
 
 
 def _no_constant(name: str) -> NoReturn:

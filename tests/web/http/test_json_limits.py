@@ -55,3 +55,11 @@ def test_values_are_counted_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_no_strict_json_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedJson):
         parse_json(body)
+
+
+def test_a_key_that_stands_twice_is_found_in_one_pass() -> None:
+    # Comparing each with each would take longer than a test may.
+    names = [f'"k{number:06}":0' for number in range(200_000)]
+    body = "{" + ",".join([*names, names[-1]]) + "}"
+    with pytest.raises(MalformedJson, match='"k199999" stands twice'):
+        parse_json(body.encode())
