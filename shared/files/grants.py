@@ -20,7 +20,7 @@ from shared.identity.audit import RECORD_EVENT, event_parameters
 from shared.identity.authorization import Actor
 from shared.identity.errors import OrganizationSuspended
 from shared.identity.permissions import Permission
-from shared.identity.secrets import Prefix, derive, hash_secret, is_well_formed, issue
+from shared.identity.secrets import Prefix, Secret, derive, hash_secret, is_well_formed, issue
 from shared.identity.tables import organizations
 from shared.ids import new_id
 
@@ -47,7 +47,7 @@ class Link:
 _GRANT_TO_READERS = text(
     """
 WITH subject AS (
-    SELECT files.id, files.owner_id, files.retention_expires_at,
+    SELECT files.id, files.owner_id,
         LEAST(CAST(:ends_at AS timestamptz), files.retention_expires_at) AS access_expires_at
     FROM files
     JOIN file_versions ON file_versions.file_id = files.id AND file_versions.id = :version_id
@@ -58,15 +58,15 @@ WITH subject AS (
 ),
 made AS (
     INSERT INTO read_grants (id, token_hash, file_id, version_id, created_by, access_expires_at)
-    SELECT :id, :token_hash, id, :version_id, owner_id, access_expires_at FROM subject
+    SELECT :id, :token_hash, id, :version_id, owner_id, access_expires_at FROM subject WHERE access_expires_at = :named
     ON CONFLICT (token_hash) DO NOTHING
 )
-SELECT access_expires_at, retention_expires_at,
+SELECT access_expires_at,
     EXISTS (SELECT FROM read_grants WHERE token_hash = :token_hash AND revoked_at IS NOT NULL) AS is_revoked
 FROM subject
 """
 )
-REVOKED_LINKS = 20
+MOST_LINKS = 20
 """How many links of one moment may have been revoked before readers are given none until the next."""
 
 _is_valid = and_(
@@ -162,30 +162,50 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
     """Give the current link to readers of the resource that refers to a file; None if the file is gone.
 
     Within half the link's life the same one is given: its token is derived from the key, so that what shows the link
-    need not keep it. Nothing is granted on a file to which the resource does not refer.
+    need not keep it, and from the link's end, so that once the file is kept for longer another is given. Nothing is
+    granted on a file to which the resource does not refer.
     """
-    period = reading.ttl / 2
-    number = int(now.timestamp() / period.total_seconds())
-    ends_at = datetime.fromtimestamp((number + 2) * period.total_seconds(), tz=UTC)
-    values = {
-        "file_id": reading.file_id,
-        "version_id": reading.version_id,
-        "kind": reading.kind.value,
-        "reference_id": reading.reference_id,
-        "ends_at": ends_at,
-    }
-    for attempt in range(REVOKED_LINKS + 1):
-        # In place of a link that was revoked its readers get another.
-        suffix = f"/{attempt}" if attempt else ""
-        purpose = f"{reading.file_id}/{reading.version_id}/{ends_at.isoformat()}{suffix}"
-        token = derive(Prefix.GRANT, key, purpose)
-        named = values | {"id": new_id(), "token_hash": token.hash}
-        row = session.execute(_GRANT_TO_READERS, named).one_or_none()
+    ends_at = _end_of_period(reading.ttl, now)
+    named, revoked = ends_at, 0
+    for _ in range(MOST_LINKS):
+        token = _token_to_readers(reading, key, named, revoked)
+        values = {
+            "id": new_id(),
+            "token_hash": token.hash,
+            "file_id": reading.file_id,
+            "version_id": reading.version_id,
+            "kind": reading.kind.value,
+            "reference_id": reading.reference_id,
+            "ends_at": ends_at,
+            "named": named,
+        }
+        row = session.execute(_GRANT_TO_READERS, values).one_or_none()
         if row is None:
             return None
-        if not row.is_revoked:
-            return Link(token=token.value, access_expires_at=row.access_expires_at)
+        if row.access_expires_at != named:
+            # The file ends before the period does.
+            named = row.access_expires_at
+        elif row.is_revoked:
+            revoked += 1
+        else:
+            return Link(token=token.value, access_expires_at=named)
     return None
+
+
+def _end_of_period(ttl: timedelta, now: datetime) -> datetime:
+    """Give the moment that is between half of this life and all of it away, the same for half of it."""
+    period = ttl.total_seconds() / 2
+    return datetime.fromtimestamp((int(now.timestamp() / period) + 2) * period, tz=UTC)
+
+
+def _token_to_readers(reading: Reading, key: bytes, ends_at: datetime, revoked: int) -> Secret:
+    """Derive the token of the link that ends then; in place of each that was revoked its readers get another."""
+    suffix = f"/{revoked}" if revoked else ""
+    return derive(
+        Prefix.GRANT,
+        key,
+        f"{reading.file_id}/{reading.version_id}/{ends_at.astimezone(UTC).isoformat()}{suffix}",
+    )
 
 
 def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:

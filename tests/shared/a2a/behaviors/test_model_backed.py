@@ -252,6 +252,31 @@ def test_a_link_ends_within_a_day(agents: Agents) -> None:
     assert grant["is_right"]
 
 
+def test_a_file_that_is_kept_for_longer_has_a_link_that_lasts_longer(agents: Agents) -> None:
+    task = agents.answer(LONG)
+    (file,) = agents.files()
+    links, wire = FileLinks(agents.database, agents.settings), task.artifacts[0].to_wire()
+
+    def link_while_kept(lifetime: str) -> str:
+        agents.set(
+            "UPDATE files SET retention_expires_at = now() + CAST(:lifetime AS interval) WHERE id = :id",
+            lifetime=lifetime,
+            id=file["id"],
+        )
+        link: str = links.with_links(UUID(task.id), wire)["parts"][0]["url"]
+        assert links.with_links(UUID(task.id), wire)["parts"][0]["url"] == link
+        return link
+
+    assert len({link_while_kept(lifetime) for lifetime in ("1 hour", "2 hours", "100 days", "3 hours")}) == 4
+    ends = agents.rows(
+        "SELECT round(extract(epoch FROM access_expires_at - now()) / 3600) AS hours FROM read_grants"
+        " WHERE file_id = :id ORDER BY access_expires_at",
+        id=file["id"],
+    )
+    assert [int(end["hours"]) for end in ends[:3]] == [1, 2, 3]
+    assert [12 <= end["hours"] <= 24 for end in ends[3:]] == [True]
+
+
 @pytest.mark.parametrize("failure", [BlobStoreUnavailable, StorageFull, StorageReadOnly])
 def test_a_store_that_takes_nothing_for_a_moment_loses_nothing(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, failure: type[DomainError]
