@@ -93,6 +93,20 @@ def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str =
     """
     # The tenant as a range and not as an equality, for the reason that stands at the top.
     return f"""
+    {tenants_with(table=table, tenant=tenant, ready=ready)}
+    SELECT head.id, tenants.tenant, head.place FROM tenants CROSS JOIN LATERAL (
+        SELECT {key} AS id, row_number() OVER (ORDER BY {tenant}, {order}) AS place FROM {table}
+        WHERE {ready} AND {tenant} >= tenants.tenant AND {tenant} <= tenants.tenant AND {order} <= now()
+        ORDER BY {tenant}, {order} LIMIT :each
+    ) head"""  # noqa: S608 (names of columns, from the code)
+
+
+def tenants_with(*, table: str, tenant: str, ready: str) -> str:
+    """Write the beginning of a query: `tenants` has every `tenant` with `ready` rows, and one that is NULL.
+
+    It walks an index that begins with the tenant, of the `ready` rows, from each to the next.
+    """
+    return f"""
     WITH RECURSIVE tenants AS (
         (SELECT {tenant} AS tenant FROM {table} WHERE {ready} ORDER BY {tenant} LIMIT 1)
         UNION ALL
@@ -100,12 +114,7 @@ def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str =
             SELECT {tenant} FROM {table} WHERE {ready} AND {tenant} > tenants.tenant ORDER BY {tenant} LIMIT 1
         )
         FROM tenants WHERE tenants.tenant IS NOT NULL
-    )
-    SELECT head.id, tenants.tenant, head.place FROM tenants CROSS JOIN LATERAL (
-        SELECT {key} AS id, row_number() OVER (ORDER BY {tenant}, {order}) AS place FROM {table}
-        WHERE {ready} AND {tenant} >= tenants.tenant AND {tenant} <= tenants.tenant AND {order} <= now()
-        ORDER BY {tenant}, {order} LIMIT :each
-    ) head"""  # noqa: S608 (names of columns, from the code)
+    )"""  # noqa: S608 (names of columns, from the code)
 
 
 def in_drivers_form(statement: str) -> str:

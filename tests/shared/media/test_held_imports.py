@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from shared.credits.ledger import top_up
 from shared.identity.authorization import OPERATOR
@@ -231,6 +232,25 @@ def test_only_organizations_in_which_something_was_done_are_looked_at(
         )
     assert resume_held(desk.database) == 2
     assert (count_queued(desk, changed), count_queued(desk, idle)) == (2, 0)
+
+
+def test_what_others_do_meanwhile_hides_nothing_that_was_done(
+    desk: Desk, acts_are_past: Callable[[], None]
+) -> None:
+    mended, busy = desk.mailbox(), desk.mailbox()
+    hold_all(desk, mended, 1, due_in="1 h")
+    acts_are_past()
+    with desk.database.transaction() as session:
+        top_up(session, by=OPERATOR, organization_id=mended.organization_id, amount=1, reference=str(uuid4()))
+    acts = text(
+        "INSERT INTO audit_events (id, organization_id, actor_kind, actor_id, action, resource_kind, resource_id)"
+        " VALUES (:id, :organization_id, 'DaemonIdentity', :id, 'file.content_replaced', 'file', 'x')"
+    )
+    with desk.database.transaction() as session:
+        session.execute(
+            acts, [{"id": new_id(), "organization_id": busy.organization_id} for _ in range(10_000)]
+        )
+    assert resume_held(desk.database) == 1
 
 
 def test_a_look_at_what_changed_is_bounded_and_takes_organizations_in_turn(
