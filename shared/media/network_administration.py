@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, delete, func, select
+from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
@@ -68,9 +68,9 @@ def put_network_settings(
 ) -> NetworkSettings:
     """Replace a distribution's settings for a network; a setting left out goes back to its default.
 
-    A replaced signing secret stays valid for the overlap; the one before it does not. Imports that the network's
-    settings held up are tried again. Raises NetworkNotRouted,
-    ValidationFailed, ResourceNotFound and PermissionDenied.
+    A replaced signing secret stays valid for the overlap after its replacement, and for less when the same settings are
+    put again with less; the one before it does not. Imports that the network's settings held up are tried again.
+    Raises NetworkNotRouted, ValidationFailed, ResourceNotFound and PermissionDenied.
     """
     distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
     if network.name not in distribution.networks:
@@ -84,8 +84,9 @@ def put_network_settings(
         if name in checked and kept.get(name) != checked[name]:
             _replace(session, encryption, (distribution_id, network, name), checked[name], overlap)
     _remove(session, distribution_id, network.name, _table.name.not_in(checked))
+    is_shorter = _shorten_overlaps(session, distribution_id, network.name, overlap)
     resumed = resume(session, distribution_id, network=network.name)
-    if resumed or kept != checked:
+    if resumed or is_shorter or kept != checked:
         said = {"network": network.name, "settings": ", ".join(sorted(checked))}
         record_change(session, by, "distribution.network_set", distribution, **said)
     return _shown(session, distribution_id, network.name)
@@ -202,6 +203,18 @@ def _replace(
             set_=written | (replaced if name in network.signature.settings else {}),
         )
     )
+
+
+def _shorten_overlaps(session: Session, distribution_id: UUID, network: str, overlap: timedelta) -> bool:
+    """End secrets that were replaced so long ago; True where one would have been good for longer."""
+    ends_at = _table.changed_at + overlap
+    shorter = (
+        update(network_settings)
+        .where(_table.distribution_id == distribution_id, _table.network == network)
+        .where(_IS_PREVIOUS_GOOD, _table.previous_expires_at > ends_at)
+        .values(previous_expires_at=ends_at)
+    )
+    return session.execute(shorter).rowcount > 0
 
 
 def _remove(session: Session, distribution_id: UUID, network: str, *more: Any) -> bool:

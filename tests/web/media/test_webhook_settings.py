@@ -36,6 +36,14 @@ def rows(line: Line) -> list[Any]:
         return list(session.execute(statement, {"id": line.distribution_id}).all())
 
 
+def acts_of(line: Line) -> list[Any]:
+    statement = text(
+        "SELECT action, details FROM audit_events WHERE resource_id = :id AND details ? 'network' ORDER BY id"
+    )
+    with line.front.services.database.autocommit() as session:
+        return list(session.execute(statement, {"id": str(line.distribution_id)}).all())
+
+
 @pytest.mark.parametrize("make", STAND_INS, ids=lambda make: make.name)
 def test_settings_are_shown_by_name_and_last_four_characters(front: Front, make: type[StandIn]) -> None:
     line = open_line(front, make(), is_set_up=False)
@@ -81,6 +89,20 @@ def test_a_replaced_signing_secret_is_kept_for_the_overlap_and_a_replaced_token_
     credentials = credentials_of(line, "discord")
     assert credentials[previous("publicKey")] == old.settings["publicKey"]
     assert previous("botToken") not in credentials
+
+
+def test_settings_given_again_end_the_overlap_sooner_and_never_later(front: Front) -> None:
+    old, new = DiscordStandIn(), DiscordStandIn()
+    line = open_line(front, old)
+    line.put_settings(new.settings, overlapSeconds=600)
+    before, acts = credentials_of(line, "discord"), acts_of(line)
+    assert before[previous("publicKey")] == old.settings["publicKey"]
+    for longer in (600, 6000):
+        line.put_settings(new.settings, overlapSeconds=longer)
+        assert (credentials_of(line, "discord"), acts_of(line)) == (before, acts)
+    line.put_settings(new.settings, overlapSeconds=0)
+    assert previous("publicKey") not in credentials_of(line, "discord")
+    assert len(acts_of(line)) == len(acts) + 1
 
 
 def test_what_is_given_again_is_not_replaced_and_what_is_left_out_goes_back_to_its_default(
@@ -187,11 +209,7 @@ def test_what_is_forgotten_while_a_webhook_is_taken_in_takes_it_no_more(
 def test_every_change_is_on_record_without_a_value(slack: Line) -> None:
     slack.put_settings()
     slack.front.delete(slack.settings_path, slack.administrator.authorization)
-    statement = (
-        "SELECT action, details FROM audit_events WHERE resource_id = :id AND details ? 'network' ORDER BY id"
-    )
-    with slack.front.services.database.autocommit() as session:
-        recorded = session.execute(text(statement), {"id": str(slack.distribution_id)}).all()
+    recorded = acts_of(slack)
     assert [(row.action, row.details["network"]) for row in recorded] == [
         ("distribution.network_set", "slack"),
         ("distribution.network_removed", "slack"),
