@@ -146,6 +146,9 @@ class ChatStream:
         return self._choices[index]
 
     def _end_when_all_finished(self) -> None:
+        """Notice the end: as many choices as were asked for have finished; those that have not begun may still come."""
+        if len(self._choices) < self._n:
+            return
         for choice in self._choices.values():  # at every chunk, like the size
             if not choice.finish_reason:
                 return

@@ -314,6 +314,28 @@ def test_several_choices_open_in_order_and_end_one_by_one() -> None:
     assert translator.status == "incomplete"
 
 
+ONE_OF_TWO = [chunk({"content": "a"}), chunk({}, "stop")]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("second", [[], [chunk({"content": "b"}, index=1)]], ids=["missing", "begun"])
+def test_a_reply_with_fewer_choices_than_were_asked_for_has_broken(
+    is_stream: bool, second: list[Json]
+) -> None:
+    translator, frames = relay(chat(n=2, stream=is_stream), Dialect.CHAT, [*ONE_OF_TWO, *second])
+    assert translator.status == "failed"
+    if is_stream:
+        assert "error" in read_frames(frames)[-1]
+
+
+@pytest.mark.parametrize("saw_done", [False, True])
+def test_an_upstream_that_gives_fewer_choices_may_say_that_these_are_all(saw_done: bool) -> None:
+    chunks = ONE_OF_TWO if saw_done else [*ONE_OF_TWO, usage_chunk()]
+    translator, _ = relay(chat(n=2), Dialect.CHAT, chunks, saw_done=saw_done)
+    assert translator.failure is None
+    assert [choice["message"]["content"] for choice in translator.result()["choices"]] == ["a"]
+
+
 @pytest.mark.parametrize(
     "error",
     [
