@@ -101,7 +101,7 @@ class Translator:
         failure = read_failure(event)
         if failure is not None:
             told = read_usage(object_or_empty(event.get("response", event)).get("usage"))
-            if told is not None and told.completion_tokens:  # a prompt without a word of reply costs nothing
+            if told is not None and told.total_tokens:  # zeros beside an error take back no earlier report
                 self._stream.usage = told
             self._fail(failure)
             return []
@@ -194,7 +194,7 @@ class Translator:
         if reported is None:
             prompt_tokens = estimate_prompt_tokens(self._parsed)
             return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
-        if self._is_whole or completion_tokens < EARLY_REPORT_FACTOR * reported.completion_tokens:
+        if self._is_whole or completion_tokens <= EARLY_REPORT_FACTOR * reported.completion_tokens:
             return reported, False
         # Some upstreams report at the start; of a stream that broke later that is the prompt and not the reply.
         return replace(reported, completion_tokens=completion_tokens), True

@@ -147,7 +147,7 @@ def test_a_provider_that_is_too_slow_to_begin_is_owed_nothing(calls: ModelCalls)
 
 @MODELS
 @pytest.mark.parametrize("directive", ["!break after 0", "!end after 0", "!fail 500 after 0"])
-def test_a_reply_that_begins_and_breaks_before_its_first_word_costs_nothing(
+def test_a_reply_that_begins_and_breaks_before_its_first_word_costs_what_was_reported(
     calls: ModelCalls, model: str, directive: str
 ) -> None:
     inbox = calls.chat(f"!tokens 9\n{directive}", model=model)
@@ -155,7 +155,8 @@ def test_a_reply_that_begins_and_breaks_before_its_first_word_costs_nothing(
     # Of the Chat dialect a reply has begun with its role; of Responses not before the first word.
     has_begun = model == "scripted/chat"
     assert received(inbox)[-1].kind is (ReplyKind.END if has_begun else ReplyKind.FAILED)
-    assert calls.charge(inbox) == ("failed", 0, 0, False)
+    is_reported = (model, directive) == ("scripted/responses", "!fail 500 after 0")
+    assert calls.charge(inbox) == ("failed", 6 if is_reported else 0, 0, False)
 
 
 @ENDPOINTS

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from shared.models.dialects import UPSTREAM_DIALECTS, Dialect, ParsedRequest, parse_chat, parse_responses
+from shared.models.dialects import (
+    UPSTREAM_DIALECTS,
+    Dialect,
+    ParsedRequest,
+    TokenCounts,
+    parse_chat,
+    parse_messages,
+    parse_responses,
+)
 from shared.models.dialects.token_counts import read_usage
 from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for, write_stream
 from tests.shared.models.dialects.upstreams import CHAT_USAGE, RESPONSES_USAGE, Json, Reply, chunk, events_of
@@ -14,6 +22,7 @@ _RESPONSE = {"model": MODEL, "store": False, "input": "hi"}
 CHAT, RESPONSES = parse_chat(_CHAT), parse_responses(_RESPONSE)
 CHAT_STREAM = parse_chat({**_CHAT, "stream": True, "stream_options": {"include_usage": True}})
 RESPONSES_STREAM = parse_responses({**_RESPONSE, "stream": True})
+MESSAGES_STREAM = parse_messages({**_CHAT, "max_tokens": 9, "stream": True})
 STREAMS = pytest.mark.parametrize("parsed", [CHAT_STREAM, RESPONSES_STREAM], ids=["chat", "responses"])
 
 
@@ -77,3 +86,34 @@ def test_a_reply_that_broke_tells_what_is_charged_for_it() -> None:
     assert failed["type"] == "response.failed"
     assert failed["response"]["usage"]["cost"] == "0.5"
     assert read_usage(failed["response"]["usage"]) == counts
+
+
+PROMPT_ALONE = {"prompt_tokens": 5000, "completion_tokens": 0}
+_FAILED = {"object": "response", "status": "failed", "error": {"message": "boom"}, "usage": PROMPT_ALONE}
+FAILURES = {
+    "error": [{"error": {"message": "boom"}, "usage": PROMPT_ALONE}],
+    "finish reason": [chunk({}, "error", usage=PROMPT_ALONE)],
+    "report before the error": [chunk({}, usage=PROMPT_ALONE), {"error": {"message": "boom"}}],
+    "zeros after the report": [
+        chunk({}, usage=PROMPT_ALONE),
+        {"error": "boom", "usage": {"prompt_tokens": 0, "completion_tokens": 0}},
+    ],
+    "response.failed": [{"type": "response.failed", "response": _FAILED}],
+    "failed response": [_FAILED],
+}
+
+
+@pytest.mark.parametrize("parsed", [CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MESSAGES_STREAM])
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_before_the_first_word_is_charged_what_it_reports(parsed: ParsedRequest, name: str) -> None:
+    upstream = Dialect.RESPONSES if "response" in name else Dialect.CHAT
+    translator, _ = relay(parsed, upstream, FAILURES[name])
+    assert translator.status == "failed"
+    assert translator.settled_usage() == (TokenCounts(prompt_tokens=5000, completion_tokens=0), False)
+
+
+def test_a_failure_that_reports_zeros_costs_nothing() -> None:
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0}
+    translator, _ = relay(CHAT, Dialect.CHAT, [{"error": "boom", "usage": nothing}])
+    assert translator.usage is None
+    assert translator.settled_usage() == (TokenCounts(**nothing), False)
