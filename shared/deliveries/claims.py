@@ -76,11 +76,12 @@ SET state = 'Waiting', attempts = attempts + 1, lapses = 0, is_ready = false, la
 WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
-# Everything ready for the same destination waits too: it would only learn the same.
+# Everything ready for the same destination waits too: it would only learn the same. What is locked is passed
+# over, the message itself too: a statement that gives up a destination locks many rows.
 _SET_ASIDE = text(
     f"""
 UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
-WHERE ({_LEASED.held}) OR id = ANY (ARRAY(
+WHERE id = ANY (ARRAY(SELECT id FROM deliveries WHERE {_LEASED.held} FOR UPDATE SKIP LOCKED) || ARRAY(
     SELECT id FROM deliveries
     WHERE organization_id = :organization_id AND destination_id = :destination_id AND state = 'Waiting' AND is_ready
     LIMIT 1000 FOR UPDATE SKIP LOCKED

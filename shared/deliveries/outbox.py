@@ -26,6 +26,7 @@ MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
 MISSED = "endpoint_disabled"
 """The code of what was to be told to an endpoint that is disabled: it waits to be replayed."""
+_OPEN = ("Waiting", "Sending")
 _MISSED_VALUES = {"state": "Dead", "last_code": MISSED, "ended_at": func.now(), "is_held": False}
 
 _table = deliveries.c
@@ -141,18 +142,26 @@ def list_deliveries(
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
-    """Give up what waits for a destination that is gone; return how many. What is under way ends by itself.
+    """Give up what waits for a destination that is gone, or is on its way there; return how many.
 
-    With a `sealed_address`, only what carries that one: the destination may have moved.
+    An attempt under way cannot be called back: it is the last, and counts only where it arrives. With a
+    `sealed_address`, only what carries that one: the destination may have moved.
     """
     hold_order(session, destination_id)
-    given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state == "Waiting")
+    given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state.in_(_OPEN))
     if sealed_address is not None:
         given_up = given_up.where(_table.address_encrypted == sealed_address)
     values = {"state": "Dead", "last_code": code, "ended_at": func.now(), "is_held": False}
     count = session.execute(given_up.values(values)).rowcount
     release_next(session, destination_id)
     return count
+
+
+def readdress(session: Session, *, destination_id: UUID, sealed_address: bytes) -> None:
+    """Have what waits for a destination go to another address from its next attempt on."""
+    hold_order(session, destination_id)
+    is_open = (_table.destination_id == destination_id, _table.state.in_(_OPEN))
+    session.execute(update(deliveries).where(*is_open).values(address_encrypted=sealed_address))
 
 
 def _delivery(row: Row[Any]) -> Delivery:

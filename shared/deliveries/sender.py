@@ -26,6 +26,7 @@ from shared.deliveries.claims import (
     record_failed,
     set_aside,
 )
+from shared.deliveries.ordering import hold_order
 from shared.deliveries.outbox import give_up
 from shared.deliveries.schedule import wait_seconds
 from shared.deliveries.sealed_addresses import SealedAddresses
@@ -252,27 +253,27 @@ class Sender:
             record_delivered(session, claim, status=attempt.status)
             return "delivered"
         attempts = claimed.attempts + 1
-        is_gone = (
-            attempt.status == GONE
-            and address is not None
-            and self._end_destination(session, claimed, address)
-        )
-        if is_gone or attempt.is_final or attempts >= claimed.attempt_limit:
+        if attempt.status == GONE and address is not None and self._disable(session, claimed, address):
+            self._end_destination(session, claim, claimed, attempt)
+            return "dead"
+        if attempt.is_final or attempts >= claimed.attempt_limit:
             record_dead(session, claim, status=attempt.status, code=attempt.code)
             return "dead"
         wait = wait_seconds(attempts, attempt.retry_after_seconds)
         record_failed(session, claim, status=attempt.status, code=attempt.code, wait_seconds=wait)
         return "failed"
 
-    def _end_destination(self, session: Session, claimed: Claimed, address: Address) -> bool:
-        """End what waits for a destination that answered 410; False when it has moved meanwhile."""
-        message = claimed.message
-        if not self._channel(claimed).disable(session, message.destination_id, address):
-            return False
+    def _disable(self, session: Session, claimed: Claimed, address: Address) -> bool:
+        """Disable a destination that answered 410; False when it has moved meanwhile."""
+        return self._channel(claimed).disable(session, claimed.message.destination_id, address)
+
+    def _end_destination(self, session: Session, claim: Claim, claimed: Claimed, attempt: Attempt) -> None:
+        """Record the 410 of a destination, and give up what else is to go there."""
+        hold_order(session, claim.destination_id)
+        record_dead(session, claim, status=attempt.status, code=attempt.code)
         give_up(
             session,
-            destination_id=message.destination_id,
+            destination_id=claim.destination_id,
             code=DESTINATION_GONE,
-            sealed_address=message.sealed_address,
+            sealed_address=claimed.message.sealed_address,
         )
-        return True

@@ -21,7 +21,7 @@ from shared.a2a.identifiers import check_identifier, is_identifier
 from shared.a2a.tables import task_push_configurations, tasks
 from shared.a2a.types import AuthenticationInfo, TaskPushNotificationConfig
 from shared.database import Session
-from shared.deliveries.outbox import give_up
+from shared.deliveries.outbox import give_up, readdress
 from shared.deliveries.sealed_addresses import seal_address
 from shared.egress.errors import EgressError
 from shared.egress.policy import EgressPolicy
@@ -53,7 +53,7 @@ class PushConfigurations:
     def create(
         self, session: Session, task_id: UUID, wanted: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        """Create a configuration, or replace the one of the same id.
+        """Create a configuration, or replace the one of the same id; what waits goes to the new address.
 
         Raises InvalidParams for what cannot be posted to, and PushNotificationNotSupported.
         """
@@ -61,21 +61,24 @@ class PushConfigurations:
         config_id = check_identifier("id", wanted.id) if wanted.id else str(task_id)
         headers, secret = _headers(wanted), _secret(wanted.token)
         self._check(wanted.url, headers)
-        session.execute(select(tasks.c.id).where(tasks.c.id == task_id).with_for_update())
+        _hold_task(session, task_id)
         count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
         if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
             raise _wrong("id", f"would be one more than the {CONFIGURATIONS_LIMIT} that a task may have")
+        sealed = seal_address(self.encryption, url=wanted.url, headers=headers, secret=secret)
         values = {
             "url": origin_of(wanted.url),
             "scheme": wanted.authentication.scheme if wanted.authentication else None,
-            "address_encrypted": seal_address(
-                self.encryption, url=wanted.url, headers=headers, secret=secret
-            ),
+            "address_encrypted": sealed,
         }
+        new_destination_id = new_id()
         kept = insert(task_push_configurations).values(
-            task_id=task_id, id=config_id, destination_id=new_id(), **values
+            task_id=task_id, id=config_id, destination_id=new_destination_id, **values
         )
-        session.execute(kept.on_conflict_do_update(index_elements=["task_id", "id"], set_=values))
+        kept = kept.on_conflict_do_update(index_elements=["task_id", "id"], set_=values)
+        destination_id = session.execute(kept.returning(_table.destination_id)).scalar_one()
+        if destination_id != new_destination_id:
+            readdress(session, destination_id=destination_id, sealed_address=sealed)
         return self.get(session, task_id, config_id)
 
     def get(self, session: Session, task_id: UUID, config_id: str) -> TaskPushNotificationConfig:
@@ -98,9 +101,14 @@ class PushConfigurations:
         return tuple(self._shown(row) for row in rows[:size]), token
 
     def delete(self, session: Session, task_id: UUID, config_id: str) -> None:
-        """Delete a configuration and what still waits to be posted there, if there is one."""
+        """Delete a configuration and what still waits to be posted there, if there is one.
+
+        An attempt under way is the last. An update that is being written has been handed to the outbox or has not seen
+        the configuration.
+        """
         if not is_identifier(config_id):
             return
+        _hold_task(session, task_id)
         gone = delete(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
         for destination_id in session.execute(gone.returning(_table.destination_id)).scalars().all():
             give_up(session, destination_id=destination_id, code="configuration_deleted")
@@ -121,6 +129,11 @@ class PushConfigurations:
             token=opened["headers"].get(TOKEN_HEADER) or opened.get("secret"),
             authentication=AuthenticationInfo(scheme=row.scheme) if row.scheme else None,
         )
+
+
+def _hold_task(session: Session, task_id: UUID) -> None:
+    """Lock the task's row, as every update does before it looks who is told."""
+    session.execute(select(tasks.c.id).where(tasks.c.id == task_id).with_for_update())
 
 
 def origin_of(url: str) -> str:

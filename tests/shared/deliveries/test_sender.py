@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from shared.database import Database, Session
 from shared.deliveries.channels import Address
-from shared.deliveries.claims import record_delivered, record_failed
-from shared.deliveries.outbox import DeliveryState, enqueue_delivery
+from shared.deliveries.claims import record_delivered, record_failed, set_aside
+from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up
 from shared.deliveries.schedule import MAX_ATTEMPTS, WAITS_SECONDS
 from shared.deliveries.sender import MAX_LAPSES, Sender
 from tests.shared.deliveries import outbox
@@ -412,6 +412,40 @@ def test_a_claim_that_was_given_up_records_an_arrival_but_no_failure(database: D
         record_delivered(session, first, status=200)
         record_failed(session, second, status=500, code=None, wait_seconds=5)
     assert read(database, destination, delivery_id).state is DeliveryState.DELIVERED
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_attempt_that_was_under_way_when_its_destination_ended_is_the_last(
+    database: Database, sender: Sender, server: Server, *, ordered: bool
+) -> None:
+    server.on("/hook", OK)
+    destination = uuid4()
+    ids = [enqueue(database, server.url("/hook"), destination, ordered=ordered) for _ in range(3)]
+    with database.transaction() as session:
+        claims = claim_due(session, limit=2)
+        assert give_up(session, destination_id=destination, code="endpoint_removed") == 3
+    with database.transaction() as session:
+        record_failed(session, claims[0], status=503, code=None, wait_seconds=0)
+    let_time_pass(database)
+    assert sender.send_due() == 0
+    assert server.asked == []
+    assert {read(database, destination, at).state for at in ids} == {DeliveryState.DEAD}
+    with database.transaction() as session:
+        record_delivered(session, claims[0], status=200)
+    assert read(database, destination, claims[0].id).state is DeliveryState.DELIVERED
+
+
+def test_a_destination_is_given_up_while_its_messages_are_set_aside(database: Database) -> None:
+    destination = uuid4()
+    under_way, waiting = (enqueue(database, "http://unused/", destination) for _ in range(2))
+    with database.transaction() as session:
+        (claim,) = claim_due(session, limit=1)
+    with database.transaction() as session:
+        give_up(session, destination_id=destination, code="endpoint_removed")
+        with database.transaction() as other:
+            set_aside(other, claim, wait_seconds=5)  # waits for nobody: it could be waited for
+    assert read(database, destination, under_way).state is DeliveryState.DEAD
+    assert read(database, destination, waiting).state is DeliveryState.DEAD
 
 
 def test_one_claimer_at_a_time_looks_for_work(database: Database) -> None:

@@ -185,6 +185,22 @@ def test_a_configuration_that_is_deleted_tells_nothing_more(
     assert (gone.status_code, reason(gone)) == (404, "TASK_NOT_FOUND")
 
 
+def test_what_waits_goes_to_the_address_that_replaces_another(
+    cast: Cast, receiver: Receiver, sender: Sender
+) -> None:
+    receiver.failures = 1
+    task = cast.member.task("ask")
+    path = PATH.format(task=task["id"])
+    cast.member.ask("POST", path, json={"id": "c", "url": receiver.url, "token": "old"})
+    cast.member.task("this one", taskId=task["id"])
+    wait_until(lambda: sender.send_due() >= 0 and receiver.failures == 0, "a post has failed")
+    cast.member.ask("POST", path, json={"id": "c", "url": receiver.url, "token": "new"})
+    with cast.front.services.database.transaction() as session:
+        session.execute(text("UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND NOT is_held"))
+    collect(sender, receiver, 2)
+    assert {headers["X-A2A-Notification-Token"] for headers, _ in receiver.received} == {"new"}
+
+
 def test_what_waits_for_a_configuration_is_given_up_with_it(cast: Cast) -> None:
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])

@@ -12,6 +12,7 @@ from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
+from shared.deliveries.ordering import hold_order
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents
@@ -197,6 +198,44 @@ def test_an_update_that_waits_for_a_configuration_to_be_made_is_posted_there(age
             wait_until(lambda: bool(agents.rows(_WAITING_FOR_LOCKS)), "the update waits for the task's row")
         written.result()
     assert len(agents.rows("SELECT id FROM deliveries WHERE event = 'statusUpdate'")) == 1
+
+
+def test_an_update_that_is_being_written_is_not_posted_to_a_configuration_deleted_meanwhile(
+    agents: Agents,
+) -> None:
+    claimed = claim(agents)
+    policy = EgressPolicy.of(agents.settings)
+    pushes = PushConfigurations(encryption=Encryption(agents.settings), policy=policy)
+    for name in ("first", "second"):
+        with agents.database.transaction() as session:
+            wanted = TaskPushNotificationConfig(id=name, url="https://hooks.example/tasks")
+            pushes.create(session, claimed.turn.task_id, wanted)
+    of_task = "FROM task_push_configurations WHERE task_id = :task ORDER BY id"
+    made = agents.rows(f"SELECT destination_id {of_task}", task=claimed.turn.task_id)
+    kept, gone = (row["destination_id"] for row in made)
+
+    def delete_second() -> None:
+        with agents.database.transaction() as session:
+            pushes.delete(session, claimed.turn.task_id, "second")
+
+    with ThreadPoolExecutor(2) as threads:
+        with agents.database.transaction() as session:
+            hold_order(session, kept)
+            written = threads.submit(agents.log.append, claimed, COMPLETED)
+            wait_until(lambda: bool(agents.rows(_WAITING_FOR_LOCKS)), "the update knows both configurations")
+            deleted = threads.submit(delete_second)
+            wait_until(
+                lambda: deleted.done() or len(agents.rows(_WAITING_FOR_LOCKS)) == 2,
+                "the deletion is done, or waits for the update",
+            )
+        written.result()
+        deleted.result()
+    handed = agents.rows(
+        "SELECT destination_id, state FROM deliveries WHERE destination_id IN (:kept, :gone)",
+        kept=kept,
+        gone=gone,
+    )
+    assert {row["destination_id"]: row["state"] for row in handed} == {kept: "Waiting", gone: "Dead"}
 
 
 _WAITING_FOR_LOCKS = (
