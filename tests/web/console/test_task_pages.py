@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.a2a.turns.rows import calls_of
+from shared.a2a.turns.updates import DeclaredExtension
 from shared.credits.amounts import MICRO
 from shared.credits.tables import usage_records
 from shared.identity.roles import Role
@@ -80,6 +81,16 @@ def test_one_answers_an_agent_that_asks_and_the_page_goes_on_by_itself(cast: Cas
     assert settled(owner, page, "completed").text.count("The second") >= 2
     over = owner.submit(page, f"{page}/say", message="And now?")
     assert over.status == 400
+
+
+def test_one_who_talks_to_an_agent_is_told_which_extension_it_requires(cast: Cast, owner: Browser) -> None:
+    required = DeclaredExtension(uri="https://example.com/required/v1", required=True)
+    agent, _ = cast.new_agent(HOSTILE, extensions=(required,))
+    page = f"/console/agents/{agent.deployment.id}"
+    refused = owner.submit(page, f"{page}/talk", message="work")
+    assert refused.status == 400
+    assert "extension_support_required" in refused.text
+    assert required.uri in refused.text
 
 
 def test_one_cancels_a_task_of_ones_own_until_it_is_over(

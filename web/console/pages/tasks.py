@@ -5,6 +5,7 @@ from uuid import UUID
 from flask import Response
 
 from shared.a2a.agents.directory import authorize
+from shared.a2a.agents.extensions import require as require_extensions
 from shared.a2a.tasks.administration import list_organization_tasks
 from shared.a2a.tasks.cancellation import cancel_task
 from shared.a2a.tasks.sending import Sending
@@ -104,10 +105,12 @@ def talk(visit: Visit, deployment_id: UUID) -> Response:
 
 
 def _send(visit: Visit, deployment_id: UUID, task_id: UUID | None) -> UUID:
-    """Send what the form says, as a client of the protocol that comes back for the answer."""
+    """Send what the form says, as a client of the protocol that comes back for the answer and activates nothing."""
     agents = visit.services.agents
-    agent = agents.directory.get(deployment_id).agent
+    known = agents.directory.get(deployment_id)
+    agent = known.agent
     scope = authorize(visit.caller, agent)
+    require_extensions(known.declared, ())
     message = Message(
         message_id=str(new_id()),
         task_id=None if task_id is None else str(task_id),
