@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Collection
 from functools import partial
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from shared.a2a.agents.extensions import check_data, require
 from shared.a2a.tasks.following import find_answer, wait_for_answer
 from shared.a2a.tasks.sending import Sending, Sent, show_task
 from shared.a2a.tasks.snapshots import read_snapshot
-from shared.a2a.types import SendMessageRequest, SendMessageResponse, StreamResponse
+from shared.a2a.types import Message, SendMessageRequest, SendMessageResponse, StreamResponse
 from web.a2a.accepting import accept_message
 from web.a2a.extensions import requested_extensions
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
@@ -52,7 +53,7 @@ _SENDING = (
     errors=_SENDING,
 )
 def send_message(call: AgentCall) -> Response:
-    request = _read(call)
+    request = call.read_body(SendMessageRequest)
     configuration = request.configuration
     if configuration is not None and configuration.return_immediately:
         sent = _send(call, _sending(call, request))
@@ -82,28 +83,29 @@ def send_message(call: AgentCall) -> Response:
     errors=_SENDING,
 )
 def stream_message(call: AgentCall) -> Response:
-    request = _read(call)
+    request = call.read_body(SendMessageRequest)
     return stream_answer(call, partial(_send, call, _sending(call, request)))
 
 
-def _read(call: AgentCall) -> SendMessageRequest:
-    require(call.declared, call.active, requested_extensions())
-    services, request = call.services, call.read_body(SendMessageRequest)
-    check_data(request.message, call.active, services.directory.own)
-    skill_id = (request.message.metadata or {}).get(SKILL_KEY)
-    services.refusals.check(call.agent.choose_behavior(skill_id), request.message)
-    return request
-
-
 def _sending(call: AgentCall, request: SendMessageRequest) -> Sending:
+    requested = requested_extensions()
     return Sending(
         request=request,
         agent=call.agent,
         scope=call.scope,
         caller=call.checked.caller,
+        requested_extensions=requested,
         active_extensions=call.active,
+        check_with_agent=partial(_check_with_agent, call, request.message, requested),
         idempotency_key=call.http.headers.get(IDEMPOTENCY_HEADER),
     )
+
+
+def _check_with_agent(call: AgentCall, message: Message, requested: Collection[str]) -> None:
+    require(call.declared, call.active, requested)
+    check_data(message, call.active, call.services.directory.own)
+    skill_id = (message.metadata or {}).get(SKILL_KEY)
+    call.services.refusals.check(call.agent.choose_behavior(skill_id), message)
 
 
 def _send(call: AgentCall, sending: Sending) -> Sent:

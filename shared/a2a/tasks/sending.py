@@ -6,7 +6,7 @@ client sees as a task only once the agent treats it as one (`Replied` makes none
 Ids of messages are no keys: clients use them again.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -44,7 +44,10 @@ class Sending:
     agent: Agent
     scope: Scope
     caller: Caller
+    requested_extensions: Collection[str] = ()
     active_extensions: Collection[str] = ()
+    check_with_agent: Callable[[], None] = lambda: None
+    """What else is asked of the message by the agent as it is now; not asked where the message was taken before."""
     idempotency_key: str | None = None
     channel: str = CHANNEL
     turn_id: UUID = field(default_factory=new_id)
@@ -90,17 +93,18 @@ def accept(database: Database, sending: Sending, pushes: PushConfigurations) -> 
 
 
 def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent:
-    """Accept a message, or find that it was accepted before under its Idempotency-Key.
+    """Accept a message, or find that it was accepted before under its Idempotency-Key, however its agent is now.
 
     Raises TaskNotFound, UnsupportedOperation, InvalidParams, ContentTypeNotSupported, IdempotencyKeyReused, and what
-    `PushConfigurations.create` raises.
+    `check_with_agent` and `PushConfigurations.create` raise.
     """
     _check_message(sending)
     if sending.idempotency_key is not None:
-        digest = hash_request(sending.request, sending.active_extensions)
+        digest = hash_request(sending.request, sending.requested_extensions)
         first_id = claim_key(session, sending.scope, sending.idempotency_key, digest, sending.turn_id)
         if first_id != sending.turn_id:
             return _sent_before(session, sending, first_id)
+    sending.check_with_agent()
     behavior = sending.agent.choose_behavior((sending.message.metadata or {}).get(SKILL_KEY))
     require_readable(sending.message, behavior)
     sent = (_continue if sending.message.task_id else _begin)(session, sending, behavior.id)

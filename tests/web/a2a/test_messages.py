@@ -2,7 +2,12 @@
 
 from uuid import uuid4
 
+import pytest
+
+from shared.a2a.behaviors.administration import remove_behavior
 from shared.a2a.exact_json import parse, render
+from shared.a2a.turns.updates import DeclaredExtension
+from shared.identity.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import Client, events, reason, request, states, text_of
 from tests.web.a2a.conftest import SCRIPT, Cast, give_script
@@ -157,6 +162,32 @@ def test_the_same_key_takes_a_message_once(cast: Cast) -> None:
     other = client.ask("POST", "/message:send", json=request("work"))
     assert (other.status_code, reason(other)) == (409, "IDEMPOTENCY_KEY_REUSED")
     assert cast.colleague.with_headers(**{"Idempotency-Key": "k"}).task("hello")["id"]
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
+def test_the_same_key_takes_a_message_once_however_its_agent_has_changed(cast: Cast, path: str) -> None:
+    refined = "https://example.com/refined/v1"
+    agent, client = cast.new_agent()
+    skill = give_script(cast.front, agent, SCRIPT, name="more")
+    client = client.with_headers(Idempotency_Key=str(uuid4()), A2A_Extensions=refined)
+    body = request("work")
+    body["message"]["metadata"] = {"skillId": "more"}
+
+    def task() -> str:
+        answer = client.ask("POST", path, json=body)
+        told = events(answer) if path.endswith("stream") else [parse(answer.get_data())]
+        return str(told[0]["task"]["id"])
+
+    first = task()
+    with cast.front.services.database.transaction() as session:
+        remove_behavior(session, by=OPERATOR, behavior_id=skill.id)
+    assert task() == first
+    required = DeclaredExtension(uri="https://example.com/required/v1", required=True)
+    declared = (DeclaredExtension(uri=refined), required)
+    give_script(cast.front, agent, SCRIPT, name="strict", extensions=declared)
+    assert task() == first
+    refused = client.ask("POST", path, json=request("work"), headers={"Idempotency-Key": str(uuid4())})
+    assert reason(refused) == "EXTENSION_SUPPORT_REQUIRED"
 
 
 def test_a_key_belongs_to_its_caller_and_whom_it_works_for_and_the_agent(cast: Cast) -> None:
