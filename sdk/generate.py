@@ -16,7 +16,7 @@ NAMES = {
     "async_sleep": "sleep",
     "_async_part_of": "_part_of",
     "aclose": "close",
-    "aiter_lines": "iter_lines",
+    "aiter_bytes": "iter_bytes",
     "aiter_raw": "iter_raw",
     "aread": "read",
     "ASYNC_PIECE_BYTES": "PIECE_BYTES",

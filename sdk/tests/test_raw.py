@@ -55,6 +55,25 @@ def test_a_stream_gives_the_data_of_each_event(service: ScriptedService, connect
     assert (json.loads(request.body), request.headers["accept"]) == (ASKED, "text/event-stream")
 
 
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085"])
+def test_what_only_looks_like_the_end_of_a_line_stays_in_the_text(
+    service: ScriptedService, connect: Connect, character: str
+) -> None:
+    content = f'data: {{"a": "b{character}c"}}\n\n'.encode()
+    service.script = in_turn(Answer(200, content, {"Content-Type": "text/event-stream"}))
+    assert list(connect(**service.key).raw.stream("/v1/responses", json=ASKED)) == [{"a": f"b{character}c"}]
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_a_stream_that_cannot_be_read_is_a_failed_connection(
+    service: ScriptedService, connect: Connect, encoding: str
+) -> None:
+    headers = {"Content-Type": "text/event-stream", "Content-Encoding": encoding}
+    service.script = in_turn(Answer(200, b"data: {\n\n", headers))
+    with pytest.raises(ConnectionFailed):
+        list(connect(**service.key).raw.stream("/v1/responses", json=ASKED))
+
+
 def test_a_stream_that_is_refused_or_cut_says_so(service: ScriptedService, connect: Connect) -> None:
     service.script = in_turn(
         Answer(402, {"code": "insufficient_credits", "detail": "No credits."}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -15,6 +14,7 @@ from uuid import uuid4
 import httpx
 import uvicorn
 
+from quartermaster._events import EventReader
 from quartermaster.agents import Agent
 
 PATIENCE_SECONDS = 90.0
@@ -53,7 +53,8 @@ class Served:
             headers=given,
             timeout=PATIENCE_SECONDS,
         ) as response:
-            return [json.loads(line[5:]) for line in response.iter_lines() if line.startswith("data:")]
+            reader = EventReader()
+            return [event for piece in response.iter_bytes() for event in reader.feed(piece)]
 
 
 def message(text: str, *, parts: Any = None, configuration: Any = None, **members: Any) -> dict[str, Any]:

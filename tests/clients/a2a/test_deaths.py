@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.clients.a2a.conftest import Agents
+from tests.support.event_lines import event_lines
 from tests.support.inventory import query
 from tests.support.stack import wait_until
 
@@ -52,7 +53,7 @@ class Listener:
                 httpx.Client(headers=headers, timeout=60) as http,
                 http.stream(method, url, json=body) as answer,
             ):
-                for line in answer.iter_lines():
+                for line in event_lines(answer):
                     self._hear(line)
             self.ended_well = True
         except httpx.HTTPError:

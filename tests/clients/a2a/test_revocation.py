@@ -14,6 +14,7 @@ from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
 from shared.identity.organizations import suspend_organization
 from tests.clients.a2a.conftest import Agents, give_script
+from tests.support.event_lines import event_lines
 from tests.support.identity import Person
 from tests.support.inventory import query
 from tests.support.stack import wait_until
@@ -55,7 +56,7 @@ def message() -> dict[str, Any]:
 
 def events(answer: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
     name = "message"
-    for line in answer.iter_lines():
+    for line in event_lines(answer):
         if line.startswith("event: "):
             name = line[7:]
         if line.startswith("data: "):

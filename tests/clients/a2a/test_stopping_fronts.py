@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from tests.clients.a2a.conftest import Agents
+from tests.support.event_lines import event_lines
 from tests.support.inventory import query
 from tests.support.stack import free_port, wait_until
 
@@ -166,7 +167,7 @@ def _hear(heard: Events, url: str, headers: dict[str, str], body: Any) -> None:
         httpx.Client(headers=headers, timeout=60) as client,
         client.stream("POST", url, json=body) as answer,
     ):
-        for line in answer.iter_lines():
+        for line in event_lines(answer):
             name, _, value = line.partition(": ")
             if name == "id":
                 number = int(value)

@@ -51,7 +51,7 @@ class Raw:
     ) -> Iterator[Any]:
         """Send JSON to a route that answers with events; give the data of each as it comes.
 
-        Raises ApiError, and ConnectionFailed when the stream breaks off.
+        Raises ApiError, and ConnectionFailed when the stream breaks off or has an event that is not JSON.
         """
         url = self._sender.url(path)
 
@@ -64,11 +64,10 @@ class Raw:
         response = self._sender.open(make_request, self._auth, is_repeatable=False)
         reader = EventReader()
         try:
-            for line in response.iter_lines():
-                event = reader.feed(line)
-                if event is not None:
+            for piece in response.iter_bytes():
+                for event in reader.feed(piece):
                     yield event
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ConnectionFailed(f"POST {response.request.url.path}: {type(error).__name__}") from None
         finally:
             response.close()
