@@ -82,9 +82,14 @@ class Connection:
         return str(self.settings.base_url) if self.is_configured else ""
 
     @property
+    def issuer(self) -> str:
+        """Give the service's public address, below which its links and names are."""
+        return self._issuer or self.base_url
+
+    @property
     def file_artifact_uri(self) -> str:
         """Give the URI of the extension that says of an artifact which file it is."""
-        return f"{self._issuer or self.base_url}/extensions/file-artifact/v1"
+        return f"{self.issuer}/extensions/file-artifact/v1"
 
     def require_deployment(self) -> ClientSecret:
         """Give the deployment's credential; raises ConfigurationError where there is none."""

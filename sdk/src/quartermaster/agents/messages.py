@@ -49,4 +49,5 @@ def _read_file(part: Part, connection: Connection) -> File:
         content=part.raw if part.HasField("raw") else None,
         sha256=described.get("contentSha256"),
         base_url=connection.base_url,
+        issuer=connection.issuer,
     )

@@ -1,7 +1,7 @@
 """Files that a message brings: read by the link that came with them, or as they are.
 
-Only links of the service are followed. Any other address was written by somebody unknown, and the agent may stand
-where it reaches more than that somebody does.
+Only links of the service are followed, and only to where the agent itself reaches it. Any other address was written by
+somebody unknown, and the agent may stand where it reaches more than that somebody does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ class NotReadable(QuartermasterError):
 
 @dataclass(frozen=True)
 class File:
-    """A file of a message; `url` is a secret: it opens the file to its holder."""
+    """A file of a message; `url` is a secret: it opens the file to its holder.
+
+    It lies below the service's public address: `issuer` where that is another one than `base_url`, by which it is read.
+    """
 
     name: str
     media_type: str
@@ -35,6 +38,7 @@ class File:
     content: bytes | None = field(default=None, repr=False)
     sha256: str | None = None
     base_url: str = ""
+    issuer: str = ""
 
     def read(self, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """Read the content; raises NotReadable, DigestMismatch, ConnectionFailed and ApiError."""
@@ -72,10 +76,12 @@ class File:
         return self._checked(arrived.pieces)
 
     def _link(self) -> str:
-        if not self.url or not self.base_url or not self.url.startswith(f"{self.base_url}/files/"):
-            raise NotReadable("The file lies elsewhere than in the service; its url says where.")
-        logging.getLogger("httpx").addFilter(_without_grants)
-        return self.url
+        if self.url and self.base_url:
+            for address in filter(None, (self.issuer, self.base_url)):
+                if self.url.startswith(f"{address}/files/"):
+                    logging.getLogger("httpx").addFilter(_without_grants)
+                    return self.base_url + self.url.removeprefix(address)
+        raise NotReadable("The file lies elsewhere than in the service; its url says where.")
 
     def _checked(self, pieces: Iterable[bytes]) -> bytes:
         content = b"".join(pieces)

@@ -29,8 +29,8 @@ ACTIONS = {
 }
 
 
-def make_agent(service: Service, directory: Path) -> Agent:
-    agent = Agent("Writer", "Writes files.", **service.credentials)
+def make_agent(service: Service, directory: Path, **addresses: str) -> Agent:
+    agent = Agent("Writer", "Writes files.", **{**service.credentials, **addresses})
 
     @agent.skill
     def write(text: str) -> Artifact:
@@ -189,6 +189,18 @@ def test_links_of_the_service_are_read(
     httpx_lines = [record.getMessage() for record in caplog.records if record.name == "httpx"]
     assert httpx_lines
     assert not [line for line in httpx_lines if "grant=" in line]
+
+
+def test_links_of_the_public_address_are_read_by_the_agents_own(
+    service: Service, writer: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (part,) = ask(service, writer, "write_path")["artifacts"][0]["parts"]
+    public = service.credentials["base_url"]
+    agent = make_agent(service, tmp_path, base_url=public.replace("127.0.0.1", "localhost"), issuer=public)
+    with served(agent) as inside:
+        caplog.set_level(logging.INFO)
+        assert text_of(ask(service, inside, "read", parts=[part])) == "report.txt: It is a truth"
+    assert [at for at in caplog.messages if "GET http://localhost" in at and "/content" in at]
 
 
 def test_what_is_larger_than_it_may_be_is_not_read(service: Service, writer: Served) -> None:
