@@ -73,6 +73,47 @@ def test_a_refusal_that_lasts_is_raised_at_once(
     assert len(service.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [
+        NoAnswer,
+        Answer(body=b"x" * 1000, cut_at=10),
+        problem(502, "bad_gateway"),
+        problem(500, "internal_error"),
+    ],
+)
+def test_what_was_removed_by_an_attempt_whose_answer_was_lost_is_removed(
+    service: ScriptedService, connect: Connect, lost: Any
+) -> None:
+    client = connect(**service.key)
+    service.script = in_turn(lost, problem(503, "unavailable"), problem(404, "reference_not_found"))
+    client.files.remove_reference(FILE, ("Task", "1"))
+    service.script = in_turn(lost, problem(404, "budget_not_found"))
+    assert client.raw.request("DELETE", "/admin/budgets/1") is None
+    assert {at.method for at in service.requests} == {"DELETE"}
+
+
+def test_what_was_never_there_cannot_be_removed(service: ScriptedService, connect: Connect) -> None:
+    client = connect(**service.key)
+    service.script = in_turn(problem(503, "unavailable"), problem(404, "reference_not_found"))
+    with pytest.raises(errors.NotFound):
+        client.files.remove_reference(FILE, ("Task", "1"))
+    with pytest.raises(errors.NotFound):
+        client.raw.request("DELETE", "/admin/budgets/1")
+
+
+def test_what_is_not_found_after_a_lost_answer_is_told_of_all_but_removals(
+    service: ScriptedService, connect: Connect
+) -> None:
+    client = connect(**service.key)
+    service.script = in_turn(NoAnswer, problem(404, "file_not_found"))
+    with pytest.raises(errors.NotFound):
+        client.files.get(FILE)
+    service.script = in_turn(NoAnswer, problem(404, "budget_not_found"))
+    with pytest.raises(errors.NotFound):
+        client.raw.request("PUT", "/admin/budgets/1", json={})
+
+
 def test_a_link_is_not_made_twice_when_the_answer_is_lost(service: ScriptedService, connect: Connect) -> None:
     service.script = in_turn(NoAnswer, Answer(201, link_body("http://files/1?grant=svg_1")))
     with pytest.raises(errors.ConnectionFailed):

@@ -20,7 +20,8 @@ JITTER = 0.25
 OPERATION_IN_PROGRESS = "operation_in_progress"
 UPLOAD_TIMEOUT = "upload_timeout"
 _REFUSED_FOR_NOW = frozenset({429, 503})
-_MAY_PASS = _REFUSED_FOR_NOW | {408, 500, 502, 504}
+_UNKNOWN = frozenset({500, 502, 504})
+_MAY_PASS = _REFUSED_FOR_NOW | _UNKNOWN | {408}
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 MakeRequest = Callable[[], httpx.Request]
@@ -52,6 +53,13 @@ def pause_before_retry(
         return None  # The caller reads `retry_after` and has better things to do meanwhile.
     backoff: float = min(SHORTEST_SECONDS * 2**retries_so_far, LONGEST_SECONDS)
     return max(asked or 0.0, backoff * (1 - JITTER * random.random()))  # noqa: S311 (spreads load, guards nothing)
+
+
+def may_have_worked(failure: ApiError | Unanswered) -> bool:
+    """Tell whether the request may have had its effect: its answer was lost, here or within the service."""
+    if isinstance(failure, Unanswered):
+        return failure.was_sent
+    return failure.status in _UNKNOWN
 
 
 def _may_help(failure: ApiError | Unanswered, *, is_repeatable: bool) -> bool:

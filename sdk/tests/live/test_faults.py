@@ -127,6 +127,14 @@ def test_a_download_through_cuts_is_whole(client: Any, proxy: FaultyProxy, tmp_p
     assert proxy.plan == []
 
 
+def test_a_reference_whose_removal_lost_its_answer_is_removed(client: Any, proxy: FaultyProxy) -> None:
+    stored = client.files.upload(b"x", file_name="a", association=("Task", "1"))
+    drop_connections(client, proxy, Cut(after_received=1))
+    client.files.remove_reference(stored.id, ("Task", "1"))
+    assert proxy.plan == []
+    assert client.files.references(stored.id) == ()
+
+
 def test_a_revoked_token_is_replaced_and_nobody_notices(installation: Installation, connect: Connect) -> None:
     client = connect(**installation.deployment)
     stored = client.files.upload(b"x", file_name="a")

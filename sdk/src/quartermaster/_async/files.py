@@ -133,8 +133,9 @@ class AsyncFiles:
         return read(Reference, await self._ask("PUT", _path(file_id, "references", *association)))
 
     async def remove_reference(self, file_id: Id, association: Association) -> None:
-        """Take a reference away; raise NotFound when there is none."""
-        await self._request("DELETE", _path(file_id, "references", *association))
+        """Take a reference away; raise NotFound when there was none."""
+        url = self._sender.url(_path(file_id, "references", *association))
+        await self._sender.remove(lambda: self._sender.http.build_request("DELETE", url), self._auth)
 
     async def download(
         self,

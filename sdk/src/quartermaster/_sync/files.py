@@ -133,8 +133,9 @@ class Files:
         return read(Reference, self._ask("PUT", _path(file_id, "references", *association)))
 
     def remove_reference(self, file_id: Id, association: Association) -> None:
-        """Take a reference away; raise NotFound when there is none."""
-        self._request("DELETE", _path(file_id, "references", *association))
+        """Take a reference away; raise NotFound when there was none."""
+        url = self._sender.url(_path(file_id, "references", *association))
+        self._sender.remove(lambda: self._sender.http.build_request("DELETE", url), self._auth)
 
     def download(
         self,

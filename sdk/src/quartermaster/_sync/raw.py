@@ -12,7 +12,7 @@ from quartermaster._events import EventReader
 from quartermaster._settings import MODEL_TIMEOUT
 from quartermaster.errors import ConnectionFailed
 
-_REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
 
 
 class Raw:
@@ -34,7 +34,8 @@ class Raw:
     ) -> Any:
         """Ask a route of the API reference; give the JSON of its answer, None for an empty one.
 
-        Repeated like any other call, unless it is a POST or a PATCH. Raises ApiError, ConnectionFailed.
+        Repeated like any other call, unless it is a POST or a PATCH. A DELETE whose answer was lost gives None when
+        there is nothing left to remove. Raises ApiError, ConnectionFailed.
         """
         url = self._sender.url(path)
 
@@ -43,8 +44,12 @@ class Raw:
                 method, url, params=query, json=json, content=content, headers=headers
             )
 
-        response = self._sender.send(make_request, self._auth, is_repeatable=method in _REPEATABLE)
-        return response.json() if response.content else None
+        response: httpx.Response | None
+        if method == "DELETE":
+            response = self._sender.remove(make_request, self._auth)
+        else:
+            response = self._sender.send(make_request, self._auth, is_repeatable=method in _REPEATABLE)
+        return response.json() if response is not None and response.content else None
 
     def stream(
         self, path: str, *, json: Any, headers: Mapping[str, str] | None = None

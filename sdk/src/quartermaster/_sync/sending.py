@@ -5,9 +5,11 @@ from __future__ import annotations
 import httpx
 
 from quartermaster._concurrency import sleep
-from quartermaster._retries import MakeRequest, Unanswered, pause_before_retry, unanswered
+from quartermaster._retries import MakeRequest, Unanswered, may_have_worked, pause_before_retry, unanswered
 from quartermaster._settings import Settings
-from quartermaster.errors import ApiError, ConnectionFailed, read_error
+from quartermaster.errors import ApiError, ConnectionFailed, NotFound, read_error
+
+Outcome = httpx.Response | ApiError | Unanswered
 
 
 class Sender:
@@ -39,11 +41,26 @@ class Sender:
         is_read: bool = False,
     ) -> httpx.Response:
         """Send a request; the caller reads and closes the answer, unless `is_read`."""
-        retries = 0
+        outcome, _ = self._repeat(make_request, auth, is_repeatable=is_repeatable, is_read=is_read)
+        return _answer_of(outcome)
+
+    def remove(self, make_request: MakeRequest, auth: httpx.Auth | None) -> httpx.Response | None:
+        """Send a request that removes something; None where an attempt did so whose answer was lost.
+
+        What is not found then is taken as removed. Raises ApiError and ConnectionFailed.
+        """
+        outcome, may_be_done = self._repeat(make_request, auth, is_repeatable=True, is_read=True)
+        return None if may_be_done and isinstance(outcome, NotFound) else _answer_of(outcome)
+
+    def _repeat(
+        self, make_request: MakeRequest, auth: httpx.Auth | None, *, is_repeatable: bool, is_read: bool
+    ) -> tuple[Outcome, bool]:
+        """Give what came of the last attempt, and whether one before it may have worked."""
+        retries, may_be_done = 0, False
         while True:
             outcome = self.attempt(make_request(), auth, is_read=is_read)
             if isinstance(outcome, httpx.Response):
-                return outcome
+                return outcome, may_be_done
             pause = pause_before_retry(
                 outcome,
                 retries_so_far=retries,
@@ -51,13 +68,14 @@ class Sender:
                 is_repeatable=is_repeatable,
             )
             if pause is None:
-                raise outcome if isinstance(outcome, ApiError) else ConnectionFailed(outcome.reason)
+                return outcome, may_be_done
             sleep(pause)
             retries += 1
+            may_be_done = may_be_done or may_have_worked(outcome)
 
     def attempt(
         self, request: httpx.Request, auth: httpx.Auth | None, *, is_read: bool = True
-    ) -> httpx.Response | ApiError | Unanswered:
+    ) -> Outcome:
         """Send a request once, and give what comes of it."""
         # Failures are values here: what is raised later has no context that holds the request and its credential.
         try:
@@ -69,3 +87,9 @@ class Sender:
         if response.is_success:
             return response
         return read_error(response.status_code, response.headers, response.content)
+
+
+def _answer_of(outcome: Outcome) -> httpx.Response:
+    if isinstance(outcome, httpx.Response):
+        return outcome
+    raise outcome if isinstance(outcome, ApiError) else ConnectionFailed(outcome.reason)
