@@ -17,7 +17,7 @@ from shared.errors import PermissionDenied
 from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.credential_lookup import is_live
+from shared.identity.credential_statements import is_live
 from shared.identity.errors import ResourceNotFound, TooManyLive
 from shared.identity.existence import get_one, require_member
 from shared.identity.names import require_future, require_name

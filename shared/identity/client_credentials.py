@@ -14,7 +14,7 @@ from shared.database import Session
 from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
-from shared.identity.credential_lookup import is_live
+from shared.identity.credential_statements import is_live
 from shared.identity.errors import TooManyLive
 from shared.identity.existence import get_one
 from shared.identity.names import require_future

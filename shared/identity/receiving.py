@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, LargeBinary, and_, bindparam, cast, func, or_, select
 
 from shared.database import Session
-from shared.identity.credential_lookup import used_recently
+from shared.identity.credential_statements import used_recently
 from shared.identity.effective_permissions import bindings_of, identity_permissions
 from shared.identity.permissions import Permission
 from shared.identity.tables import deployments, distributions, identities, organizations, role_bindings

@@ -1,8 +1,8 @@
 """Read a caller's rows again while its call is worked on, so that revocation reaches long uploads and streams.
 
 The statement that commits a write asks `identity_require_authority` for the `authority` of its caller;
-`running_work.py` asks here every few seconds. A credential that expires meanwhile does not end its call; one that is
-revoked, disabled or suspended does.
+`running_work.py` asks here every few seconds. A credential that expires meanwhile, or a session that was not used for
+too long, does not end its call; one that is revoked, disabled or suspended does.
 """
 
 import json
@@ -13,10 +13,10 @@ from uuid import UUID
 from shared.database import Database
 from shared.identity.callers import Caller, Proof
 from shared.identity.credential_lookup import (
-    find_live_api_key,
     find_live_attribution,
-    find_live_runtime,
-    find_live_session,
+    find_unrevoked_api_key,
+    find_unrevoked_runtime,
+    find_unrevoked_session,
 )
 from shared.identity.credentials import (
     Credential,
@@ -99,11 +99,11 @@ class Rechecks:
     def _read(self, proof: Proof, acting_in: UUID | None) -> Credential:
         with self._database.autocommit() as session:
             if proof.access is None:
-                find = find_live_session if proof.is_session else find_live_api_key
+                find = find_unrevoked_session if proof.is_session else find_unrevoked_api_key
                 key = find(session, proof.digest, acting_in=acting_in)
                 credential = user_credential(proof, key) if key is not None else None
             else:
-                runtime = find_live_runtime(session, proof.access)
+                runtime = find_unrevoked_runtime(session, proof.access)
                 credential = runtime_credential(proof, proof.access, runtime) if runtime is not None else None
         if credential is None:
             raise InvalidToken

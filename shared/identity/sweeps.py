@@ -1,39 +1,56 @@
-"""Delete rows of identity that have outlived their use."""
+"""Delete rows of identity that have outlived their use.
 
-from sqlalchemy import bindparam, delete, func, select
+What was begun with a token or a session may outlive it: its rows are kept until nothing is under way that they decide.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, delete, func, select
 
 from shared.database import Database
 from shared.identity.console_tables import console_links, console_sessions
 from shared.identity.tables import revoked_tokens
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
+from shared.settings import Settings
 from shared.sweeping import run_in_batches
 
 BATCH_SIZE = 10_000
+MARGIN = timedelta(days=1)
+"""What is under way may take so much longer than its sender is waited for."""
 
 
 @sweep("identity.sweep_revoked_tokens", queue=RETENTION, every_seconds=600)
 def _sweep_revoked_tokens(context: Context) -> int:
-    return sweep_revoked_tokens(context.database)
+    return sweep_revoked_tokens(context.database, context.settings)
 
 
-def sweep_revoked_tokens(database: Database) -> int:
-    """Delete revocations of tokens that have expired; return how many."""
-    expired = select(revoked_tokens.c.jti).where(revoked_tokens.c.expires_at <= func.now())
+def sweep_revoked_tokens(database: Database, settings: Settings) -> int:
+    """Delete revocations of tokens that expired long ago; return how many."""
+    expired = select(revoked_tokens.c.jti).where(_is_long_over(revoked_tokens.c.expires_at, settings))
     forget = delete(revoked_tokens).where(revoked_tokens.c.jti.in_(expired.limit(bindparam("limit"))))
     return run_in_batches(database, forget, size=BATCH_SIZE, swept="revoked_tokens")
 
 
 @sweep("identity.sweep_console_sessions", queue=RETENTION, every_seconds=3600)
 def _sweep_console_sessions(context: Context) -> int:
-    return sweep_console_sessions(context.database)
+    return sweep_console_sessions(context.database, context.settings)
 
 
-def sweep_console_sessions(database: Database) -> int:
-    """Delete sessions and links of the console that are over; return how many."""
+def sweep_console_sessions(database: Database, settings: Settings) -> int:
+    """Delete sessions and links of the console that were over long ago; return how many."""
     deleted = 0
     for table in (console_sessions, console_links):
-        expired = select(table.c.id).where(table.c.expires_at <= func.now())
+        expired = select(table.c.id).where(_is_long_over(table.c.expires_at, settings))
         forget = delete(table).where(table.c.id.in_(expired.limit(bindparam("limit"))))
         deleted += run_in_batches(database, forget, size=BATCH_SIZE, swept=table.name)
     return deleted
+
+
+def _is_long_over(expires_at: ColumnElement[Any], settings: Settings) -> ColumnElement[bool]:
+    """Tell, in SQL, that even the slowest upload that began before is over."""
+    slowest = (
+        settings.upload_grace_seconds + settings.max_upload_bytes / settings.upload_minimum_bytes_per_second
+    )
+    return expires_at <= func.now() - (timedelta(seconds=slowest) + MARGIN)

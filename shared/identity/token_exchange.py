@@ -19,7 +19,8 @@ from shared.identity.access_tokens import (
     verify_access_token,
     write_scope,
 )
-from shared.identity.credential_lookup import find_live_runtime, is_live, used_recently
+from shared.identity.credential_lookup import find_live_runtime
+from shared.identity.credential_statements import is_live, used_recently
 from shared.identity.effective_permissions import bindings_of, identity_permissions
 from shared.identity.errors import InvalidClient, InvalidScope, UnauthorizedClient
 from shared.identity.permissions import TOKEN_PERMISSIONS, Permission

@@ -19,7 +19,7 @@ from shared.errors import Unavailable
 from shared.identity.authorization import OPERATOR
 from shared.identity.console_sessions import issue_link, sign_out_everywhere
 from shared.identity.console_tables import console_sessions
-from shared.identity.credential_lookup import STEP_UP
+from shared.identity.credential_statements import STEP_UP
 from tests.chaos.console.browsing import Browsing, cookie_in, leads_to
 from tests.chaos.console.records import Link
 from tests.chaos.installation import Installation

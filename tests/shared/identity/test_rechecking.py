@@ -1,22 +1,28 @@
 """A caller is judged again while their call is worked on: what was revoked ends it, what merely ran out does not."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Table, func, text, update
+from sqlalchemy.exc import DatabaseError
 
 from shared.database import Database, Session
 from shared.errors import DomainError
 from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
+from shared.identity.console_sessions import issue_link, sign_in
+from shared.identity.console_tables import console_sessions
 from shared.identity.errors import ExpiredToken, InvalidToken, OrganizationSuspended
 from shared.identity.memberships import add_member, remove_member
 from shared.identity.organizations import suspend_organization
-from shared.identity.rechecking import Rechecks
+from shared.identity.permissions import Permission
+from shared.identity.rechecking import REQUIRE_AUTHORITY, Rechecks, authority
 from shared.identity.roles import Role
-from shared.identity.tables import users
+from shared.identity.sweeps import sweep_console_sessions
+from shared.identity.tables import api_keys, client_credentials, users
 from shared.identity.users import disable_user
 from shared.settings import Settings
 from tests.support.identity import IdentityFactory, Person
@@ -124,6 +130,76 @@ def test_a_user_who_turned_to_another_organization_goes_on_in_the_first(
     with database.transaction() as session:
         session.execute(update(users).where(users.c.id == person.user_id).values(active_organization_id=None))
     assert rechecks.current(caller) == caller
+
+
+EXPIRIES: dict[str, Table] = {
+    "key": api_keys,
+    "client secret": client_credentials,
+    "session": console_sessions,
+}
+
+
+@pytest.mark.parametrize("expired", EXPIRIES)
+def test_what_merely_expired_ends_no_call_and_loses_no_write(
+    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID, expired: str
+) -> None:
+    caller = caller_by(factory, organization_id, expired)
+    table = EXPIRIES[expired]
+    over = update(table).where(table.c.id == caller.credential_id)
+    with database.transaction() as session:
+        session.execute(over.values(expires_at=func.now() - timedelta(hours=1)))
+    assert rechecks.current(caller) == caller
+    require_authority(database, caller, organization_id)
+
+
+def test_a_session_that_was_not_used_or_was_over_until_it_was_swept_ends_no_call(
+    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID
+) -> None:
+    caller = caller_by(factory, organization_id, "session")
+    over = update(console_sessions).where(console_sessions.c.id == caller.credential_id)
+    with database.transaction() as session:
+        session.execute(over.values(last_used_at=func.now() - timedelta(hours=12), expires_at=func.now()))
+    sweep_console_sessions(database, factory.settings)
+    assert rechecks.current(caller) == caller
+    require_authority(database, caller, organization_id)
+
+
+@pytest.mark.parametrize("revoked", EXPIRIES)
+def test_what_was_revoked_ends_the_call_though_it_has_expired_too(
+    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID, revoked: str
+) -> None:
+    caller = caller_by(factory, organization_id, revoked)
+    table = EXPIRIES[revoked]
+    over = update(table).where(table.c.id == caller.credential_id)
+    with database.transaction() as session:
+        session.execute(over.values(expires_at=func.now() - timedelta(hours=1), revoked_at=func.now()))
+    with pytest.raises(InvalidToken):
+        rechecks.current(caller)
+    with pytest.raises(DatabaseError, match="revoked"):
+        require_authority(database, caller, organization_id)
+
+
+def caller_by(factory: IdentityFactory, organization_id: UUID, credential: str) -> Caller:
+    """Admit a new caller who may create files in an organization."""
+    authenticator = factory.authenticator()
+    if credential == "client secret":
+        return authenticate(factory, factory.authorization(factory.deployment(organization_id)))
+    person = factory.person(organization_id, Role.WORKSPACE_ADMIN)
+    if credential == "key":
+        return authenticate(factory, person.authorization)
+    with factory.database.transaction() as session:
+        link = issue_link(session, by=OPERATOR, user_id=person.user_id)
+        begun = sign_in(session, link.code.value)
+    assert begun is not None
+    return authenticator.resolve(authenticator.authenticate_session(begun.token.value), None)
+
+
+def require_authority(database: Database, caller: Caller, organization_id: UUID) -> None:
+    """Ask what the statement asks that commits an upload of theirs."""
+    owner_id = caller.owner.id if caller.owner is not None else caller.executor.id
+    rests_on = authority(caller, Permission.FILE_CREATE, owner_id=owner_id, organization_id=organization_id)
+    with database.transaction() as session:
+        assert session.execute(text(f"SELECT {REQUIRE_AUTHORITY}"), {"authority": rests_on}).scalar()
 
 
 def test_a_token_that_ran_out_ends_no_call(database: Database, settings: Settings) -> None:

@@ -257,18 +257,21 @@ def test_introspection_describes_a_live_token_of_ones_own_and_nothing_else(
     assert introspect(factory.database, factory.settings, factory.keys, **me, token=token) == inactive
 
 
-def test_revocations_are_forgotten_once_the_token_would_have_expired(
+def test_a_revocation_is_kept_until_nothing_that_began_with_its_token_is_under_way(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     claims = verify_access_token(factory.keys, factory.settings, factory.access_token(world.deployment))
     with database.transaction() as session:
         revoke_token(session, claims)
-    sweep_revoked_tokens(database)
+    expiry = update(revoked_tokens).where(revoked_tokens.c.jti == claims.token_id)
     kept = select(revoked_tokens.c.jti).where(revoked_tokens.c.jti == claims.token_id)
     with database.transaction() as session:
+        session.execute(expiry.values(expires_at=func.now() - timedelta(days=1)))
+    sweep_revoked_tokens(database, factory.settings)
+    with database.transaction() as session:
         assert session.execute(kept).scalar() == claims.token_id
-        session.execute(update(revoked_tokens).values(expires_at=func.now() - timedelta(seconds=1)))
-    assert sweep_revoked_tokens(database) > 0
+        session.execute(expiry.values(expires_at=func.now() - timedelta(days=2)))
+    assert sweep_revoked_tokens(database, factory.settings) > 0
     with database.transaction() as session:
         assert session.execute(kept).scalar() is None
 
