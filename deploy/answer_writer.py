@@ -1,9 +1,10 @@
 """Sends the answers that wait (`shared/held_answers.py`) from one thread of the process, however many they are.
 
-A connection is given over with its answer. Code that rings the answer's bell has it asked for its next pieces, here if
-that costs no wait, else on one of a few threads; nobody is asked for more than some pieces in a turn, nor while what
-the client has not taken yet is too much (`held_connections.py`). Pieces are sent without blocking. A client that hangs
-up, or takes nothing for `send_seconds`, ends its answer. The connection is given back when the answer has been sent.
+A connection is given over with its answer. Code that rings the answer's bell, or the time, has it asked for its next
+pieces: here if that costs no wait, else on one of a few threads, whose servers may be away; nobody is asked for more
+than some pieces in a turn, nor while what the client has not taken yet is too much (`held_connections.py`). Pieces are
+sent without blocking. A client that hangs up, or takes nothing for `send_seconds`, ends its answer. The connection is
+given back when the answer has been sent.
 """
 
 import heapq
@@ -137,8 +138,12 @@ class AnswerWriter:
         if held.answer.is_blocking:
             self._threads.submit(self._ask_all, [held])
         else:
-            held.ask()
-            self._settle(held)
+            self._ask_here(held)
+
+    def _ask_here(self, held: HeldConnection) -> None:
+        """Ask an answer that waits for nothing."""
+        held.ask()
+        self._settle(held)
 
     def _claim(self, held: HeldConnection, state: State) -> bool:
         """Claim an answer that is in this state, so that no other thread asks it."""
@@ -199,8 +204,8 @@ class AnswerWriter:
             held.state = State.OVER
         del self._held[held.fd]
         self._poll.unregister(held.fd)
-        if held.is_ended:
-            held.answer.close()
+        if held.is_ended or not held.answer.is_blocking:
+            _close(held.answer)
         else:
             self._threads.submit(_close, held.answer)
         self._give_back(held.conn, held.is_ended and not held.is_gone and not held.response.should_close())
@@ -219,8 +224,11 @@ class AnswerWriter:
             if held.resume_at <= now and not held.is_full and self._claim(held, State.IDLE):
                 due.append(held)
             self._note_time(held, now)
-        if due:
-            self._threads.submit(self._ask_all, due)
+        if blocking := [held for held in due if held.answer.is_blocking]:
+            self._threads.submit(self._ask_all, blocking)
+        for held in due:
+            if not held.answer.is_blocking:
+                self._ask_here(held)
 
     def _note_time(self, held: HeldConnection, now: float) -> None:
         at = held.resume_at if held.resume_at > now else now + held.answer.idle_seconds

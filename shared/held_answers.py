@@ -48,7 +48,8 @@ class HeldAnswer(Iterator[bytes]):
     ) -> None:
         """Ask for the next piece at the latest after `idle_seconds()`.
 
-        An answer `is_blocking` if its pieces wait for the database. After `wind_up` they should soon come to an end.
+        An answer `is_blocking` if its pieces, or its end before the last of them, may wait for a server: else one
+        thread, which sends the answers of all clients, asks and closes it. After `wind_up` they soon come to an end.
         """
         self.bell = bell
         self._idle_seconds = idle_seconds

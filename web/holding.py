@@ -32,7 +32,7 @@ class Waiting:
     ) -> None:
         """Have a step taken at the latest after `idle_seconds`, and at the `deadline` of `time.monotonic`.
 
-        `is_blocking` says that steps ask the database.
+        `is_blocking` says that steps, or their end, may wait for a server.
         """
         self.bell = Bell()
         self._idle_seconds = idle_seconds

@@ -1,8 +1,10 @@
 """What the model routes are made of: the catalog, recent usage, and the way to the workers."""
 
+import atexit
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from shared.credits.reports import model_usage
@@ -10,6 +12,7 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.models.brokered_calls import open_call_queue
 from shared.models.call_admission import CallAdmission
+from shared.models.cancellations import Cancellations
 from shared.models.catalog_file import CatalogFile
 from shared.models.heartbeats import LeaseReader
 from shared.models.invocations import Invoker, Limits
@@ -22,6 +25,7 @@ from shared.valkey import connect_valkey
 log = get_logger(__name__)
 
 USAGE_SECONDS = 30.0
+SILENT_CALL_THREADS = 4
 
 
 class RecentModelUsage:
@@ -64,12 +68,17 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
     shares = Shares(database, valkey, slots_when_unknown=settings.queued_model_calls)
+    queue = open_call_queue(settings, valkey)
+    cancellations = Cancellations(queue)
+    atexit.register(cancellations.close)  # a front that stops has just cancelled what was under way
     invoker = Invoker(
         database=database,
-        queue=open_call_queue(settings, valkey),
+        queue=queue,
         replies=ReplyChannel(valkey),
         limits=limits,
         leases=LeaseReader(database),
+        cancellations=cancellations,
+        threads=ThreadPoolExecutor(SILENT_CALL_THREADS, thread_name_prefix="silent-calls"),
         admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
     )
     return ModelServices(

@@ -99,10 +99,10 @@ class BrokeredCallQueue(CallQueue):
         self._valkey.zrem(WAITING, invocation_id.hex)
         return super().take_request(invocation_id)
 
-    def drop_request(self, invocation_id: UUID) -> None:
-        """Forget the request of a call that no worker will make."""
-        self._valkey.zrem(WAITING, invocation_id.hex)
-        super().drop_request(invocation_id)
+    def drop_requests(self, *invocation_ids: UUID) -> None:
+        """Forget the requests of calls that no worker will make."""
+        self._valkey.zrem(WAITING, *(invocation_id.hex for invocation_id in invocation_ids))
+        super().drop_requests(*invocation_ids)
 
     def _send(self, queue: str, call: QueuedCall) -> None:
         parts = message_parts(call)

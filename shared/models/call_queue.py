@@ -57,7 +57,7 @@ class AcceptedRequest:
 
 
 class CallQueue:
-    """The calls that wait, as front and worker see them; each method is one round trip.
+    """The calls that wait, as front and worker see them; a method is one round trip unless it says more.
 
     All raise redis.RedisError.
     """
@@ -128,14 +128,15 @@ class CallQueue:
             return None
         return read_request(stored)
 
-    def drop_request(self, invocation_id: UUID) -> None:
-        """Forget the request of a call that no worker will make."""
-        self._valkey.delete(_request_key(invocation_id))
+    def drop_requests(self, *invocation_ids: UUID) -> None:
+        """Forget the requests of calls that no worker will make."""
+        self._valkey.delete(*map(_request_key, invocation_ids))
 
-    def withdraw(self, invocation_id: UUID) -> None:
-        """Cancel a call, begun or not, because nobody waits for it any more."""
-        self.drop_request(invocation_id)
-        cancel(self._valkey, invocation_id)
+    def withdraw(self, *invocation_ids: UUID) -> None:
+        """Cancel calls, begun or not, because nobody waits for them any more; two round trips for all of them."""
+        # Marked first: a worker that finds no request looks whether the call was cancelled.
+        cancel(self._valkey, *invocation_ids)
+        self.drop_requests(*invocation_ids)
 
 
 def write_request(invocation_id: UUID, request: AcceptedRequest) -> tuple[Any, ...]:
@@ -191,9 +192,10 @@ def _read_entry(text: str) -> ModelEntry:
 CANCEL_SECONDS = 900
 
 
-def cancel(valkey: redis.Redis, invocation_id: UUID) -> None:
-    """Tell the worker that nobody waits for this invocation any more. Raises redis.RedisError."""
-    valkey.set(_cancel_key(invocation_id), b"1", ex=CANCEL_SECONDS)
+def cancel(valkey: redis.Redis, *invocation_ids: UUID) -> None:
+    """Tell the workers, in one round trip, that nobody waits for these any more. Raises redis.RedisError."""
+    marks = (("SET", _cancel_key(at), b"1", "EX", CANCEL_SECONDS) for at in invocation_ids)
+    ask_together(valkey, *marks)
 
 
 def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:

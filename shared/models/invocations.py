@@ -5,6 +5,7 @@ process dies, a sweep does.
 """
 
 import time
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from shared.identity.permissions import Permission
 from shared.ids import new_id
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.call_queue import AcceptedRequest, CallQueue
+from shared.models.cancellations import Cancellations
 from shared.models.catalog import Catalog, Endpoint, ModelEntry, speaking_for
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
@@ -48,7 +50,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoker:
-    """What the front sends calls through."""
+    """What the front sends calls through.
+
+    `threads` ask the servers what becomes of a silent call: nothing that an answer does while it waits may wait itself.
+    """
 
     database: Database
     queue: CallQueue
@@ -56,6 +61,8 @@ class Invoker:
     limits: Limits
     admission: CallAdmission
     leases: LeaseReader
+    cancellations: Cancellations
+    threads: Executor
 
 
 def require_model_access(caller: Caller) -> UUID:
@@ -132,7 +139,7 @@ def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
         return False
     if voided:
         try:
-            invoker.queue.drop_request(invocation_id)
+            invoker.queue.drop_requests(invocation_id)
         except redis.RedisError:
             log.warning("request.not_dropped", invocation_id=invocation_id)
     return voided

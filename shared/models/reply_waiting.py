@@ -9,6 +9,8 @@ the call.
 import json
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import closing
 from typing import Any
 
 import redis
@@ -31,6 +33,8 @@ SILENCE_SECONDS = 7.0
 """How long a worker may say nothing of a call and not renew its lease; both happen every few seconds."""
 LONGEST_SILENCE_SECONDS = 30.0
 """How long replies may fail to come although the lease is renewed, or Postgres does not say."""
+GIVE_UP_SECONDS = 30.0
+"""How long Postgres may take to say whether a call that is given back had begun."""
 _REFUSALS = {413: Kind.TOO_LARGE, 422: Kind.INVALID}
 
 
@@ -91,7 +95,8 @@ def replies(
 
     A caller that does not wait here asks again when the inbox rings its bell, and every `PING_SECONDS`. Ends after
     END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator early to
-    cancel the call.
+    cancel the call. But for `wait_seconds()` nothing here waits, for a server or for anything else: one thread serves
+    the answers of all clients (`deploy/answer_writer.py`).
     """
     is_over = False
     try:
@@ -109,37 +114,47 @@ def replies(
         inbox.close()
         invoker.admission.end(inbox.address.invocation_id)
         if not is_over:
-            _cancel(invoker, inbox)
+            invoker.cancellations.add(inbox.address.invocation_id)
 
 
 def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
-    silence = Silence(invoker, inbox.address)
-    while True:
-        reply = inbox.receive(wait_seconds())
-        if reply is None:
-            silence.judge()
-            yield None
-            continue
-        silence.end()
-        if reply.kind is ReplyKind.LOST:
-            raise CallLost
-        if reply.kind is not ReplyKind.ALIVE:
-            yield reply
+    with closing(Silence(invoker, inbox)) as silence:
+        while True:
+            reply = inbox.receive(wait_seconds())
+            if reply is None:
+                silence.judge()
+                yield None
+                continue
+            silence.end()
+            if reply.kind is ReplyKind.LOST:
+                raise CallLost
+            if reply.kind is not ReplyKind.ALIVE:
+                yield reply
 
 
 class Silence:
-    """The time in which nothing is heard of a call, and what to make of it."""
+    """The time in which nothing is heard of a call, and what to make of it; waits for no server itself."""
 
-    def __init__(self, invoker: Invoker, address: ReplyAddress) -> None:
+    def __init__(self, invoker: Invoker, inbox: Inbox) -> None:
         self._invoker = invoker
-        self._address = address
-        self._invocation_id = address.invocation_id
+        self._inbox = inbox
+        self._invocation_id = inbox.address.invocation_id
         self._ended_at: float | None = None
+        self._returning: Future[None] | None = None
+        self._giving_up: Future[bool] | None = None
         self.end()
 
     def end(self) -> None:
         """Note that something was heard."""
         self._heard_at = self._since = time.monotonic()
+        self.close()
+
+    def close(self) -> None:
+        """Have no server asked any more."""
+        for asked in (self._returning, self._giving_up):
+            if asked is not None:
+                asked.cancel()
+        self._returning = self._giving_up = None
 
     def judge(self) -> None:
         """Bear the silence, if its time is not over; call it every few seconds.
@@ -154,7 +169,9 @@ class Silence:
         lease = self._invoker.leases.find(self._invocation_id)
         if now - self._since <= SILENCE_SECONDS:
             return
-        if lease is None:
+        if self._giving_up is not None:
+            self._judge_given_up(self._giving_up, now, lease)
+        elif lease is None:
             self._judge_unknown(now)
         elif lease.stage is Stage.WAITING:
             self._judge_waiting(now, lease)
@@ -164,31 +181,34 @@ class Silence:
             self._judge_running(now, lease)
 
     def _judge_unknown(self, now: float) -> None:
-        if now - self._heard_at <= LONGEST_SILENCE_SECONDS:
-            return
-        if give_up(self._invoker, self._invocation_id):
-            raise ModelsOverloaded
-        raise CallLost
+        if now - self._heard_at > LONGEST_SILENCE_SECONDS:
+            self._give_up()
 
     def _judge_waiting(self, now: float, lease: Lease) -> None:
-        if now - self._heard_at <= QUEUE_SECONDS:
-            self._since = now
-            self._return_if_lost(lease)
+        if now - self._heard_at > QUEUE_SECONDS:
+            self._give_up()
             return
-        if give_up(self._invoker, self._invocation_id):
-            raise ModelsOverloaded
-        self.end()  # a worker has begun at this moment, or Postgres does not say
+        self._since = now
+        if self._returning is None or self._returning.done():
+            self._returning = self._invoker.threads.submit(
+                _return_if_lost, self._invoker, self._inbox.address, lease
+            )
 
-    def _return_if_lost(self, lease: Lease) -> None:
-        if lease.organization_id is None or lease.provider is None:
+    def _give_up(self) -> None:
+        """Have the call given back; the bell tells when it is known whether it was."""
+        self._giving_up = self._invoker.threads.submit(give_up, self._invoker, self._invocation_id)
+        self._giving_up.add_done_callback(lambda _: self._inbox.tell())
+
+    def _judge_given_up(self, giving_up: Future[bool], now: float, lease: Lease | None) -> None:
+        if not giving_up.done():
+            if now - self._heard_at > LONGEST_SILENCE_SECONDS + GIVE_UP_SECONDS:
+                raise CallLost
             return
-        queue = queue_of(lease.provider, lease.organization_id)
-        call = QueuedCall(address=self._address, provider=lease.provider, queue=queue)
-        try:
-            if self._invoker.queue.return_if_lost(call):
-                log.warning("invocation.returned", invocation_id=self._invocation_id)
-        except redis.RedisError as error:
-            log.warning("invocation.not_returned", invocation_id=self._invocation_id, error=str(error))
+        if giving_up.result():
+            raise ModelsOverloaded
+        if lease is None:
+            raise CallLost
+        self.end()  # a worker has begun at this moment
 
     def _judge_ended(self, now: float) -> None:
         """Let the last reply, which is sent after the settlement, have a moment to arrive."""
@@ -206,9 +226,13 @@ class Silence:
         self._since = renewed_at
 
 
-def _cancel(invoker: Invoker, inbox: Inbox) -> None:
+def _return_if_lost(invoker: Invoker, address: ReplyAddress, lease: Lease) -> None:
+    if lease.organization_id is None or lease.provider is None:
+        return
+    queue = queue_of(lease.provider, lease.organization_id)
+    call = QueuedCall(address=address, provider=lease.provider, queue=queue)
     try:
-        invoker.queue.withdraw(inbox.address.invocation_id)
-    except redis.RedisError:
-        # Without Valkey the worker cannot reply either, and stops at its next attempt.
-        log.warning("invocation.not_cancelled", invocation_id=inbox.address.invocation_id)
+        if invoker.queue.return_if_lost(call):
+            log.warning("invocation.returned", invocation_id=address.invocation_id)
+    except redis.RedisError as error:
+        log.warning("invocation.not_returned", invocation_id=address.invocation_id, error=str(error))

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deploy.answer_writer import BLOCKING_THREADS
 from tests.deploy.trivial_front import TrivialFront, many_files, post, read_answer, trivial_front
 from tests.support.stack import wait_until
 
@@ -29,7 +30,8 @@ def waits(start_response):
     yield b"done"
 
 def late(start_response):
-    (HERE / "asked").touch()
+    with (HERE / "asked").open("a") as asked:
+        asked.write("x")
     while not (HERE / "go").exists():
         time.sleep(0.02)
     start_response("200 OK", [("Content-Length", "4")])
@@ -42,6 +44,11 @@ def rung(start_response, bell):
         yield b""
     start_response("200 OK", [("Content-Length", "4")])
     yield b"rung"
+
+def timed(start_response):
+    yield b""
+    start_response("200 OK", [("Content-Length", "5")])
+    yield b"timed"
 
 def streams(start_response, piece):
     start_response("200 OK", [("Content-Type", "text/plain")])
@@ -73,6 +80,7 @@ def application(environ, start_response):
         "/waits": lambda: waits(start_response),
         "/late": lambda: late(start_response),
         "/rung": lambda: rung(start_response, bell),
+        "/timed": lambda: timed(start_response),
         "/stream": lambda: streams(start_response, b""),
         "/flood": lambda: streams(start_response, bytes(1 << 16)),
         "/fails": lambda: fails(start_response),
@@ -127,10 +135,27 @@ def test_an_answer_whose_time_is_over_while_a_thread_asks_it_delays_no_other(fro
         assert read_answer(late) == (200, b"late")
 
 
+def test_answers_that_wait_for_a_server_delay_neither_the_pieces_nor_the_end_of_others(
+    front: TrivialFront,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        waiting = post(b"x", path=b"/late?blocking")
+        late = [stack.enter_context(front.connect(waiting)) for _ in range(BLOCKING_THREADS)]
+        wait_until(lambda: _count(front, "asked") == BLOCKING_THREADS, "all threads wait")
+        with front.connect(post(b"x", path=b"/timed")) as other:
+            assert read_answer(other) == (200, b"timed")
+        with front.connect(post(b"x", path=b"/stream")) as other:
+            _read_until(other, b"begun")
+        wait_until(lambda: _count(front, "closed") == 1, "the answer of the client that left is closed")
+        (front.directory / "go").touch()
+        for connection in late:
+            assert read_answer(connection) == (200, b"late")
+
+
 def test_a_client_that_hangs_up_ends_its_answer(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/stream")) as connection:
         _read_until(connection, b"begun")
-    wait_until(lambda: _closed(front) == 1, "the answer is closed")
+    wait_until(lambda: _count(front, "closed") == 1, "the answer is closed")
 
 
 def test_a_request_behind_an_answer_under_way_waits_for_its_end(front: TrivialFront) -> None:
@@ -151,7 +176,7 @@ def test_clients_that_take_nothing_are_hung_up_on_and_little_is_kept_for_them(fr
             connection.connect(("127.0.0.1", front.port))
             connection.sendall(post(b"x", path=b"/flood"))
         most = 0
-        while _closed(front) < 100:
+        while _count(front, "closed") < 100:
             most = max(most, worker.memory_info().rss)
             assert front.ask() == b"ok"
             time.sleep(0.05)
@@ -191,6 +216,6 @@ def _read_until(connection: socket.socket, text: bytes) -> bytes:
     return received
 
 
-def _closed(front: TrivialFront) -> int:
-    path = front.directory / "closed"
+def _count(front: TrivialFront, happened: str) -> int:
+    path = front.directory / happened
     return len(path.read_text()) if path.exists() else 0

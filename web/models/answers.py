@@ -77,7 +77,7 @@ def _until_wound_up(coming: Generator[Reply | None], waiting: Waiting) -> Genera
 
 
 def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
-    # Steps read what was delivered; those that ask the database come when nothing was for a while.
+    # Steps read what was delivered; the servers that tell of a silent call are asked by other threads.
     waiting = Waiting(environ, idle_seconds=reply_waiting.PING_SECONDS, is_blocking=False)
     inbox.ring(waiting.bell)
     return waiting

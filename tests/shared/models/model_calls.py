@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.models.call_admission import CallAdmission
 from shared.models.call_queue import CallQueue, find_cancelled
+from shared.models.cancellations import Cancellations
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.engine import Engine
@@ -205,12 +207,15 @@ def model_calls(
     )
     executor = Executor.over(valkey, engine=engine, catalog=CatalogFile(catalog, look_every_seconds=0))
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
+    queue = CallQueue(valkey)
     invoker = Invoker(
         database=database,
-        queue=CallQueue(valkey),
+        queue=queue,
         replies=replies,
         limits=LIMITS,
         leases=LeaseReader(database),
+        cancellations=Cancellations(queue),
+        threads=ThreadPoolExecutor(4),
         admission=CallAdmission(database, shares, patience_seconds=5.0),
     )
     caller = factory.actor(factory.person(organization_id, bound=True)).caller
@@ -218,6 +223,8 @@ def model_calls(
         yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)
     finally:
         invoker.leases.close()
+        invoker.cancellations.close()
+        invoker.threads.shutdown(cancel_futures=True)
         forget_calls(valkey)
         for inbox in list(replies._inboxes.values()):
             inbox.close()

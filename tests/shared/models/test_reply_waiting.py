@@ -18,6 +18,7 @@ from shared.ids import new_id
 from shared.models import heartbeats, reply_waiting
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.call_queue import CallQueue, cancel, is_cancelled
+from shared.models.cancellations import Cancellations
 from shared.models.reply_waiting import CallFailed, CallLost, replies
 from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter
 from shared.valkey import connect_valkey
@@ -50,6 +51,8 @@ def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
 
 
 def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
+    """Whether the call was cancelled, once all that were to be have been."""
+    calls.invoker.cancellations.close()
     return is_cancelled(calls.valkey, inbox.address.invocation_id)
 
 
@@ -263,10 +266,47 @@ def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: 
     monkeypatch.setattr(reply_waiting, "PING_SECONDS", 0.02)
     inbox = calls.chat("hello")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        coming = replies(replace(calls.invoker, queue=CallQueue(dead)), inbox)
+        cancellations = Cancellations(CallQueue(dead))
+        coming = replies(replace(calls.invoker, cancellations=cancellations), inbox)
         assert next(coming) is None
         coming.close()
+        cancellations.close()
     assert not is_marked_cancelled(calls, inbox)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_wait_asks_no_server_itself_what_becomes_of_a_silent_call(calls: ModelCalls) -> None:
+    """One thread serves the waits of all clients: a server that is away would stop them all."""
+    inbox = calls.chat("hello")
+    may_answer = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(may_answer.wait, PATIENCE_SECONDS)
+        coming = replies(replace(calls.invoker, threads=threads), inbox)
+        wait_until(
+            lambda: next(coming) is None and threads._work_queue.qsize() > 0, "a server is to be asked"
+        )
+        assert next(coming) is None
+        may_answer.set()
+        with pytest.raises(ModelsOverloaded):
+            list(coming)
+    assert calls.state(inbox) == "voided"
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_call_of_which_no_server_says_what_becomes_of_it_is_lost(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_waiting, "LONGEST_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_waiting, "GIVE_UP_SECONDS", 0.1)
+    inbox = calls.chat("hello")
+    has_ended = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(has_ended.wait, PATIENCE_SECONDS)
+        with pytest.raises(CallLost):
+            list(replies(replace(calls.invoker, threads=threads), inbox))
+        has_ended.set()
+    assert calls.state(inbox) == "held"
+    assert is_marked_cancelled(calls, inbox)
 
 
 def test_more_requests_than_connections_to_valkey_wait_for_their_turn(valkey_server: EmbeddedValkey) -> None:

@@ -1,0 +1,70 @@
+"""Cancel calls that nobody waits for any more, from a thread of the front: no answer waits until Valkey has taken it.
+
+All that are to be cancelled leave in one round trip, within milliseconds. While Valkey does not answer they are kept
+and told later: the worker of a call that says nothing meanwhile would not notice that nobody listens. The thread
+begins with the first of them, and rests while there is none.
+"""
+
+import threading
+from itertools import islice
+from uuid import UUID
+
+import redis
+
+from shared.errors import Unavailable
+from shared.models.call_queue import CallQueue
+from shared.periodic_thread import PeriodicThread
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+GATHER_SECONDS = 0.01
+TRY_AGAIN_SECONDS = 1.0
+TOLD_AT_ONCE = 500
+KEPT = 10_000
+"""Cancellations that one process keeps; beyond them the oldest are forgotten, whose calls end at their next reply."""
+
+
+class Cancellations:
+    """The calls of a process that are to be cancelled; safe to share between threads."""
+
+    def __init__(self, queue: CallQueue) -> None:
+        """Cancel the calls of this queue."""
+        self._queue = queue
+        self._untold: dict[UUID, None] = {}
+        self._lock = threading.Lock()
+        self._teller = PeriodicThread(
+            self._tell,
+            name="cancellations",
+            pause_seconds=GATHER_SECONDS,
+            pause_after_failure_seconds=TRY_AGAIN_SECONDS,
+            has_work=lambda: self._untold,
+        )
+
+    def add(self, invocation_id: UUID) -> None:
+        """Have a call cancelled soon; waits for no server."""
+        with self._lock:
+            self._untold[invocation_id] = None
+            if len(self._untold) > KEPT:
+                del self._untold[next(iter(self._untold))]
+        self._teller.wake()
+
+    def close(self) -> None:
+        """Tell what is left, if Valkey answers, and take no more."""
+        self._teller.stop(wait=True)
+        try:
+            self._tell()
+        except Unavailable:
+            log.warning("invocations.not_cancelled", calls=len(self._untold))
+
+    def _tell(self) -> None:
+        while self._untold:
+            with self._lock:
+                told = list(islice(self._untold, TOLD_AT_ONCE))
+            try:
+                self._queue.withdraw(*told)
+            except redis.RedisError as error:
+                raise Unavailable("Valkey takes no cancellations of model calls.") from error
+            with self._lock:
+                for invocation_id in told:
+                    self._untold.pop(invocation_id, None)
