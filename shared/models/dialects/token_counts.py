@@ -51,7 +51,10 @@ _PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def read_usage(usage: Any) -> TokenCounts | None:
-    """Read a usage object of either dialect; None where it is absent or does not count both sides."""
+    """Read a usage object of either dialect; None where it is absent or does not count both sides.
+
+    The counts are the upstream's own: whether they can be is for `is_plausible` to say.
+    """
     if not isinstance(usage, dict):
         return None
     found = {name: _find(usage, places) for name, places in _PLACES.items()}
@@ -66,13 +69,12 @@ def read_usage(usage: Any) -> TokenCounts | None:
         completion = rest  # some upstreams count reasoning beside the completion
     if prompt is None or completion is None:
         return None
-    cached = min(cached, prompt)
     return TokenCounts(
         prompt_tokens=prompt,
         completion_tokens=completion,
         cached_tokens=cached,
-        cache_write_tokens=min(written, prompt - cached),
-        reasoning_tokens=min(reasoning, completion),
+        cache_write_tokens=written,
+        reasoning_tokens=reasoning,
     )
 
 

@@ -132,7 +132,7 @@ def test_usage_in_every_chunk_counts_once() -> None:
             {
                 "prompt_tokens": 5,
                 "completion_tokens": 2,
-                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1},
             },
             TokenCounts(prompt_tokens=5, completion_tokens=2, cached_tokens=4, cache_write_tokens=1),
         ),

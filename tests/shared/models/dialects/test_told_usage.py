@@ -26,29 +26,49 @@ MESSAGES_STREAM = parse_messages({**_CHAT, "max_tokens": 9, "stream": True})
 STREAMS = pytest.mark.parametrize("parsed", [CHAT_STREAM, RESPONSES_STREAM], ids=["chat", "responses"])
 
 
-def implausible_events(upstream: Dialect) -> list[Json]:
-    """A reply of ten tokens, of which the upstream reports a thousand million million."""
+IMPLAUSIBLE: dict[str, Json] = {
+    "too many": {"prompt_tokens": 1, "completion_tokens": 10**15},
+    "more cached than asked": {
+        "prompt_tokens": 10,
+        "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 500},
+    },
+    "more of caches than asked": {
+        "prompt_tokens": 10,
+        "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 5},
+    },
+    "more reasoned than said": {
+        "prompt_tokens": 10,
+        "completion_tokens": 7,
+        "completion_tokens_details": {"reasoning_tokens": 8},
+    },
+}
+
+
+def events_with(usage: Json, upstream: Dialect) -> list[Json]:
+    """A reply of ten tokens, of which the upstream reports this usage."""
     reply = Reply(text=["abcd" * 10])
     told = json.dumps(events_of(reply, upstream))
-    usage = CHAT_USAGE if upstream is Dialect.CHAT else RESPONSES_USAGE
-    assert json.dumps(usage) in told
-    events: list[Json] = json.loads(
-        told.replace(json.dumps(usage), '{"prompt_tokens": 1, "completion_tokens": 1000000000000000}')
-    )
+    plausible = json.dumps(CHAT_USAGE if upstream is Dialect.CHAT else RESPONSES_USAGE)
+    assert plausible in told
+    events: list[Json] = json.loads(told.replace(plausible, json.dumps(usage)))
     return events
 
 
 @pytest.mark.parametrize("parsed", [CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM])
 @pytest.mark.parametrize("upstream", UPSTREAM_DIALECTS)
+@pytest.mark.parametrize("name", IMPLAUSIBLE)
 def test_counts_that_cannot_be_are_estimated_and_shown_as_they_are_charged(
-    parsed: ParsedRequest, upstream: Dialect
+    parsed: ParsedRequest, upstream: Dialect, name: str
 ) -> None:
-    translator, frames = relay(parsed, upstream, implausible_events(upstream))
+    translator, frames = relay(parsed, upstream, events_with(IMPLAUSIBLE[name], upstream))
     charged, is_estimated = translator.settled_usage()
     assert is_estimated
     assert translator.is_report_implausible
     assert charged.completion_tokens == 10
     assert 0 < charged.prompt_tokens < 100
+    assert (charged.cached_tokens, charged.cache_write_tokens, charged.reasoning_tokens) == (0, 0, 0)
     shown = [translator.result()["usage"]]
     if parsed.is_stream:
         last = read_frames(frames)[-1]
