@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Row, Select
+from sqlalchemy import Column, ColumnElement, Row, Select, select, tuple_
 
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
@@ -45,6 +46,27 @@ def newest_first(
 ) -> Page[T]:
     """Run a select in the reverse order of its ids."""
     return _page(session, statement.order_by(key.desc()), key, make, page, is_after=key.__lt__)
+
+
+def latest_first(
+    session: Session,
+    statement: Select[Any],
+    moment: Column[datetime],
+    key: Column[UUID],
+    make: Make[T],
+    **page: Unpack[Position],
+) -> Page[T]:
+    """Run a select in the reverse order of a moment, for rows whose ids tell no time; `key` must be selected.
+
+    No index need have this order: it is for lists that are short as a whole.
+    """
+
+    def is_after(cursor: UUID) -> ColumnElement[bool]:
+        reached = select(moment).where(key == cursor).correlate(None).scalar_subquery()
+        return tuple_(moment, key) < tuple_(reached, cursor)
+
+    ordered = statement.order_by(moment.desc(), key.desc())
+    return _page(session, ordered, key, make, page, is_after=is_after)
 
 
 def _page(

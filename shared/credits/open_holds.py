@@ -18,7 +18,7 @@ from shared.database import Session
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.existence import require_organization
 from shared.identity.permissions import Permission
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, latest_first
 from shared.schema import columns_of
 
 
@@ -47,14 +47,17 @@ class OpenHold(Attribution):
 def list_holds(
     session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[OpenHold]:
-    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
+    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound.
+
+    They are as few as its calls at once.
+    """
     authorize_administration(by, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     statement = select(*columns_of(OpenHold, invocations)).where(
         invocations.c.organization_id == organization_id,
         invocations.c.state.in_([state.value for state in HoldState]),
     )
-    return newest_first(session, statement, invocations.c.id, _hold, **page)
+    return latest_first(session, statement, invocations.c.created_at, invocations.c.id, _hold, **page)
 
 
 def _hold(row: Row[Any]) -> OpenHold:

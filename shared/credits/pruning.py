@@ -3,12 +3,16 @@
 Reports of whole hours and days are made of the hourly and daily sums, statements of the ledger: both stay. What the
 proof (`reconciliation.py`) adds up from records is kept in `pruned_usage`, in the transaction that deletes them: what
 they cost, and what they count in the present period of a budget. `pruned_to` in the mark of the sums says before which
-hour records may be gone. It is behind all that can still change: hours that are not final, and calls that can be
-corrected, because a correction adds its hour up anew. Records are kept for 35 days at the least (`shared/settings.py`),
-longer than any window or period of a budget that begins anew.
+hour records may be gone. It is behind the hours that are not final, and nothing before it changes any more: a
+correction would add its hour up anew, so it locks the mark and does nothing behind it (`credits_settle`). Records are
+kept for 35 days at the least (`shared/settings.py`), longer than any window or period of a budget that begins anew.
+
+What is due is found by each organization's records in the order of their moments. Ids of calls tell no time: those of
+agents are made from their turns'.
 """
 
 from datetime import timedelta
+from uuid import UUID
 
 from sqlalchemy import text
 
@@ -16,36 +20,32 @@ from shared import failpoints
 from shared.database import Database
 from shared.jobs import Context, sweep
 from shared.queues import LEDGER
-from shared.sweeping import run_in_batches
+from shared.sweeping import drain
+from shared.telemetry import SWEPT
 
 BATCH_SIZE = 500
-
-# Calls begin in the order of their ids. A record is written after its call began, so one of an hour before the oldest
-# call that is still known can no longer be corrected.
 _MOVE_MARK = text(
     """
 UPDATE usage_rollup SET pruned_to = bound.at
 FROM (
-    SELECT date_trunc('hour', least(
-        now() - CAST(:kept AS interval), rolled_up_to - interval '2 days',
-        (SELECT created_at FROM invocations ORDER BY id LIMIT 1)
-    ), 'UTC') AS at FROM usage_rollup
+    SELECT date_trunc('hour', least(now() - CAST(:kept AS interval), rolled_up_to - interval '2 days'), 'UTC') AS at
+    FROM usage_rollup
 ) AS bound
 WHERE bound.at > pruned_to
 """
 )
-# By id, which is in the order of their moments: what is read is what goes. Locks only what is old, and what the proof
+# Each organization costs one look into an index, and then what of it goes. Locks only what is old, and what the proof
 # alone reads: no call waits for it.
 _PRUNE = text(
     """
-WITH beyond AS (
-    SELECT CAST(lpad(to_hex(CAST(extract(epoch FROM pruned_to) * 1000 AS bigint)), 12, '0') || repeat('0', 20) AS uuid)
-        AS id
-    FROM usage_rollup WHERE isfinite(pruned_to)
-), due AS (
-    SELECT invocation_id FROM usage_records
-    WHERE occurred_at < (SELECT pruned_to FROM usage_rollup) AND invocation_id < (SELECT id FROM beyond)
-    ORDER BY invocation_id LIMIT :limit FOR UPDATE SKIP LOCKED
+WITH due AS (
+    SELECT old.invocation_id FROM credit_balances b CROSS JOIN LATERAL (
+        SELECT invocation_id FROM usage_records r
+        WHERE r.organization_id = b.organization_id AND occurred_at < (SELECT pruned_to FROM usage_rollup)
+        ORDER BY occurred_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE b.organization_id >= CAST(:since AS uuid)
+    ORDER BY b.organization_id LIMIT :limit
 ), gone AS (
     DELETE FROM usage_records WHERE invocation_id IN (SELECT invocation_id FROM due) RETURNING *
 ), of_organization AS (
@@ -63,7 +63,7 @@ WITH beyond AS (
     ORDER BY organization_id, budget_id
     ON CONFLICT (organization_id, budget_id, starts_at) DO UPDATE SET amount = p.amount + excluded.amount
 )
-SELECT 1 FROM gone
+SELECT organization_id FROM gone ORDER BY organization_id
 """
 )
 _FORGET = text(
@@ -86,4 +86,15 @@ def prune_usage(database: Database, *, kept: timedelta) -> int:
         session.execute(_MOVE_MARK, {"kept": kept})
         session.execute(_FORGET)
     failpoints.hit("usage.pruning")
-    return run_in_batches(database, _PRUNE, size=BATCH_SIZE, swept="usage_records")
+    since = UUID(int=0)
+
+    def batch() -> int:
+        nonlocal since
+        with database.autocommit() as session:
+            pruned = session.execute(_PRUNE, {"since": since, "limit": BATCH_SIZE}).scalars().all()
+        since = pruned[-1] if pruned else since
+        return len(pruned)
+
+    total = drain(batch, size=BATCH_SIZE)
+    SWEPT.labels("usage_records").inc(total)
+    return total

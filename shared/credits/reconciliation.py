@@ -37,7 +37,7 @@ KINDS = {
     "spent": "what was spent this month is not what was charged in it",
     "usage": "a call's usage record and its entries state different costs, or one of them is missing",
     "price": "a usage record's cost is not its tokens at the prices of its invocation",
-    "state": "an invocation is settled without a usage record, or has one without being settled",
+    "state": "an invocation is settled without a usage record that is kept, or has one without being settled",
     "rollup": "the hourly sums are not those of the records, or the daily sums not those of the hours",
     "storage": "a day of storage and its entry state different costs, or one of them is missing",
     "storage_cost": "what a day of storage cost is not its bytes and time at its price, with what was carried",
@@ -214,7 +214,8 @@ WHERE cost <> owed LIMIT :most)
 UNION ALL
 (SELECT 'state', called.id::text, (state = 'settled')::integer, (invocation_id IS NOT NULL)::integer
 FROM called LEFT JOIN used ON invocation_id = called.id
-WHERE (state = 'settled') <> (invocation_id IS NOT NULL) LIMIT :most)
+WHERE (state = 'settled') <> (invocation_id IS NOT NULL)
+    AND NOT (state = 'settled' AND ended_at < (SELECT pruned_to FROM usage_rollup)) LIMIT :most)
 UNION ALL
 (SELECT 'storage', coalesce(days.day::text, entry.reference), coalesce(days.cost, 0), coalesce(-entry.amount, 0)
 FROM days FULL JOIN (SELECT * FROM entries WHERE kind = 'storage') AS entry ON entry.reference = days.day::text

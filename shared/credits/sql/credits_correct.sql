@@ -1,4 +1,4 @@
--- Replace an estimate by what the provider says after all: one correction entry, once.
+-- Replace an estimate by what the provider says after all: one correction entry, once. The caller has locked the mark.
 CREATE OR REPLACE FUNCTION credits_correct(
     i invocations, u usage_records, p_status text, p_provider text, p_prompt_tokens bigint,
     p_completion_tokens bigint, p_cached_tokens bigint, p_reasoning_tokens bigint,
@@ -22,7 +22,7 @@ BEGIN
             i, 0, exact - u.cost, p_prompt_tokens + p_completion_tokens - u.prompt_tokens - u.completion_tokens, 0
         );
     END IF;
-    SELECT rolled_up_to INTO mark FROM usage_rollup FOR UPDATE;
+    SELECT rolled_up_to INTO mark FROM usage_rollup;
     PERFORM credits_roll_up(
         u.occurred_at, least(mark, date_trunc('hour', u.occurred_at, 'UTC') + interval '1 hour'), i.organization_id
     );

@@ -1,5 +1,6 @@
 -- End a dispatched invocation, whatever became of it: 'settled', 'corrected' (an estimate, by exact counts, once),
--- 'repeated' (nothing changes), or 'refused' (the token is not its execution's).
+-- 'repeated' (nothing changes), or 'refused' (the token is not its execution's, or the usage record was pruned).
+-- A correction adds its hour up anew, so it keeps the mark of what is pruned from moving, and changes nothing behind it.
 CREATE OR REPLACE FUNCTION credits_settle(
     p_id uuid, p_token uuid, p_status text, p_provider text, p_prompt_tokens bigint, p_completion_tokens bigint,
     p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean, p_cache_write_tokens bigint DEFAULT 0,
@@ -8,6 +9,7 @@ CREATE OR REPLACE FUNCTION credits_settle(
 DECLARE
     i invocations;
     u usage_records;
+    is_correction boolean;
 BEGIN
     PERFORM credits_be_durable();
     UPDATE invocations SET state = 'settled', ended_at = now()
@@ -25,7 +27,12 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO u FROM usage_records WHERE invocation_id = p_id;
-    IF u.is_estimated AND u.corrected_at IS NULL AND p_prompt_tokens IS NOT NULL AND NOT p_is_estimated THEN
+    is_correction := u.is_estimated AND u.corrected_at IS NULL AND p_prompt_tokens IS NOT NULL AND NOT p_is_estimated;
+    IF is_correction THEN
+        PERFORM FROM usage_rollup WHERE pruned_to <= u.occurred_at FOR UPDATE;
+        is_correction := FOUND;
+    END IF;
+    IF is_correction THEN
         result := 'corrected';
         balance := credits_correct(i, u, p_status, p_provider, p_prompt_tokens, p_completion_tokens,
             p_cached_tokens, p_reasoning_tokens, p_cache_write_tokens);
@@ -34,4 +41,7 @@ BEGIN
         SELECT b.posted INTO balance FROM credit_balances b WHERE b.organization_id = i.organization_id;
     END IF;
     SELECT r.cost, r.is_estimated INTO cost, is_estimated FROM usage_records r WHERE r.invocation_id = p_id;
+    IF NOT FOUND THEN
+        result := 'refused';
+    END IF;
 END $$;

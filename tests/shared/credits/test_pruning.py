@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
@@ -12,17 +12,21 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from shared.credits import pruning
 from shared.credits.budgets import NewBudget, Period, SubjectKind, Unit, create_budget, list_budgets
 from shared.credits.cube import Dimension, Interval
+from shared.credits.errors import SettlementRefused
 from shared.credits.holds import Attribution
 from shared.credits.keys import sum_spent
 from shared.credits.ledger import list_entries
+from shared.credits.prices import TokenCounts
 from shared.credits.pruning import prune_usage
 from shared.credits.reports import Question, UsageReport, Window, usage
 from shared.credits.rollups import roll_up_usage
+from shared.credits.settlement import Effect, Outcome, Status, settle
 from shared.credits.sweeps import purge_invocations
 from shared.credits.usage import list_usage_records
 from shared.database import Database
 from shared.errors import ValidationFailed
 from shared.identity.authorization import OPERATOR
+from shared.ids import new_id
 from shared.queues import LEDGER
 from shared.sweeping import budget
 from tests.shared.credits.calls import Calls
@@ -38,6 +42,21 @@ MONTH = timedelta(days=40)
 @pytest.fixture(scope="module")
 def clock(postgres_server: EmbeddedPostgres, database: Database) -> MovedClock:
     return MovedClock(postgres_server, database)
+
+
+MANY = """
+INSERT INTO usage_records (invocation_id, organization_id, model, prompt_tokens, completion_tokens, cached_tokens,
+    reasoning_tokens, cost, status, is_estimated, occurred_at)
+SELECT gen_random_uuid(), :id, 'acme/many', 0, 0, 0, 0, 0, 'completed', false, now() - make_interval(secs => at)
+FROM generate_series(1, :count) AS at
+"""
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Walk a plan."""
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from nodes(part)
 
 
 def age(clock: MovedClock, database: Database, by: timedelta) -> None:
@@ -149,14 +168,70 @@ def test_records_younger_than_they_are_kept_stay(history: History) -> None:
     assert history.records() == 4
 
 
-def test_what_can_still_be_corrected_stays(history: History) -> None:
-    """A call of that time is still known: a correction would add its hour up anew."""
+def test_records_go_by_their_age_whatever_their_ids(history: History) -> None:
+    """The id of an agent's call tells no time: it is made from its turn's."""
+    for _ in range(4):
+        history.calls.charge(1, invocation_id=uuid4())
+    history.age()
+    young = [UUID(int=1), new_id(), uuid4()]
+    for invocation_id in young:
+        history.calls.charge(1, invocation_id=invocation_id)
+    assert prune_usage(history.calls.database, kept=KEPT) == 16
+    with history.calls.database.transaction() as session:
+        kept = list_usage_records(session, history.calls.organization_id).items
+    assert [at.invocation_id for at in kept] == young[::-1]
+
+
+def test_pruning_costs_what_it_prunes(history: History) -> None:
+    """Of an organization it reads what is due, by an index in the order of time, and never what stays."""
+    with history.calls.database.transaction() as session:
+        session.execute(text(MANY), {"id": str(history.calls.organization_id), "count": 3000})
+        session.execute(text("ANALYZE usage_records"))
+        session.execute(pruning._MOVE_MARK, {"kept": KEPT})
+        pruned = f"EXPLAIN (ANALYZE, FORMAT JSON) {pruning._PRUNE.text}"
+        plan = session.execute(text(pruned), {"since": UUID(int=0), "limit": 500}).scalar_one()[0]["Plan"]
+        read = [at for at in nodes(plan) if at.get("Alias") == "r"]
+        assert [at.get("Index Name") for at in read] == ["ix_usage_records_page"], plan
+        assert sum(at["Actual Rows"] * at["Actual Loops"] for at in read) == 0, plan
+        session.execute(text("DELETE FROM usage_records WHERE model = 'acme/many'"))
+
+
+def test_a_correction_of_what_may_be_pruned_changes_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hour would be added up anew, of what is left of it."""
+    monkeypatch.setattr(pruning, "BATCH_SIZE", 12)
+    late = [history.calls.dispatched(5) for _ in range(2)]
+    for call in late:
+        history.calls.settle(*call, 3, is_estimated=True)
+    history.clock.move(MONTH)  # and what purges calls did not run
+    roll_up_usage(history.calls.database)
+    before = history.printed()
+    with budget(0):
+        assert prune_usage(history.calls.database, kept=KEPT) == 12
+    answers = [history.calls.settle(*call, 5) for call in late]
+    assert [(at.effect, at.cost, at.is_estimated) for at in answers] == [(Effect.REPEATED, 3, True)] * 2
+    assert (history.printed(), history.calls.discrepancies()) == (before, [])
+    assert prune_usage(history.calls.database, kept=KEPT) == 2
+    with pytest.raises(SettlementRefused):
+        history.calls.settle(*late[0], 5)
+    assert (history.printed(), history.calls.discrepancies()) == (before, [])
+
+
+def test_the_mark_waits_for_a_correction_behind_which_it_would_move(history: History) -> None:
+    call = history.calls.dispatched(5)
+    history.calls.settle(*call, 3, is_estimated=True)
     history.clock.move(MONTH)
     roll_up_usage(history.calls.database)
-    assert prune_usage(history.calls.database, kept=KEPT) == 0
-    assert history.records() == 12
-    history.age(timedelta(0))
-    assert prune_usage(history.calls.database, kept=KEPT) == 12
+    exact = Outcome(
+        status=Status.COMPLETED, counts=TokenCounts(prompt_tokens=5, completion_tokens=0), provider="test"
+    )
+    with history.calls.database.transaction() as session:
+        assert settle(session, *call, exact).effect is Effect.CORRECTED
+        with history.calls.database.transaction() as other:
+            free = "SELECT count(*) FROM (SELECT FROM usage_rollup FOR UPDATE SKIP LOCKED) AS mark"
+            assert other.execute(text(free)).scalar_one() == 0
+    assert prune_usage(history.calls.database, kept=KEPT) == 13
 
 
 def test_pruning_that_is_broken_off_goes_on_and_all_agrees_between(
@@ -192,7 +267,7 @@ def test_calls_and_reports_wait_for_no_batch(history: History) -> None:
     with database.transaction() as session:
         session.execute(pruning._MOVE_MARK, {"kept": KEPT})
     with database.transaction() as session:
-        session.execute(pruning._PRUNE, {"limit": 5})
+        session.execute(pruning._PRUNE, {"since": UUID(int=0), "limit": 5})
         with database.transaction() as other:
             other.execute(text("SET LOCAL lock_timeout = '1s'"))
             assert usage(other, history.calls.organization_id, Question(window=Window.MONTH)).total.cost == 0

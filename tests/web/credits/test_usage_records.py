@@ -4,7 +4,7 @@ import csv
 import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -138,6 +138,19 @@ def test_open_holds_are_those_of_calls_in_progress(front: Front, calls: Calls, a
     calls.settle(running, token, 20)
     calls.void(waiting)
     assert holds(front, calls, admin).get_json() == {"holds": [], "nextCursor": None}
+
+
+def test_open_holds_are_newest_first_whatever_their_ids(front: Front, calls: Calls, admin: Person) -> None:
+    """The id of an agent's call tells no time: it is made from its turn's."""
+    made = [str(calls.hold(1, invocation_id=UUID(int=at))) for at in (5, 9, 2, 7)]
+    path = f"/admin/organizations/{calls.organization_id}/credits/holds"
+    cursor: str | None = ""
+    listed: list[str] = []
+    while cursor is not None:
+        page = front.get(f"{path}?limit=3{cursor and '&cursor='}{cursor}", admin.authorization).get_json()
+        listed += [hold["id"] for hold in page["holds"]]
+        cursor = page["nextCursor"]
+    assert listed == made[::-1]
 
 
 def test_holds_are_for_those_who_read_credits(front: Front, calls: Calls) -> None:
