@@ -5,7 +5,8 @@ from uuid import UUID, uuid4
 
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import Behaviors
-from shared.a2a.tasks.log import ClaimedTurn, TaskLog
+from shared.a2a.tasks.claimed_turns import ClaimedTurn
+from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.heartbeats import TurnHeartbeats

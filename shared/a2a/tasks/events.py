@@ -83,6 +83,8 @@ class _Entry:
 
 
 _TASK = select(tasks.c.id, tasks.c.context_id, tasks.c.organization_id, tasks.c.state)
+LOCK_TIMEOUT_MS = 20
+"""How long a writer that serves many tasks waits for what others hold of one."""
 _RECORD = """
 SELECT * FROM record_updates(
     p_task => %(task)s, p_turn => %(turn)s, p_lease => %(lease)s, p_lease_seconds => %(lease_seconds)s,
@@ -92,6 +94,9 @@ SELECT * FROM record_updates(
     p_others => %(others)s, p_is_posted => %(is_posted)s
 )
 """
+# An argument is known before the function begins, and the limit ends with the transaction.
+_UNLESS_HELD = f"(SELECT %(task)s::uuid FROM set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true))"  # noqa: S608 (a constant)
+_RECORD_UNLESS_HELD = _RECORD.replace("%(task)s", _UNLESS_HELD)
 
 
 def find_and_hold_task(session: Session, task_id: UUID, *, skip_locked: bool = False) -> HeldTask | None:
@@ -110,11 +115,13 @@ def record(
     ending: Ending | None = None,
     hidden_state: TaskState | None = None,
     may_post: bool = True,
+    may_wait: bool = True,
 ) -> Result:
     """Write updates in their order, and how the turn or the task's turns end with them.
 
     In a transaction, or with `may_post` false by a statement of its own, which is FOLLOWED where updates are to be
-    posted. Without updates a task that its client does not see is put into `hidden_state`.
+    posted. Without updates a task that its client does not see is put into `hidden_state`. Raises LockTimeout where
+    another holds the task, with `may_wait` false at once.
     """
     entries = [_entry(task, update) for update in updates]
     values = _task_values(task, updates, entries) | _turn_values(updates, writer, ending)
@@ -122,7 +129,7 @@ def record(
     if updates and isinstance(updates[-1], StatusChanged) and updates[-1].state.is_terminal:
         stored = read_artifact_events(session, task.id) if writer is None or writer.has_artifacts else ()
         values["artifacts"] = _made(stored, entries)
-    row = session.fetch_one(_RECORD, values)
+    row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_HELD, values)
     assert row is not None  # noqa: S101 (a function gives a row)
     result = Result(row.result)
     if result is Result.WRITTEN:

@@ -9,25 +9,24 @@ Crash points, which `faults` names: after a turn was begun, before and after eac
 """
 
 import math
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from uuid import UUID
 
 from shared import failpoints
 from shared.a2a.behaviors.file_links import FileLinks
+from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Ending, Result, Writer, find_and_hold_task, record
+from shared.a2a.tasks.late_updates import LateUpdates
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.lost_turns import hand_back
 from shared.a2a.turns.reading import read_turn, task_of
 from shared.a2a.turns.rows import TurnOutcome, explain
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update, in_sight, settles
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update, in_sight, settles
 from shared.a2a.types import TaskState
 from shared.database import Database, Session
 from shared.errors import DomainError, Unavailable
-from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -36,36 +35,6 @@ NO_ANSWER = "The agent gave no answer."
 TOGETHER_SECONDS = 0.005
 """Updates that follow each other so closely are written together."""
 TOGETHER_LIMIT = 200
-PAUSE_SECONDS = 1.0
-"""Between attempts to write what was held back, while the database does not answer."""
-
-
-class TurnLost(Exception):
-    """This worker no longer has the turn: it was cancelled, ended, or is another's. Stop, and write nothing."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ClaimedTurn:
-    """A turn under this worker's lease.
-
-    `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
-    one has not said again yet. `pending` are said and not written. `unheard` are the first of them while the database
-    has not said whether they are written; `interrupted` is the last one said, which is then said again. `refusal` says
-    why one of them can never be written, and fails the turn.
-    """
-
-    turn: Turn
-    lease: Lease
-    written: int = 0
-    to_skip: int = 0
-    has_artifacts: bool = True
-    is_settled: bool = False
-    pending: list[Update] = field(default_factory=list)
-    interrupted: Update | None = None
-    unheard: tuple[Update, ...] = ()
-    refusal: Exception | None = None
-    written_at: float = -math.inf
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
 class TaskLog:
@@ -76,14 +45,7 @@ class TaskLog:
         self._database = database
         self._links = links
         self._hints = hints
-        self._late: dict[UUID, ClaimedTurn] = {}
-        self._thread = PeriodicThread(
-            self._write_late,
-            name="late-updates",
-            pause_seconds=0.0,
-            pause_after_failure_seconds=PAUSE_SECONDS,
-            has_work=lambda: self._late,
-        )
+        self._late = LateUpdates(self._write_late, after_seconds=TOGETHER_SECONDS)
 
     def begin(self, lease: Lease) -> ClaimedTurn | None:
         """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
@@ -135,8 +97,7 @@ class TaskLog:
                     claimed.interrupted = said
                     raise
             else:
-                self._late[claimed.turn.id] = claimed
-                self._thread.wake()
+                self._late.add(claimed)
         failpoints.hit("turn.appended")
 
     def finish(self, claimed: ClaimedTurn) -> None:
@@ -179,18 +140,14 @@ class TaskLog:
             self._end(claimed, failed, TurnOutcome.INVALID)
         self._hints.tell(claimed.turn.task_id)
 
-    def _write_late(self) -> None:
-        """Write what was held back, a few milliseconds after the first of it was said."""
-        time.sleep(TOGETHER_SECONDS)
-        for turn_id, claimed in list(self._late.items()):
-            with claimed.lock:
-                self._write_held_back(claimed)
-                self._late.pop(turn_id, None)
+    def _write_late(self, claimed: ClaimedTurn) -> None:
+        """Write what is pending unless somebody else holds the task, for whom nobody waits. Raises Unavailable."""
+        self._write_held_back(claimed, may_wait=False)
 
-    def _write_held_back(self, claimed: ClaimedTurn) -> None:
+    def _write_held_back(self, claimed: ClaimedTurn, *, may_wait: bool = True) -> None:
         """Write what is pending; what fails for this turn alone, its own thread learns. Raises Unavailable."""
         try:
-            self._write(claimed, TurnOutcome.ANSWERED)
+            self._write(claimed, TurnOutcome.ANSWERED, may_wait=may_wait)
         except Unavailable:
             raise
         except TurnLost:
@@ -198,7 +155,7 @@ class TaskLog:
         except Exception as error:  # noqa: BLE001 (it is kept, and must not keep others from being written)
             log.warning("update.refused", turn_id=claimed.turn.id, error=type(error).__name__)
 
-    def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome) -> None:
+    def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome, *, may_wait: bool = True) -> None:
         """Write what is pending. What an earlier attempt has perhaps written comes first, by itself, as it was."""
         is_news = bool(claimed.pending)
         while claimed.pending:
@@ -207,9 +164,9 @@ class TaskLog:
             if isinstance(told[-1], Replied) and (claimed.written or len(told) > 1):
                 told = (*told[:-1], in_sight(told[-1]))
             try:
-                result = self._record(claimed, told, outcome)
+                result = self._record(claimed, told, outcome, may_wait=may_wait)
                 if result is Result.VISIBLE:
-                    result = self._record(claimed, (in_sight(told[-1]),), outcome)
+                    result = self._record(claimed, (in_sight(told[-1]),), outcome, may_wait=may_wait)
             except Unavailable:
                 raise
             except Exception as error:  # noqa: BLE001 (nothing is written; whatever it was, the turn fails by it)
@@ -229,12 +186,14 @@ class TaskLog:
         if is_news:
             self._hints.tell(claimed.turn.task_id)
 
-    def _record(self, claimed: ClaimedTurn, told: Sequence[Update], outcome: TurnOutcome) -> Result:
+    def _record(
+        self, claimed: ClaimedTurn, told: Sequence[Update], outcome: TurnOutcome, *, may_wait: bool = True
+    ) -> Result:
         with self._database.autocommit() as session:
-            result = _record(session, claimed, told, outcome, may_post=False)
+            result = _record(session, claimed, told, outcome, may_post=False, may_wait=may_wait)
         if result is Result.FOLLOWED:
             with self._database.transaction() as session:
-                result = _record(session, claimed, told, outcome, may_post=True)
+                result = _record(session, claimed, told, outcome, may_post=True, may_wait=may_wait)
         return result
 
     def _take_up(self, task_id: UUID) -> None:
@@ -271,7 +230,13 @@ def _raise_refusal(claimed: ClaimedTurn) -> None:
 
 
 def _record(
-    session: Session, claimed: ClaimedTurn, told: Sequence[Update], outcome: TurnOutcome, *, may_post: bool
+    session: Session,
+    claimed: ClaimedTurn,
+    told: Sequence[Update],
+    outcome: TurnOutcome,
+    *,
+    may_post: bool,
+    may_wait: bool,
 ) -> Result:
     writer = Writer(
         turn_id=claimed.lease.turn_id,
@@ -287,6 +252,7 @@ def _record(
         ending=_ending(told[-1] if told else None, outcome),
         hidden_state=None if told else TaskState.FAILED,
         may_post=may_post,
+        may_wait=may_wait,
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from shared.a2a.tasks.log import ClaimedTurn, TaskLog, TurnLost
+from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
+from shared.a2a.tasks.log import TaskLog
 from shared.a2a.turns.heartbeats import StopReason, TurnHeartbeats, WatchedTurn
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.updates import Behavior, BehaviorKind, Update, settles

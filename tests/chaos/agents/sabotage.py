@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from shared.a2a.tasks import sending
-from shared.a2a.tasks.log import ClaimedTurn, TaskLog
+from shared.a2a.tasks.claimed_turns import ClaimedTurn
+from shared.a2a.tasks.log import TaskLog
 from shared.a2a.turns.updates import Update, settles
 
 SELDOM = 0.02

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.tasks.log import ClaimedTurn
+from shared.a2a.tasks.claimed_turns import ClaimedTurn
 from shared.a2a.turns.execution import BROKEN, REVOKED, TOO_LONG
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import Update

@@ -7,7 +7,7 @@ import pytest
 
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks import log as log_module
-from shared.a2a.tasks.log import ClaimedTurn, TurnLost
+from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged

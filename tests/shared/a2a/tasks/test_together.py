@@ -1,10 +1,15 @@
 """Updates that come at once are written together: in their order, each once, and none after the turn is lost."""
 
+import threading
+from typing import Any
+
 import pytest
+from sqlalchemy import text
 
 from shared.a2a.tasks import log as module
+from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Result
-from shared.a2a.tasks.log import ClaimedTurn, TaskLog, TurnLost
+from shared.a2a.tasks.log import TaskLog
 from shared.a2a.turns.updates import ArtifactProduced, StatusChanged
 from shared.a2a.types import Artifact, Part, TaskState
 from shared.errors import Unavailable
@@ -21,7 +26,7 @@ NEVER = 3600.0
 def claimed(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> ClaimedTurn:
     """A turn that has said that it works, of which nothing else is written until it must be."""
     monkeypatch.setattr(module, "TOGETHER_SECONDS", NEVER)
-    monkeypatch.setattr(agents.log._thread, "wake", lambda: None)
+    monkeypatch.setattr(agents.log._late._thread, "wake", lambda: None)
     claimed = agents.log.claim(agents.say("hello").turn_id)
     assert claimed is not None
     agents.log.append(claimed, WORKING)
@@ -91,10 +96,10 @@ def test_updates_are_written_once_though_the_database_did_not_say_so(
     agents.log.append(claimed, piece(0))
     record = TaskLog._record
 
-    def lose_answer(*arguments: object) -> Result:
+    def lose_answer(*arguments: Any, **how: Any) -> Result:
         monkeypatch.setattr(TaskLog, "_record", record)
         if is_written:
-            record(*arguments)  # type: ignore[arg-type]
+            record(*arguments, **how)
         raise Unavailable
 
     monkeypatch.setattr(TaskLog, "_record", lose_answer)
@@ -137,6 +142,60 @@ def test_an_update_that_cannot_be_written_holds_up_no_other_turn(
     assert agents.task(broken.turn.task_id).status.state is TaskState.FAILED
 
 
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_tasks_that_somebody_holds_keep_no_other_turn_from_being_written(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, is_ending: bool
+) -> None:
+    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.05)
+    # Held for less than half a minute, or Postgres ends the transaction: to wait for each, ten seconds, is too long.
+    turns = [agents.log.claim(agents.say("hello").turn_id) for _ in range(5)]
+    first, *rest, other = (turn for turn in turns if turn is not None)
+    for claimed in (first, *rest, other):
+        agents.log.append(claimed, WORKING)
+    ending = threading.Thread(target=agents.log.append, args=(first, COMPLETED))
+    with agents.database.transaction() as session:
+        for claimed in (first, *rest):
+            hold = text("SELECT FROM tasks WHERE id = :id FOR UPDATE")
+            session.execute(hold, {"id": claimed.turn.task_id})
+            agents.log.append(claimed, piece(0))
+        if is_ending:
+            ending.start()
+        agents.log.append(other, piece(0))
+        wait_until(lambda: kinds(agents, other) == ["status", "artifact"], "the other's update is written")
+        session.execute(hold, {"id": first.turn.task_id})
+    if is_ending:
+        ending.join()
+    for claimed in (first, *rest):
+        wait_until(lambda one=claimed: "artifact" in kinds(agents, one), "what was held is written")  # type: ignore[misc]
+    assert kinds(agents, first) == ["status", "artifact", *["status"] * is_ending]
+
+
+def test_what_the_database_did_not_answer_comes_after_all_others(
+    agents: Agents, claimed: ClaimedTurn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = agents.log.claim(agents.say("hello").turn_id)
+    assert other is not None
+    agents.log.append(other, WORKING)
+    for late in (claimed, other):
+        agents.log.append(late, piece(0))
+    record = agents.log._record
+
+    def fail_for_one(writing: ClaimedTurn, *said: Any, **how: Any) -> Result:
+        if writing is claimed:
+            raise Unavailable
+        return record(writing, *said, **how)
+
+    monkeypatch.setattr(agents.log, "_record", fail_for_one)
+    monkeypatch.setattr(agents.log._late, "_after_seconds", 0.0)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            agents.log._late._write_all()
+    assert kinds(agents, other) == ["status", "artifact"]
+    monkeypatch.setattr(agents.log, "_record", record)
+    agents.log._late._write_all()
+    assert kinds(agents, claimed) == ["status", "artifact"]
+
+
 def test_what_was_held_back_when_a_task_was_cancelled_is_not_written(
     agents: Agents, claimed: ClaimedTurn
 ) -> None:
@@ -163,15 +222,15 @@ def test_an_update_that_was_written_while_its_worker_paused_is_not_written_again
     monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.0)
     record, said = agents.log._record, piece(0)
 
-    def fail(*_: object) -> Result:
+    def fail(*_: object, **__: object) -> Result:
         raise Unavailable
 
     monkeypatch.setattr(agents.log, "_record", fail)
     with pytest.raises(Unavailable):
         agents.log.append(claimed, said)
     monkeypatch.setattr(agents.log, "_record", record)
-    agents.log._late[claimed.turn.id] = claimed  # as it is when an update before it was held back
-    agents.log._write_late()
+    agents.log._late.add(claimed)  # as it is when an update before it was held back
+    agents.log._late._write_all()
     agents.log.append(claimed, said)
     agents.log.append(claimed, piece(1))
     assert kinds(agents, claimed) == ["status", "artifact", "artifact"]
