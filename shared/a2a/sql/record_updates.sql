@@ -1,7 +1,8 @@
 -- Write updates of a task in their order: its events, what was said in them, its new state, and the end of its turns.
 -- The result is 'written', or nothing was, because: 'lost' (the lease is no longer the turn's), 'repeated' (the turn has
 -- more than p_written updates already), 'visible' (only a task that its client does not see can end without a status),
--- 'followed' (updates are to be posted, which a caller does that has p_is_posted).
+-- 'followed' (updates are to be posted, which a caller does that has p_is_posted). Without p_written they are none of
+-- the turn's own, and not counted.
 CREATE OR REPLACE FUNCTION record_updates(
     p_task uuid, p_turn uuid, p_lease uuid, p_lease_seconds double precision, p_written integer, p_has_spoken boolean,
     p_kinds text[], p_events text[], p_messages text[], p_clock text, p_state text, p_status_message integer,
@@ -11,6 +12,7 @@ CREATE OR REPLACE FUNCTION record_updates(
 DECLARE
     t record;
     v_told integer := cardinality(p_events);
+    v_counted integer := CASE WHEN p_written IS NULL THEN 0 ELSE v_told END;
     v_said integer := cardinality(array_remove(p_messages, NULL));
     v_is_shown boolean := p_kinds && ARRAY['status', 'artifact'];
     v_message integer;
@@ -53,7 +55,7 @@ BEGIN
     WHERE id = p_task;
     IF p_outcome IS NULL AND p_others IS NULL THEN
         -- The end of the lease is indexed: it is put off when half is over, not by every update.
-        UPDATE task_turns turn SET updates = turn.updates + v_told, has_spoken = has_spoken OR p_has_spoken,
+        UPDATE task_turns turn SET updates = turn.updates + v_counted, has_spoken = has_spoken OR p_has_spoken,
             lease_until = CASE WHEN lease_until > clock_timestamp() + make_interval(secs => p_lease_seconds / 2)
                 THEN lease_until ELSE clock_timestamp() + make_interval(secs => p_lease_seconds) END
         WHERE id = p_turn;
@@ -62,7 +64,7 @@ BEGIN
     UPDATE task_turns turn SET state = 'done', lease_id = NULL, lease_until = NULL,
         outcome = CASE WHEN id = p_turn THEN p_outcome ELSE p_others END,
         reply = CASE WHEN id = p_turn AND NOT v_is_shown THEN v_message END,
-        updates = CASE WHEN id = p_turn THEN turn.updates + v_told ELSE turn.updates END
+        updates = CASE WHEN id = p_turn THEN turn.updates + v_counted ELSE turn.updates END
     WHERE task_id = p_task AND state <> 'done' AND (id = p_turn OR p_others IS NOT NULL);
     UPDATE task_turns SET is_next = true
     WHERE id = (SELECT id FROM task_turns WHERE task_id = p_task AND state = 'queued' ORDER BY message LIMIT 1)

@@ -49,11 +49,14 @@ class HeldTask(TaskKey):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """The turn that writes, under its lease, how many updates it has written, and whether its task has artifacts."""
+    """The turn that writes, under its lease, how many updates it has written, and whether its task has artifacts.
+
+    `written` is None where what is written is none of the agent's updates.
+    """
 
     turn_id: UUID
     lease_id: UUID
-    written: int
+    written: int | None
     has_artifacts: bool = True
 
 
@@ -196,7 +199,7 @@ def _turn_values(updates: Sequence[Update], writer: Writer | None, ending: Endin
         "lease": writer.lease_id if writer is not None else None,
         "lease_seconds": LEASE_SECONDS,
         "written": writer.written if writer is not None else None,
-        "has_spoken": any(map(_speaks, updates)),
+        "has_spoken": writer is not None and writer.written is not None and any(map(_speaks, updates)),
         "outcome": ending.own if ending is not None else None,
         "others": ending.others if ending is not None else None,
     }

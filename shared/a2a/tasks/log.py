@@ -11,12 +11,11 @@ Crash points, which `faults` names: after a turn was begun, before and after eac
 import math
 import time
 from collections.abc import Sequence
-from uuid import UUID
 
 from shared import failpoints
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
-from shared.a2a.tasks.events import Ending, Result, Writer, find_and_hold_task, record
+from shared.a2a.tasks.events import Ending, Result, Writer, record
 from shared.a2a.tasks.late_updates import LateUpdates
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import Lease
@@ -50,12 +49,12 @@ class TaskLog:
     def begin(self, lease: Lease) -> ClaimedTurn | None:
         """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
 
-        That is so when its agent was disabled, or its behavior removed. Raises Unavailable.
+        That is so when its agent was disabled, or its behavior removed. Raises TurnLost, Unavailable.
         """
         failpoints.hit("turn.claimed")
         row = lease.row
         if TaskState(row.task_state).is_interrupted:
-            self._take_up(lease.task_id)
+            self._take_up(lease)
         try:
             turn = read_turn(self._database, self._links, row)
         except DomainError as error:
@@ -196,13 +195,15 @@ class TaskLog:
                 result = _record(session, claimed, told, outcome, may_post=True, may_wait=may_wait)
         return result
 
-    def _take_up(self, task_id: UUID) -> None:
-        """Let a task that waited for its client wait for its agent again."""
+    def _take_up(self, lease: Lease) -> None:
+        """Let a task that waited for its client wait for its agent again. Raises TurnLost."""
+        writer = Writer(turn_id=lease.turn_id, lease_id=lease.id, written=None)
         with self._database.transaction() as session:
-            task = find_and_hold_task(session, task_id)
-            if task is not None and task.state.is_interrupted:
-                record(session, task, [StatusChanged(state=TaskState.SUBMITTED)])
-        self._hints.tell(task_id)
+            submitted = StatusChanged(state=TaskState.SUBMITTED)
+            result = record(session, task_of(lease.row), [submitted], writer=writer)
+        if result is Result.LOST:
+            raise TurnLost
+        self._hints.tell(lease.task_id)
 
     def _refuse(self, lease: Lease, reason: str) -> None:
         """Fail the task of a turn that cannot be answered."""

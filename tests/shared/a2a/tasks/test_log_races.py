@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shared import failpoints
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks import log as log_module
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
@@ -16,10 +17,12 @@ from shared.deliveries.ordering import hold_order
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents
+from tests.shared.a2a.remote.turns import outline
 from tests.support.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)
+ASKING = StatusChanged(state=TaskState.INPUT_REQUIRED)
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +64,7 @@ def test_a_turn_waits_for_the_one_before_it(agents: Agents) -> None:
     agents.log.append(first, WORKING)
     second = agents.say("more", task=agents.task(first.turn.task_id))
     assert agents.log.claim(second.turn_id) is None
-    agents.log.append(first, StatusChanged(state=TaskState.INPUT_REQUIRED))
+    agents.log.append(first, ASKING)
     claimed = agents.log.claim(second.turn_id)
     assert claimed is not None
     assert agents.task(first.turn.task_id).status.state is TaskState.SUBMITTED
@@ -129,6 +132,43 @@ def test_whoever_lost_a_turn_writes_nothing_more(agents: Agents, loss: str) -> N
     agents.leases.renew([claimed.lease])
     assert not agents.leases.look([claimed.lease])
     assert agents.task(claimed.turn.task_id) == before
+
+
+def test_whoever_lost_a_turn_before_it_began_does_not_take_up_its_task(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = claim(agents)
+    agents.log.append(first, WORKING)
+    second = agents.say("more", task=agents.task(first.turn.task_id))
+    agents.log.append(first, ASKING)
+    lease = agents.log.lease(second.turn_id)
+    assert lease is not None
+
+    def answer_meanwhile(_: str) -> None:
+        monkeypatch.undo()
+        agents.set("UPDATE task_turns SET lease_until = now() WHERE id = :id", id=second.turn_id)
+        agents.sweep()
+        other = agents.log.claim(second.turn_id)
+        assert other is not None
+        agents.log.append(other, ASKING)
+
+    monkeypatch.setattr(failpoints, "hit", answer_meanwhile)
+    with pytest.raises(TurnLost):
+        agents.log.begin(lease)
+    assert outline(agents, agents.task(second.task_id)) == [
+        *("WORKING", "INPUT_REQUIRED"),
+        *("SUBMITTED", "INPUT_REQUIRED"),
+    ]
+
+
+def test_a_task_that_is_taken_up_again_is_no_update_of_its_agent(agents: Agents) -> None:
+    first = claim(agents)
+    agents.log.append(first, WORKING)
+    second = agents.say("more", task=agents.task(first.turn.task_id))
+    agents.log.append(first, ASKING)
+    assert agents.log.claim(second.turn_id) is not None
+    turn = agents.turn(second.turn_id)
+    assert (turn["updates"], turn["has_spoken"]) == (0, False)
 
 
 def test_a_turn_that_said_nothing_is_run_again_and_then_given_up(agents: Agents) -> None:
