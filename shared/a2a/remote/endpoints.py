@@ -171,7 +171,10 @@ def get_endpoint(session: Session, *, by: Actor, deployment_id: UUID) -> ShownEn
 
 
 def remove_endpoint(session: Session, *, by: Actor, deployment_id: UUID) -> None:
-    """Delete the endpoint of a deployment; its turns under way fail, and another behavior becomes the default."""
+    """Delete the endpoint of a deployment; another behavior becomes the default.
+
+    Its turns under way fail once their workers look (`turns/leases.py`); the agent, whose address is gone, is not told.
+    """
     organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
     remove_remote_behavior(session, deployment_id)
     removed = session.execute(delete(deployment_endpoints).where(_table.deployment_id == deployment_id))

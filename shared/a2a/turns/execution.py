@@ -25,7 +25,7 @@ from shared.telemetry import TURNS, bind_log_context, get_logger, reset_log_cont
 log = get_logger(__name__)
 
 TOO_LONG = "The agent took longer than it may to answer one message."
-REVOKED = "The agent, or the identity or organization that it worked for, has been disabled."
+REVOKED = "The agent, or the identity or organization that it worked for, has been disabled, or its endpoint deleted."
 BROKEN = "The agent failed while it was answering; the failure has been recorded."
 
 

@@ -78,7 +78,7 @@ class TurnLeases:
     def look(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
         """Tell of each turn that is still leased whether all that it works for is enabled.
 
-        Raises Unavailable.
+        A turn that was sent on needs its agent's endpoint besides. Raises Unavailable.
         """
         with self._database.autocommit() as session:
             rows = session.execute(_LOOK, _held(leases)).all()
@@ -160,7 +160,7 @@ _LOOK = text(
     """
 SELECT turn.id, deployments.disabled_at IS NULL AND daemon.disabled_at IS NULL AND owner.disabled_at IS NULL
     AND distributions.disabled_at IS NULL AND organizations.suspended_at IS NULL AND payer.suspended_at IS NULL
-    AS may_go_on
+    AND (sent.turn_id IS NULL OR endpoint.deployment_id IS NOT NULL) AS may_go_on
 FROM unnest(CAST(:turn_ids AS uuid[]), CAST(:lease_ids AS uuid[])) AS mine (id, lease_id)
 JOIN task_turns turn USING (id, lease_id)
 JOIN tasks ON tasks.id = turn.task_id
@@ -170,5 +170,7 @@ LEFT JOIN organizations ON organizations.id = deployments.organization_id
 LEFT JOIN organizations payer ON payer.id = turn.payer_id
 LEFT JOIN identities owner ON owner.id = turn.owner_id
 LEFT JOIN distributions ON distributions.id = turn.distribution_id
+LEFT JOIN remote_turns sent ON sent.turn_id = turn.id
+LEFT JOIN deployment_endpoints endpoint ON endpoint.deployment_id = tasks.deployment_id
 """
 )

@@ -9,6 +9,7 @@ import pytest
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.remote.cancelling import RemoteCancellation
 from shared.a2a.remote.connecting import AgentConnector
+from shared.a2a.remote.endpoints import remove_endpoint
 from shared.a2a.turns.execution import REVOKED, TOO_LONG
 from shared.a2a.types import Task, TaskState
 from shared.identity.authorization import OPERATOR
@@ -37,6 +38,16 @@ def test_a_turn_whose_agent_is_disabled_ends_and_is_cancelled_at_the_agent(agent
     task, asked = _end_while_it_hangs(agents, disable)
     assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
     assert asked.count("/tasks/t:cancel") == 1
+
+
+def test_a_turn_whose_endpoint_is_deleted_fails_and_its_agent_is_asked_nothing_more(agents: Agents) -> None:
+    def remove() -> None:
+        with agents.database.transaction() as session:
+            remove_endpoint(session, by=OPERATOR, deployment_id=agents.deployment.deployment.id)
+
+    task, asked = _end_while_it_hangs(agents, remove)
+    assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
+    assert asked == ["/message:stream"]
 
 
 def test_a_link_of_the_agents_to_its_own_file_is_kept_without_its_secret(agents: Agents) -> None:
