@@ -9,9 +9,12 @@ from shared.a2a.agents.own_extensions import OwnExtensions
 from shared.a2a.turns.updates import DeclaredExtension
 from shared.database import Database
 from shared.identity.expiring_cache import ExpiringCache
+from shared.identity.running_work import CHECK_SECONDS
 from shared.settings import Settings
 
 AGENTS_LIMIT = 1024
+KEPT_SECONDS = 5.0 - CHECK_SECONDS
+"""At most: disabling an agent ends running calls within five seconds, of which they are looked at every few."""
 _DEFAULT = UUID(int=0)
 
 
@@ -29,6 +32,7 @@ class AgentDirectory:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self._kept_seconds = min(settings.live_row_cache_seconds, KEPT_SECONDS)
         self.own = OwnExtensions(settings.base_url)
         self._known = ExpiringCache[Known](AGENTS_LIMIT)
 
@@ -38,7 +42,7 @@ class AgentDirectory:
         known = self._known.find(key)
         if known is None:
             known = self._read(deployment_id)
-            self._known.put(key, known, ttl_seconds=self._settings.live_row_cache_seconds)
+            self._known.put(key, known, ttl_seconds=self._kept_seconds)
         return known
 
     def _read(self, deployment_id: UUID | None) -> Known:

@@ -77,7 +77,8 @@ class RunningWork:
     ) -> RunningCall:
         """Watch a call; `wake` is called once, at once and from another thread, when it must end.
 
-        `authorize` is given the caller as the rows have it, and raises if it may no longer do this.
+        `authorize` is given the caller as the rows have it, and raises if it may no longer do this. It may read what
+        the process keeps for a moment; Unavailable tells nothing.
         """
         key = (caller.proof, caller.organization_id, caller.is_suspended)
         return self.watch_permit(
@@ -131,9 +132,11 @@ def _by_permit(calls: Sequence[RunningCall]) -> list[list[RunningCall]]:
 
 
 def _authorize_again(call: RunningCall, current: object) -> None:
-    """End a call whose caller has lost the permission to it."""
+    """End a call whose caller has lost the permission to it, or what it is about was disabled."""
     try:
         call.authorize(current)
+    except Unavailable as error:
+        log.warning("calls.not_checked", error=error.code)
     except DomainError as refusal:
         log.info("calls.revoked", code=refusal.code, count=1)
         call.end(refusal)

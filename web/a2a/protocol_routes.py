@@ -69,7 +69,7 @@ class AgentCall:
     @property
     def watch(self) -> Watch:
         """What watches, while the request is being answered, whether its caller may still talk to the agent."""
-        return self.checked.watch(lambda caller: authorize(caller, self.agent))
+        return self.checked.watch(lambda caller: authorize(caller, self._current_agent()))
 
     @property
     def readable(self) -> Readable:
@@ -80,7 +80,11 @@ class AgentCall:
     def watch_reading(self) -> Watch:
         """What watches, while a request is being answered, whether its caller may still read what they could."""
         held = self.readable
-        return self.checked.watch(lambda caller: require_reading(caller, self.agent, held))
+        return self.checked.watch(lambda caller: require_reading(caller, self._current_agent(), held))
+
+    def _current_agent(self) -> Agent:
+        """Give the agent as it is while the request is being answered. Raises AgentNotFound once it is disabled."""
+        return self.services.directory.get(self.agent.deployment_id).agent
 
     @property
     def services(self) -> AgentServices:

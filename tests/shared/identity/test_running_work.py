@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared.database import Database
-from shared.errors import PermissionDenied, Unavailable
+from shared.errors import DomainError, PermissionDenied, Unavailable
 from shared.identity import running_work
 from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
@@ -88,6 +88,20 @@ def test_calls_end_with_their_organization(
         suspend_organization(session, by=OPERATOR, organization_id=caller.organization_id)
     assert woken.wait(PATIENCE_SECONDS)
     assert isinstance(call.revocation, OrganizationSuspended)
+
+
+def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
+    work: RunningWork, factory: IdentityFactory
+) -> None:
+    outcomes: Iterator[type[DomainError]] = iter((Unavailable, Unavailable, PermissionDenied))
+    woken = threading.Event()
+
+    def look(_: Caller) -> None:
+        raise next(outcomes)
+
+    call = work.watch(caller_in(factory), look, woken.set)
+    assert woken.wait(PATIENCE_SECONDS)
+    assert isinstance(call.revocation, PermissionDenied)
 
 
 def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_on(

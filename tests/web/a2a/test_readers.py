@@ -1,12 +1,14 @@
 """Who reads the tasks of a deployment: its administrators, the deployment itself, and each caller their own."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import disable_deployment
 from shared.identity.memberships import change_member_role
 from shared.identity.roles import Role
 from tests.support.stack import wait_until
@@ -163,6 +165,17 @@ def test_an_administrators_subscription_ends_with_their_role(
     told = stream.get_data(as_text=True)
     assert told.count("event: error") == 1
     assert "PERMISSION_DENIED" in told
+
+
+def test_a_subscription_ends_with_its_agent(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.2)
+    created, client = cast.new_agent()
+    stream = client.ask("GET", f"/tasks/{client.task('ask')['id']}:subscribe", buffered=False)
+    with cast.front.services.database.transaction() as session:
+        disable_deployment(session, by=OPERATOR, deployment_id=created.deployment.id)
+    told = b"".join(islice(stream.iter_encoded(), 100)).decode()
+    assert told.count("event: error") == 1
+    assert "AGENT_NOT_FOUND" in told
 
 
 def test_an_administrator_follows_a_task_to_its_end(cast: Cast, readers: Mapping[str, Client]) -> None:
