@@ -296,5 +296,5 @@ class _Answer:
 
     def _find_answer(self) -> bytes | None:
         with self._source.database.autocommit() as session:
-            answered = find_answer(session, self._sent.turn_id, history_length=None)
+            answered = find_answer(session, self._sent.turn_id, history_length=self._sent.history_length)
         return self._source.answer(answered) if answered is not None else None

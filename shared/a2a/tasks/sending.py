@@ -74,6 +74,7 @@ class Sending:
 class Sent:
     """A message that was taken: its turn, its task as it was then, and whether the client may see that task yet.
 
+    The snapshot has as much of the history as the client asked for, `history_length`, and so has an answer.
     `is_replay` says that it was taken before, so that its answer may be there already. `turns_before` are the turns of
     its task that were to end before its own begins.
     """
@@ -84,6 +85,7 @@ class Sent:
     is_visible: bool
     is_replay: bool
     turns_before: int = 0
+    history_length: int | None = None
 
 
 def accept(database: Database, sending: Sending, pushes: PushConfigurations) -> Sent:
@@ -166,6 +168,7 @@ def _begin(session: Session, sending: Sending, behavior_id: UUID) -> Sent:
         ),
         is_visible=is_visible,
         is_replay=False,
+        history_length=sending.configuration.history_length,
     )
 
 
@@ -254,6 +257,7 @@ def _sent(session: Session, sending: Sending, turn_id: UUID, task_id: UUID, *, i
         is_visible=is_visible,
         is_replay=is_replay,
         turns_before=count_turns_before(session, turn_id),
+        history_length=sending.configuration.history_length,
     )
 
 

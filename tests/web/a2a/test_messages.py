@@ -151,6 +151,15 @@ def test_the_history_is_as_long_as_asked_for(cast: Cast) -> None:
         assert [text_of(message) for message in again.get("history", [])] == expected
 
 
+def test_a_stream_that_is_asked_for_again_has_as_much_history_as_asked_for(cast: Cast) -> None:
+    for length in (0, 1):
+        body = request("work", configuration={"historyLength": length})
+        client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
+        for _ in range(2):
+            shown = events(client.ask("POST", "/message:stream", json=body))[0]["task"]
+            assert len(shown.get("history", [])) == length
+
+
 def test_the_same_key_takes_a_message_once(cast: Cast) -> None:
     client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
     body = request("work")
