@@ -1,19 +1,20 @@
 """Forget what has had its use: events of tasks that ended, tasks that nobody touched for long, keys of old messages.
 
 Events go a day after a task's end; its artifacts, messages and status stay. The task goes after `TASK_RETENTION_DAYS`
-without a change, and with it its hold on the files it made.
+without a change, and with it its hold on files. Nothing of what was said is read for it. A task may hold gigabytes: a
+batch ends with the task that makes it large, and a statement deletes a bounded piece.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, bindparam, cast, delete, func, select, text, tuple_, union_all, update
+from sqlalchemy import bindparam, delete, func, select, text, tuple_, update
 
 from shared import failpoints
-from shared.a2a.tables import ENDED_STATES, send_operations, task_events, task_messages, tasks
+from shared.a2a.tables import ENDED_STATES, send_operations, tasks
 from shared.database import Database, Session
 from shared.files.references import ReferenceKind
 from shared.files.tables import references
@@ -23,8 +24,47 @@ from shared.sweeping import drain, run_in_batches
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 100
+PIECE_BYTES = 64 << 20
+"""Of JSON: no task is added to a batch that holds so much, and no row to a statement that deletes so much."""
 EVENTS_KEPT = timedelta(days=1)
-_FILE = re.compile(r"/files/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/content")
+
+# The length of a text is known without reading it. Of a batch all tasks are locked, and the first are taken.
+_DUE = """
+WITH due AS MATERIALIZED (
+    SELECT id, status_at, {bytes} AS bytes FROM tasks WHERE {condition}
+    ORDER BY status_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+SELECT id FROM (SELECT id, sum(bytes) OVER (ORDER BY status_at, id) - bytes AS bytes_before FROM due) sized
+WHERE bytes_before < :bytes
+"""
+_EVENT_BYTES = "(SELECT coalesce(sum(octet_length(event)), 0) FROM task_events WHERE task_id = tasks.id)"
+_MESSAGE_BYTES = (
+    "(SELECT coalesce(sum(octet_length(message)), 0) FROM task_messages WHERE task_id = tasks.id)"
+)
+_TURN_BYTES = "(SELECT coalesce(sum(octet_length(request)), 0) FROM task_turns WHERE task_id = tasks.id)"
+_DUE_EVENTS = text(
+    _DUE.format(
+        bytes=_EVENT_BYTES,
+        condition=f"has_events AND state IN ({ENDED_STATES}) AND status_at < now() - :kept",
+    )
+)
+_DUE_TASKS = text(
+    _DUE.format(
+        bytes=f"coalesce(octet_length(artifacts), 0) + {_EVENT_BYTES} + {_MESSAGE_BYTES} + {_TURN_BYTES}",
+        condition="status_at < now() - :kept",
+    )
+)
+_PIECE = """
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM (
+        SELECT ctid, sum(octet_length({content})) OVER (ORDER BY ctid) - octet_length({content}) AS bytes_before
+        FROM {table} WHERE task_id = ANY (CAST(:ids AS uuid[]))
+    ) held WHERE bytes_before < :bytes
+))
+"""
+_EVENTS = text(_PIECE.format(table="task_events", content="event"))
+_MESSAGES = text(_PIECE.format(table="task_messages", content="message"))
+_TURNS = text(_PIECE.format(table="task_turns", content="request"))
 
 
 @sweep("agents.purge_tasks", queue=RETENTION, every_seconds=3600)
@@ -36,80 +76,53 @@ def _sweep_tasks(context: Context) -> int:
 
 
 def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
-    """Delete the tasks that are due; return how many."""
-    _drain(database, _purge_events)
-    purged = _drain(database, lambda session: _purge_tasks(session, timedelta(days=task_days)))
+    """Delete the keys, events and tasks that are due; return how many tasks."""
     key = send_operations.primary_key
     old = select(*key).where(send_operations.c.created_at < func.now() - timedelta(days=key_days))
     forget = delete(send_operations).where(tuple_(*key).in_(old.limit(bindparam("limit"))))
     run_in_batches(database, forget, size=BATCH_SIZE)
+    _drain(database, _purge_events)
+    purged = _drain(database, partial(_purge_tasks, kept=timedelta(days=task_days)))
     SWEPT.labels("tasks").inc(purged)
     return purged
 
 
-def _drain(database: Database, purge: Any) -> int:
+def _drain(database: Database, purge: Callable[[Session], int]) -> int:
+    """Purge until nothing is due: a batch of large tasks has few."""
+
     def batch() -> int:
         with database.transaction() as session:
-            purged: int = purge(session)
+            purged = purge(session)
         failpoints.hit("tasks.purged")
         return purged
 
-    return drain(batch, size=BATCH_SIZE)
+    return drain(batch, size=1)
 
 
 def _purge_events(session: Session) -> int:
-    due = (
-        select(tasks.c.id)
-        .where(
-            tasks.c.has_events,
-            text(f"state IN ({ENDED_STATES})"),
-            tasks.c.status_at < func.now() - EVENTS_KEPT,
-        )
-        .limit(BATCH_SIZE)
-        .with_for_update(skip_locked=True)
-    )
-    ids = session.execute(due).scalars().all()
-    session.execute(delete(task_events).where(task_events.c.task_id.in_(ids)))
+    ids = _take_due(session, _DUE_EVENTS, EVENTS_KEPT)
+    _delete_pieces(session, _EVENTS, ids)
     session.execute(update(tasks).where(tasks.c.id.in_(ids)).values(has_events=False))
     return len(ids)
 
 
-def _purge_tasks(session: Session, kept: timedelta) -> int:
-    due = (
-        select(tasks.c.id)
-        .where(tasks.c.status_at < func.now() - kept)
-        .limit(BATCH_SIZE)
-        .with_for_update(skip_locked=True)
-    )
-    ids = session.execute(due).scalars().all()
-    _release_files(session, ids)
+def _purge_tasks(session: Session, *, kept: timedelta) -> int:
+    ids = _take_due(session, _DUE_TASKS, kept)
+    held = references.c.reference_id.in_([str(task_id) for task_id in ids])
+    session.execute(delete(references).where(held, references.c.kind == ReferenceKind.TASK.value))
+    for content in (_EVENTS, _TURNS, _MESSAGES):
+        _delete_pieces(session, content, ids)
     session.execute(delete(tasks).where(tasks.c.id.in_(ids)))
     return len(ids)
 
 
-def _release_files(session: Session, task_ids: Sequence[UUID]) -> None:
-    """Delete the references to files whose addresses are in these tasks."""
-    said = union_all(
-        select(tasks.c.id.label("task_id"), cast(tasks.c.artifacts, Text).label("said")).where(
-            tasks.c.id.in_(task_ids)
-        ),
-        select(task_messages.c.task_id, cast(task_messages.c.message, Text)).where(
-            task_messages.c.task_id.in_(task_ids)
-        ),
-        select(task_events.c.task_id, cast(task_events.c.event, Text)).where(
-            task_events.c.task_id.in_(task_ids)
-        ),
-    )
-    held = {
-        (UUID(file_id), str(row.task_id))
-        for row in session.execute(said).all()
-        for file_id in _FILE.findall(row.said or "")
-    }
-    for file_id, task_id in held:
-        session.execute(
-            delete(references).where(
-                references.c.file_id == file_id,
-                references.c.kind == ReferenceKind.TASK.value,
-                references.c.reference_id == task_id,
-            )
-        )
+def _take_due(session: Session, due: Any, kept: timedelta) -> Sequence[UUID]:
+    """Lock the tasks that have been due for the longest, until together they are large."""
+    values = {"kept": kept, "limit": BATCH_SIZE, "bytes": PIECE_BYTES}
+    return session.execute(due, values).scalars().all()
+
+
+def _delete_pieces(session: Session, piece: Any, task_ids: Sequence[UUID]) -> None:
+    values = {"ids": list(task_ids), "bytes": PIECE_BYTES}
+    while session.execute(piece, values).rowcount:
+        pass
