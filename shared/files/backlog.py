@@ -16,13 +16,18 @@ class Backlog:
     oldest_seconds: float
 
 
-# Each branch reads its partial index, whose size is the backlog's. No row says since when content is doomed.
+# Each branch reads its partial index, whose size is the backlog's. No row says since when content is doomed;
+# versions of a file that ended which are not doomed yet wait for the same worker.
 _BACKLOG = text(
     """
 SELECT 'staged' AS state, count(*) AS rows, extract(epoch FROM now() - min(created_at)) AS oldest_seconds
 FROM blobs WHERE state = 'staged'
 UNION ALL
-SELECT 'doomed', count(*), 0 FROM blobs WHERE state = 'doomed'
+SELECT 'doomed', count(*) + (
+    SELECT coalesce(sum(coalesce(file.revision, 1) - ended.doomed_to), 0)
+    FROM ended_content AS ended LEFT JOIN files AS file ON file.id = ended.id
+), 0
+FROM blobs WHERE state = 'doomed'
 UNION ALL
 SELECT 'receiving', count(*), extract(epoch FROM now() - min(created_at)) FROM blobs WHERE state = 'receiving'
 UNION ALL

@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, delete, func, select, text, update
 from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import Blob, BlobStore
+from shared.files.ended_content import claim_ended
 from shared.files.placement import blob_of
 from shared.files.stores import StoreContext
 from shared.files.tables import blobs
@@ -50,7 +51,7 @@ def _collect_doomed(context: StoreContext) -> int:
 
 
 def collect_doomed(database: Database, store: BlobStore) -> int:
-    """Remove everything that is doomed, batch by batch until none is left unclaimed; return how many were removed."""
+    """Remove all that is doomed or has ended, batch by batch until none is unclaimed; return how many were removed."""
     _give_up_dead_receptions(database)
     store.require()
     removed = 0
@@ -80,9 +81,11 @@ def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]
 
 
 def _claim(database: Database) -> Sequence[Blob]:
+    """Claim what is doomed, the oldest first, and doom as much more of what has ended as a batch still takes."""
     with database.autocommit() as session:
         rows = session.execute(_CLAIM, {"limit": BATCH_SIZE, "lease": LEASE})
         claimed = [blob_of(row) for row in rows]
+    claimed += claim_ended(database, limit=BATCH_SIZE - len(claimed), lease=LEASE)
     failpoints.hit("collection.claimed")
     return claimed
 

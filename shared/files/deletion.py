@@ -6,17 +6,18 @@ Every use of a grant reads the file's state, so grants end too. A file that some
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, update
 
 from shared import failpoints
 from shared.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.collection import CollectDoomed
+from shared.files.ended_content import EndedFile, doom_content
 from shared.files.errors import FileReferenced
 from shared.files.idempotency import Operation, OperationKind, get_standing, one_at_a_time, operation_values
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion
-from shared.files.tables import blobs, files, operations, versions
+from shared.files.tables import files, operations
 from shared.identity.audit import record
 from shared.identity.authorization import Actor
 from shared.identity.permissions import Permission
@@ -33,15 +34,6 @@ def delete(database: Database, by: Actor, file_id: UUID, operation_id: UUID) -> 
         deletion = _delete(session, by, file_id, operation)
     failpoints.hit("delete.committed")
     return deletion
-
-
-def doom_content(session: Session, file_id: UUID) -> None:
-    """Hand the bytes of all of a file's versions to the collector."""
-    of_file = select(versions.c.id).where(versions.c.file_id == file_id)
-    session.execute(
-        update(blobs).where(blobs.c.version_id.in_(of_file)).values(state="doomed", lease_until=None)
-    )
-    session.enqueue(CollectDoomed())
 
 
 def _delete(session: Session, by: Actor, file_id: UUID, operation: Operation) -> Deletion:
@@ -63,7 +55,8 @@ def _delete(session: Session, by: Actor, file_id: UUID, operation: Operation) ->
     deleted_at = _end(session, file_id)
     row = operation_values(operation, None) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
-    doom_content(session, file_id)
+    doom_content(session, EndedFile(id=file_id, organization_id=file.organization_id, versions=file.revision))
+    session.enqueue(CollectDoomed())
     record(session, by, "file.deleted", file_id, organization_id=file.organization_id, owner_id=file.owner_id)
     failpoints.hit("delete.before_commit")
     return Deletion(file_id=file_id, deleted_at=deleted_at, replayed=False)

@@ -14,6 +14,7 @@ from shared.database import Database
 from shared.fair_claims import find_fairly, first_of_each
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.collection import LEASE, remove_claimed
+from shared.files.ended_content import EndedFile, divide, leave_to_collector
 from shared.files.placement import blob_of
 from shared.files.stores import StoreContext
 from shared.jobs import sweep
@@ -41,7 +42,7 @@ WITH due AS (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE files SET state = 'Expired', ended_at = files.retention_expires_at
-FROM due WHERE files.id = due.id RETURNING files.id
+FROM due WHERE files.id = due.id RETURNING files.id, files.organization_id, files.revision AS versions
 """
 )
 
@@ -79,8 +80,11 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
     with database.transaction() as session:
         due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         ids = {"ids": [str(file_id) for file_id in due]}
-        ended = [str(at) for at in session.execute(_END, ids).scalars()] if due else []
-        rows = session.execute(_DOOM, {"file_ids": ended, "lease": LEASE}).all() if ended else []
+        ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
+        few, many = divide(ended)
+        leave_to_collector(session, many)
+        doomed = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
+        rows = session.execute(_DOOM, doomed).all() if few else []
         failpoints.hit("expiry.before_commit")
     failpoints.hit("expiry.expired")
     SWEPT.labels("expired").inc(len(ended))

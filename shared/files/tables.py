@@ -113,6 +113,19 @@ blobs = sa.Table(
     sa.Index("ix_blobs_receiving", "created_at", postgresql_where=sa.text("state = 'receiving'")),
 )
 
+# What has ended and holds more than one transaction dooms; `doomed_to` is a file's revision up to which that is done.
+ended_content = sa.Table(
+    "ended_content",
+    metadata,
+    id_column(),
+    required("kind", sa.String),
+    required("organization_id", sa.Uuid),
+    required("doomed_to", sa.Integer, server_default="0"),
+    created_at(),
+    one_of("kind", "File", "Upload"),
+    sa.Index("ix_ended_content_organization_id_id", "organization_id", "id"),
+)
+
 blob_stores = sa.Table(
     "blob_stores",
     metadata,

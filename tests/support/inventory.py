@@ -34,7 +34,7 @@ SWEEPS = (
 RESEND_SECONDS = 1.0
 Connection = psycopg2.extensions.connection
 _WAITING = """
-SELECT (SELECT count(*) FROM blobs WHERE state <> 'live')
+SELECT (SELECT count(*) FROM blobs WHERE state <> 'live') + (SELECT count(*) FROM ended_content)
     + (SELECT count(*) FROM files WHERE state = 'Available' AND retention_expires_at <= now())
     + (SELECT count(*) FROM media_imports WHERE state IN ('Queued', 'Fetching'))
 """

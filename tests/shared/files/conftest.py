@@ -191,7 +191,7 @@ def shelf(
         bench = bucket
     shelf = Shelf(database=database, bench=bench, caller=caller_with_everything(database), patch=monkeypatch)
     shelf.sql("DELETE FROM blobs; DELETE FROM file_references; DELETE FROM file_versions; DELETE FROM files")
-    shelf.sql("DELETE FROM file_operations; DELETE FROM read_grants")
+    shelf.sql("DELETE FROM file_operations; DELETE FROM read_grants; DELETE FROM ended_content")
     return shelf
 
 
