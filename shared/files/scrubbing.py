@@ -2,8 +2,9 @@
 
 Every live blob is compared with its digest once per interval, the longest unread first. One that differs is marked
 damaged and refused to readers; its bytes stay, so that an operator can put them back, and an hour later it is read
-again. A run claims by moving the date on; one that dies leaves its claims until the next interval. Stores that check
-themselves, as S3 does, are left alone.
+again. A run claims by moving the date on; one that dies leaves its claims until the next interval. A piece of a
+resumable upload has no digest: its date moves on, so that it stands before nobody, and its checksums are compared when
+the upload is complete. Stores that check themselves, as S3 does, are left alone.
 """
 
 import hashlib
@@ -42,8 +43,8 @@ damaged AS (
     LIMIT :batch_size FOR UPDATE SKIP LOCKED
 ),
 due AS (SELECT version_id FROM unread UNION SELECT version_id FROM damaged)
-UPDATE blobs SET verified_at = now() FROM due, file_versions AS version
-WHERE blobs.version_id = due.version_id AND version.id = due.version_id
+UPDATE blobs SET verified_at = now() FROM due LEFT JOIN file_versions AS version ON version.id = due.version_id
+WHERE blobs.version_id = due.version_id
 RETURNING blobs.version_id, blobs.byte_size, blobs.damaged_at, blobs.chunk_checksums, version.content_sha256
 """
 ).bindparams(bindparam("interval", type_=Interval), bindparam("again", type_=Interval))
@@ -65,6 +66,8 @@ def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_b
     while spent_bytes < budget_bytes:
         claimed = _claim(database, interval)
         for row in claimed:
+            if row.content_sha256 is None:
+                continue
             if not _verify(database, store, row):
                 _put_back(database, [row.version_id for row in claimed], interval)
                 return read

@@ -78,6 +78,19 @@ def test_a_run_ends_with_its_budget_and_the_next_goes_on(shelf: Shelf) -> None:
     assert scrub(shelf.database, shelf.store, MONTH, budget_bytes=1) == 1
 
 
+def test_pieces_of_uploads_that_go_on_for_long_keep_no_content_from_being_read(shelf: Shelf) -> None:
+    """They have no digest to be compared with, and are the longest unread."""
+    shelf.placed()
+    let_time_pass(shelf)
+    shelf.sql(
+        "INSERT INTO blobs (version_id, state, byte_size, verified_at) SELECT gen_random_uuid(), 'live', 1,"
+        " now() - interval '90 days' FROM generate_series(1, :count)",
+        count=BATCH_SIZE,
+    )
+    assert run(shelf) == 1
+    assert run(shelf) == 0
+
+
 def test_content_that_was_claimed_is_not_read_by_another_run(shelf: Shelf) -> None:
     shelf.placed()
     let_time_pass(shelf)
