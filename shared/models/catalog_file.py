@@ -48,7 +48,8 @@ upstreams = [{ provider = "scripted", model = "echo", dialect = "responses" }]
 '''
 
 _Signature = tuple[int, int, int]
-_Secrets = tuple[str, str | None, tuple[tuple[str, str], ...]]
+_Pairs = tuple[tuple[str, str], ...]
+_Sending = tuple[str, str | None, str | None, str | None, _Pairs, _Pairs]
 
 
 class CatalogFile:
@@ -95,16 +96,16 @@ class CatalogFile:
         self._watcher.stop()
 
     def trusts(self, provider: ProviderEntry) -> bool:
-        """Whether a provider needs no secret, or one that a catalog of this process has sent to that address."""
-        needed = _secrets(provider)
-        if not any(needed[1:]):
+        """Whether a provider needs no secret, or one that a catalog of this process has sent there in the same way."""
+        if provider.api_key_env is None and not provider.header_envs:
             return True
-        if not self._has_trusted(needed):
+        sending = _sending(provider)
+        if not self._has_trusted(sending):
             self.look()
-        return self._has_trusted(needed)
+        return self._has_trusted(sending)
 
-    def _has_trusted(self, needed: _Secrets) -> bool:
-        return any(_secrets(provider) == needed for provider in self._trusted)
+    def _has_trusted(self, sending: _Sending) -> bool:
+        return any(_sending(provider) == sending for provider in self._trusted)
 
     def _look(self, path: Path) -> None:
         signature = self._signature()
@@ -140,6 +141,13 @@ class CatalogFile:
         return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 
-def _secrets(provider: ProviderEntry) -> _Secrets:
-    """Name the secrets that a provider's calls carry, and the address they are sent to."""
-    return (provider.base_url, provider.api_key_env, provider.header_envs)
+def _sending(provider: ProviderEntry) -> _Sending:
+    """Say where a provider's calls go, by what way, in whose trust, and with which secrets beside which headers."""
+    return (
+        provider.base_url,
+        provider.proxy,
+        provider.ca_file,
+        provider.api_key_env,
+        provider.header_envs,
+        provider.headers,
+    )

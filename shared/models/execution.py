@@ -137,7 +137,7 @@ def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended)
 
 
 def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
-    """Leave out upstreams whose secrets the worker's own catalog has never sent to that address; maybe all.
+    """Leave out upstreams whose secrets the worker's own catalog has never sent there in that way; maybe all.
 
     Else a writer to Valkey could have a secret sent elsewhere.
     """

@@ -2,7 +2,9 @@
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,48 @@ def test_without_a_file_there_are_the_scripted_models_and_they_say_so() -> None:
     assert {model.provider for model in catalog.entries} == {"scripted"}
     assert all("Not a language model" in model.description for model in catalog.entries)
     assert {provider.kind for provider in catalog.providers} == {ProviderKind.SCRIPTED}
+
+
+SECRETIVE = (
+    HEAD
+    + """
+api_key_env = "KEY"
+header_envs = { "x-project" = "PROJECT" }
+proxy = "http://proxy.example.com:3128"
+"""
+    + MODEL.format("one")
+)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"base_url": "https://evil.example/v1"},
+        {"proxy": "http://evil.example:3128"},
+        {"proxy": None},
+        {"ca_file": "/tmp/evil.pem"},
+        {"api_key_env": "ANOTHER_KEY"},
+        {"header_envs": (("x-project", "ANOTHER_KEY"),)},
+        {"headers": (("host", "evil.example"),)},
+    ],
+    ids=lambda elsewhere: next(iter(elsewhere)),
+)
+def test_a_secret_goes_where_and_as_a_catalog_of_this_process_says_and_in_no_other_way(
+    path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("KEY", "a secret")
+    monkeypatch.setenv("PROJECT", "another")
+    path.write_text(SECRETIVE)
+    file = CatalogFile(path)
+    (provider,) = file.current().providers
+    assert file.trusts(provider)
+    assert file.trusts(replace(provider, idle_timeout_seconds=7.0))
+    assert not file.trusts(replace(provider, **elsewhere))
+    assert file.trusts(replace(provider, api_key_env=None, header_envs=(), **_without_secrets(elsewhere)))
+
+
+def _without_secrets(elsewhere: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in elsewhere.items() if not name.endswith(("_env", "_envs"))}
 
 
 def test_a_broken_file_stops_the_start(path: Path) -> None:
