@@ -109,8 +109,7 @@ def invoke(
     RateLimitExceeded, ModelNotAllowed, Unavailable.
     """
     payer_id = require_model_access(caller)
-    entry = get_callable_model(catalog, request)
-    speaking_for(entry, request)
+    entry = speaking_for(get_callable_model(catalog, request), request)
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens
     invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)

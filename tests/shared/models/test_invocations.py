@@ -12,13 +12,17 @@ from shared import replies
 from shared.credits.errors import InsufficientCredits
 from shared.database import Database
 from shared.models.call_admission import ModelsOverloaded
+from shared.models.call_messages import queue_of
 from shared.models.call_queue import AcceptedRequest, CallQueue
+from shared.models.catalog import Catalog
+from shared.models.dialects import Dialect, parse_chat
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
+from shared.models.invocations import invoke
 from shared.replies import Inbox, ReplyAddress, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
-from tests.support.call_messages import KEYS
+from tests.support.call_messages import KEYS, take_call
 from tests.support.stack import free_port
 
 
@@ -58,6 +62,28 @@ def test_a_model_that_cannot_be_called_holds_nothing(
     with pytest.raises(error):
         calls.respond("hello", model=model)
     assert calls.balance.held == 0
+
+
+@pytest.mark.parametrize(("asked", "provider"), [({}, "first"), ({"stop": ["."]}, "second")])
+def test_a_call_counts_for_the_first_provider_that_can_be_asked_in_its_dialect(
+    calls: ModelCalls, asked: dict[str, Any], provider: str
+) -> None:
+    """Its share, its queue and the line of those put aside are that provider's."""
+    entry = calls.executor.catalog.current().entries[0]
+    at = entry.upstreams[0]
+    first = replace(at, provider=replace(at.provider, name="first"), dialect=Dialect.RESPONSES)
+    second = replace(at, provider=replace(at.provider, name="second"))
+    request = parse_chat({"model": entry.id, "messages": [{"role": "user", "content": "hello"}], **asked})
+    catalog = Catalog([replace(entry, upstreams=(first, second))])
+    inbox = invoke(calls.invoker, catalog, calls.caller, request)
+    taken = take_call(calls.valkey)
+    assert taken is not None
+    assert calls.caller.payer_id is not None
+    assert (taken.provider, taken.queue) == (provider, queue_of(provider, calls.caller.payer_id))
+    row = calls._rows("SELECT provider FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]
+    assert row["provider"] == provider
+    calls.execute(inbox)
+    assert calls.charge(inbox)[0] == "completed"
 
 
 def test_a_call_that_could_cost_too_much_is_refused_before_it_is_queued(calls: ModelCalls) -> None:
