@@ -68,7 +68,9 @@ def test_a_wait_ends_though_valkey_is_silent_and_its_call_is_cancelled_once_it_a
     assert calls.charge(inbox)[2] < 9
 
 
-def test_many_calls_are_cancelled_together(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many calls were to be cancelled each time that Valkey was asked."""
     trips: list[int] = []
     withdraw = CallQueue.withdraw
 
@@ -77,6 +79,12 @@ def test_many_calls_are_cancelled_together(valkey: redis.Redis, monkeypatch: pyt
         withdraw(queue, *invocation_ids)
 
     monkeypatch.setattr(CallQueue, "withdraw", counted)
+    return trips
+
+
+def test_many_calls_are_cancelled_together(
+    valkey: redis.Redis, trips: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cancellations, "GATHER_SECONDS", 3600.0)
     cancelling = Cancellations(CallQueue(valkey))
     left = [new_id() for _ in range(40)]
@@ -91,13 +99,14 @@ def test_many_calls_are_cancelled_together(valkey: redis.Redis, monkeypatch: pyt
 
 
 def test_a_process_keeps_so_many_cancellations_and_rather_the_newer(
-    valkey: redis.Redis, queue: CallQueue, way: Link, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, queue: CallQueue, way: Link, trips: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancellations, "KEPT", 2)
     cancelling = Cancellations(queue)
     left = [new_id() for _ in range(3)]
     for invocation_id in left:
         cancelling.add(invocation_id)
+    wait_until(lambda: len(trips) > 1, "Valkey was silent for too long once")
     with way:
         cancelling.close()
         assert find_cancelled(valkey, left) == set(left[1:])
