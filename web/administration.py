@@ -1,8 +1,8 @@
 """What all administrative routes have in common: a user's key, JSON, pages, 201 with a Location.
 
-Each handler asks for `call.actor` first, so that a deployment is refused before its body is read, and opens its
-transaction last, so that no connection waits for bytes. Creation takes no idempotency key; where a repetition would
-hurt (members, users, bindings) the resource is unique and it is answered 409.
+A deployment is refused before its body is read. Each handler takes `call.actor` after the body, as the rows have it
+then, and opens its transaction last, so that no connection waits for bytes. Creation takes no idempotency key; where a
+repetition would hurt (members, users, bindings) the resource is unique and it is answered 409.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class AdministrationRoutes(Routes):
             method,
             f"/admin{path}",
             authentication=Authentication.CALLER,
+            administers=True,
             answers=answers,
             errors=(*_REFUSED, *errors),
             **options,

@@ -16,8 +16,10 @@ from shared.identity.credentials import Credential
 from shared.identity.errors import OrganizationSuspended
 from web.http.client_address import client_address
 from web.http.receive_deadlines import read_small_body
+from web.http.request_bodies import has_arrived
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.http.slots import Admission
+from web.requesters import Requester
 from web.revocation import Watch
 from web.services import Services
 
@@ -28,28 +30,29 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 class Call:
     """A request whose credentials and parameters have passed; `query` has the route's shape.
 
-    `admission` has the slots that it holds, and the key that they are counted for.
+    `admission` has the slots that it holds, and the key that they are counted for. Who asks may change with a body that
+    was waited for: a handler takes `caller`, `actor` and `credential` when it has read it.
     """
 
     http: Request
     services: Services
     admission: Admission
+    _requester: Requester
     body_shape: type[BaseModel] | None = None
-    _credential: Credential | None = None
-    _caller: Caller | None = None
     _query: BaseModel | None = None
 
     @property
     def credential(self) -> Credential:
         """What was presented, whether or not a caller stands behind it."""
-        if self._credential is None:
+        credential = self._requester.credential
+        if credential is None:
             raise RuntimeError("a public route has no credential")
-        return self._credential
+        return credential
 
     @property
     def has_credential(self) -> bool:
         """Whether one was presented, where the route also takes something else."""
-        return self._credential is not None
+        return self._requester.credential is not None
 
     @property
     def caller(self) -> Caller:
@@ -64,15 +67,20 @@ class Call:
         """Who administers; raises PermissionDenied for a deployment."""
         return administrator(self._known_caller, request_id(), client_address(self.http.environ))
 
+    def require_administrator(self) -> None:
+        """Raise PermissionDenied for a deployment."""
+        administrator(self._known_caller, request_id())
+
     def watch(self, authorize: Callable[[Caller], object]) -> Watch:
         """Give what watches, while a request is answered, whether its caller may still do what was authorized."""
         return partial(self.services.running.watch, self.caller, authorize)
 
     @property
     def _known_caller(self) -> Caller:
-        if self._caller is None:
+        caller = self._requester.caller
+        if caller is None:
             raise RuntimeError("a public route has no caller")
-        return self._caller
+        return caller
 
     @property
     def query(self) -> Any:
@@ -88,8 +96,19 @@ class Call:
             raise RuntimeError("this route declares no JSON body")
         if self.http.mimetype != "application/json":
             raise UnsupportedMediaType("Send the body as application/json.")
-        raw = read_small_body(self.services.small_bodies, self.http.environ, MAXIMUM_JSON_BYTES)
-        return read_json(raw, self.body_shape, **numbers)
+        return read_json(self.read_small_body(MAXIMUM_JSON_BYTES), self.body_shape, **numbers)
+
+    def read_small_body(self, maximum_bytes: int) -> bytes:
+        """Read the body to its end: the one way to a body that is not received part by part.
+
+        If its sender was waited for, who asks is read again. Raises what `receive_deadlines.read_small_body` raises,
+        InvalidToken, AttributionInvalid and OrganizationSuspended where they were revoked meanwhile, and Unavailable.
+        """
+        is_there = has_arrived(self.http.environ)
+        raw = read_small_body(self.services.small_bodies, self.http.environ, maximum_bytes)
+        if not is_there:
+            self._requester.judge_after_wait()
+        return raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
 
 from shared.errors import DomainError
+from shared.identity.callers import Caller
 from shared.identity.credentials import Credential, caller_outside
 from web.admission import admit, admit_always, caller_key, give_slots_back
 from web.authentication import Authentication, authenticate, check_header_rules, limit_rate, name_in_log
@@ -20,6 +21,7 @@ from web.calls import Answer, Call
 from web.http.edge import GRANTS
 from web.http.requests import read_query, refuse_query
 from web.http.slots import Admission
+from web.requesters import Requester
 from web.services import Services
 
 Handler = Callable[..., "Answer | Response"]
@@ -90,6 +92,8 @@ class Route:
     hidden: bool = False
     serves_suspended: bool = False
     """Whether a user is served whose organization is suspended, if their key is not bound to it."""
+    administers: bool = False
+    """Whether only users are served: a deployment is refused before its body is read."""
 
 
 class Routes:
@@ -149,7 +153,8 @@ class Routes:
 def _view(route: Route) -> Callable[..., Response]:
     def view(**path: Any) -> Response:
         services: Services = current_app.extensions["services"]
-        credential = authenticate(route.authentication, request, services)
+        requester = Requester(services.rechecks, row_cache_seconds=services.settings.live_row_cache_seconds)
+        requester.credential = credential = authenticate(route.authentication, request, services)
         name_in_log(credential)
         admission = _admit(route, services, credential)
         if credential is not None:
@@ -158,22 +163,19 @@ def _view(route: Route) -> Callable[..., Response]:
         if credential is not None or route.authentication is Authentication.GRANT_OR_CALLER:
             attribution = check_header_rules(request)
         query = _query(route)
-        caller = None
         if credential is not None and route.authentication.has_caller:
-            if route.serves_suspended and attribution is None:
-                caller = caller_outside(credential)
-            else:
-                caller = services.authenticator.resolve(credential, attribution)
-            admission.move(caller_key(caller))
+            requester.caller = _resolve(route, services, credential, attribution)
+            admission.move(caller_key(requester.caller))
         call = Call(
             http=request,
             services=services,
             admission=admission,
             body_shape=_json_shape(route),
-            _credential=credential,
-            _caller=caller,
+            _requester=requester,
             _query=query,
         )
+        if route.administers:
+            call.require_administrator()
         return _render(route.handler(call, **path))
 
     return view
@@ -184,6 +186,13 @@ def _admit(route: Route, services: Services, credential: Credential | None) -> A
     if route.path in PROBES:
         return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)
+
+
+def _resolve(route: Route, services: Services, credential: Credential, attribution: str | None) -> Caller:
+    """Give who calls with a credential and an attribution, if that was sent."""
+    if route.serves_suspended and attribution is None:
+        return caller_outside(credential)
+    return services.authenticator.resolve(credential, attribution)
 
 
 def _query(route: Route) -> BaseModel | None:

@@ -21,9 +21,9 @@ from shared.identity.credential_lookup import (
 )
 from shared.identity.credentials import (
     Credential,
-    CredentialKind,
     attributed_caller,
     direct_caller,
+    distribution_credential,
     runtime_credential,
     user_credential,
 )
@@ -147,13 +147,7 @@ class Authenticator:
             raise InvalidToken
         if not distribution.used_recently:
             self._last_use.note(distributions, distribution.id)
-        return Credential(
-            kind=CredentialKind.DISTRIBUTION_TOKEN,
-            id=distribution.id,
-            caller=None,
-            distribution=distribution,
-            is_suspended=distribution.is_suspended,
-        )
+        return distribution_credential(distribution)
 
     def _verified_access_claims(self, token: str, digest: bytes) -> AccessClaims:
         claims = self._access_claims.find(digest)

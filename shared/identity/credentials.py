@@ -116,6 +116,17 @@ def user_credential(proof: Proof, key: LiveApiKey) -> Credential:
     )
 
 
+def distribution_credential(distribution: LiveDistribution) -> Credential:
+    """Make the credential of a distribution's token."""
+    return Credential(
+        kind=CredentialKind.DISTRIBUTION_TOKEN,
+        id=distribution.id,
+        caller=None,
+        distribution=distribution,
+        is_suspended=distribution.is_suspended,
+    )
+
+
 def attributed_caller(direct: Caller, claims: AttributionClaims, live: LiveAttribution) -> Caller:
     """Give who calls with an attribution that is good here. Raises OrganizationSuspended."""
     if live.is_suspended:

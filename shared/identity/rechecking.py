@@ -21,12 +21,15 @@ from shared.identity.credential_lookup import (
 from shared.identity.credentials import (
     Credential,
     attributed_caller,
+    caller_outside,
     direct_caller,
+    distribution_credential,
     runtime_credential,
     user_credential,
 )
 from shared.identity.errors import AttributionInvalid, InvalidToken, OrganizationSuspended
 from shared.identity.permissions import Permission
+from shared.identity.receiving import find_live_distribution
 from shared.identity.roles import ROLE_PERMISSIONS
 from shared.identity.usage_attribution import AttributionClaims
 
@@ -87,7 +90,8 @@ class Rechecks:
         proof = caller.proof
         if proof is None:
             return caller
-        direct = direct_caller(self._read(proof, caller.organization_id))
+        credential = self._read(proof, caller.organization_id)
+        direct = caller_outside(credential) if caller.is_suspended else direct_caller(credential)
         if proof.attribution is not None:
             direct = self.attributed(direct, proof.attribution)
         if direct.is_suspended and not caller.is_suspended:
@@ -95,6 +99,16 @@ class Rechecks:
         if caller.organization_id not in (None, direct.organization_id):
             raise InvalidToken  # a user who is no member there any more
         return direct
+
+    def current_distribution(self, credential: Credential) -> Credential:
+        """Give the credential of a distribution as the rows have it now; raise InvalidToken once it is none."""
+        if credential.distribution is None:
+            return credential
+        with self._database.autocommit() as session:
+            live = find_live_distribution(session, credential.distribution.token_hash)
+        if live is None:
+            raise InvalidToken
+        return distribution_credential(live)
 
     def _read(self, proof: Proof, acting_in: UUID | None) -> Credential:
         with self._database.autocommit() as session:

@@ -111,6 +111,21 @@ def test_every_setting_is_used() -> None:
         assert name in product or name.upper() in product + environment, name
 
 
+def test_bodies_are_read_where_who_asks_is_judged_again_after_them() -> None:
+    """A small one by `Call`; content in parts by those whose commit asks for the authority."""
+    in_parts = {"web/files/writes.py", "web/files/resumable.py", "web/media/pushes.py"}
+    readers = {
+        str(path): node.func
+        for path, source in found(sources())
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and re.search(
+            r"^(read_small_body|take_gathered|open_body)$|\breceptions\.admit$", ast.unparse(node.func)
+        )
+    }
+    assert readers.keys() == in_parts | {"web/calls.py", "web/http/receive_deadlines.py"}
+
+
 def operations(front: Front) -> list[Route]:
     declared: list[Route] = front.app.extensions["routes"]
     return declared

@@ -19,8 +19,8 @@ routes = AdministrationRoutes("behaviors")
     summary="Create a behavior of a deployment's agent, which its card shows as a skill",
 )
 def create_behavior(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewBehavior = call.read_body(**NUMBERS)
+    by = call.actor
     with call.services.database.autocommit() as session:
         domain.authorize_drafting(session, by=by, deployment_id=deployment_id)
     draft = domain.check_draft(body.draft())
@@ -51,8 +51,8 @@ behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior wit
     summary="Replace a behavior; what is left out is empty from then on",
 )
 def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.ChangedBehavior = call.read_body(**NUMBERS)
+    by = call.actor
     with call.services.database.autocommit() as session:
         domain.authorize_changing(session, by=by, behavior_id=behavior_id)
     draft = domain.check_draft(body.draft())

@@ -30,8 +30,8 @@ routes = AdministrationRoutes("endpoints")
     ),
 )
 def put_endpoint(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewEndpoint = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         shown = domain.put_endpoint(
             session, call.services.settings, by=by, deployment_id=deployment_id, draft=body.draft()

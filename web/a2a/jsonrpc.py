@@ -26,7 +26,6 @@ from web.a2a.rpc_envelopes import MethodNotFound, read_rpc_request
 from web.a2a.tasks import cancel_task, list_tasks, read_task, subscribe_to_task
 from web.authentication import Authentication
 from web.calls import Call
-from web.http.receive_deadlines import read_small_body
 from web.routes import AnyQuery
 
 routes = AgentRoutes("agents")
@@ -79,9 +78,7 @@ class RpcResponse(A2A):
 def call_agent(call: Call, deployment_id: UUID | None = None) -> Response:
     """Do what a JSON-RPC request asks for."""
     services = call.services
-    rpc = read_rpc_request(
-        read_small_body(services.small_bodies, call.http.environ, services.settings.max_message_bytes)
-    )
+    rpc = read_rpc_request(call.read_small_body(services.settings.max_message_bytes))
     agent_call = open_agent_call(call, deployment_id, rpc=rpc)
     if rpc.method not in METHODS:
         raise MethodNotFound

@@ -29,7 +29,6 @@ from web.agent_services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
 from web.http.negotiation import JSON, negotiate
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedRequest, findings, parse_json
 from web.revocation import Watch
 from web.routes import AnyQuery, Routes
@@ -56,7 +55,6 @@ class AgentCall:
     checked: Call
     agent: Agent
     declared: tuple[DeclaredExtension, ...]
-    scope: Scope
     active: tuple[str, ...]
     rpc: RpcRequest | None = None
     """The request's JSON-RPC, if it came by that binding."""
@@ -65,6 +63,11 @@ class AgentCall:
     def http(self) -> Request:
         """The request."""
         return self.checked.http
+
+    @property
+    def scope(self) -> Scope:
+        """Whose tasks are meant, by the caller as they are now. Raises PermissionDenied."""
+        return authorize(self.checked.caller, self.agent)
 
     @property
     def watch(self) -> Watch:
@@ -95,8 +98,7 @@ class AgentCall:
         """Read the JSON body, whatever it says it is. Raises MalformedJson, InvalidParams, ContentTooLarge."""
         if self.rpc is not None:
             return _validated(shape, self.rpc.params, "body")
-        services = self.checked.services
-        raw = read_small_body(services.small_bodies, self.http.environ, services.settings.max_message_bytes)
+        raw = self.checked.read_small_body(self.checked.services.settings.max_message_bytes)
         return _validated(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
 
     def read_query(self, shape: type[Shape]) -> Shape:
@@ -196,11 +198,11 @@ def open_agent_call(call: Call, deployment_id: UUID | None, *, rpc: RpcRequest |
     check_version(call.http, is_required=call.services.settings.a2a_require_version)
     caller = call.caller
     known = call.services.agents.directory.get(deployment_id)
+    authorize(caller, known.agent)
     return AgentCall(
         checked=call,
         agent=known.agent,
         declared=known.declared,
-        scope=authorize(caller, known.agent),
         active=active_extensions(deployment_id),
         rpc=rpc,
     )

@@ -20,8 +20,8 @@ ONE = f"{OF_DEPLOYMENT}/<id:schedule_id>"
     summary="Create a schedule that sends an agent a message, from the next tick on",
 )
 def create_schedule(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
+    by = call.actor
     with call.services.database.transaction() as session:
         made = schedules.create_schedule(session, by=by, deployment_id=deployment_id, draft=body.draft())
     return created(call, schemas.ScheduleBody.of(made), f"/deployments/{deployment_id}/schedules/{made.id}")
@@ -45,8 +45,8 @@ schedule.reads("read_schedule", schedules.get_schedule, summary="Get a schedule"
     summary="Replace a schedule; it goes on with the next tick that comes",
 )
 def replace_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = schedules.replace_schedule(
             session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, draft=body.draft()

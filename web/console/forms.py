@@ -7,7 +7,6 @@ from uuid import UUID
 from shared.credits.amounts import parse_credits
 from shared.errors import FieldError, ValidationFailed
 from web.calls import Call
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import DuplicateParameter, MalformedRequest, UnsupportedMediaType
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, read_fields
 
@@ -20,7 +19,7 @@ def read_form(call: Call) -> Form:
     """Read the body; what is empty counts as not sent."""
     if call.http.mimetype != FORM:
         raise UnsupportedMediaType(f"Send the form as {FORM}.")
-    raw = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_BYTES)
+    raw = call.read_small_body(MAXIMUM_BYTES)
     try:
         fields = read_fields(raw, maximum=MAXIMUM_FIELDS)
     except TooManyFields:

@@ -45,8 +45,8 @@ def read_own_key(call: Call) -> Answer:
     description="It counts the calls that are accepted from now on, against every budget that covers them.",
 )
 def create_budget(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewBudgetBody = call.read_body()
+    by = call.actor
     new = NewBudget(
         subject_kind=SubjectKind(body.subject_kind),
         subject_id=body.subject_id,
@@ -84,8 +84,8 @@ budget.removes(
     description="What is spent and held in the present period stays.",
 )
 def change_budget(call: Call, organization_id: UUID, budget_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.ChangedBudget = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = budgets.change_budget(
             session, by=by, organization_id=organization_id, budget_id=budget_id, amount=body.amount
@@ -102,8 +102,8 @@ def change_budget(call: Call, organization_id: UUID, budget_id: UUID) -> Answer:
     summary="Set the only models that a key may call; for owners",
 )
 def put_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.KeyModels = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         models = key_models.set_key_models(
             session, by=by, organization_id=organization_id, key_id=key_id, models=tuple(body.models)

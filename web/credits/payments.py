@@ -17,7 +17,6 @@ from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Answer, Call
 from web.credits.payment_signatures import SIGNATURES
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES, MalformedJson, parse_json
 from web.http.wire_types import Wire
 from web.rate_limits import RateLimited
@@ -58,7 +57,7 @@ class ReceivedPayment(Wire):
     ),
 )
 def receive_payment_event(call: Call, source: str) -> Answer:
-    body = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
+    body = call.read_small_body(MAXIMUM_JSON_BYTES)
     known = _verified(call, source, body)
     limit_rate(f"payments:{source}", call.services)
     event = parse_json(body)

@@ -204,8 +204,8 @@ def adjust_credits(call: Call, organization_id: UUID) -> Answer:
 
 
 def _enter(call: Call, act: Callable[..., ledger.Entered], organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewTopUp | schemas.NewAdjustment = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         entered = act(
             session, organization_id=organization_id, amount=body.amount, reference=body.reference, by=by
@@ -224,8 +224,8 @@ def _enter(call: Call, act: Callable[..., ledger.Entered], organization_id: UUID
     ),
 )
 def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewPolicy = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         balance = policies.set_policy(
             session,

@@ -28,7 +28,6 @@ from web.calls import Answer, Call
 from web.door import schemas
 from web.door.streaming import stream_agent_answer
 from web.http.negotiation import wants_events
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.media.push_authentication import read_pushed_body
 from web.media.pushes import check_source, read_attachment
@@ -93,7 +92,7 @@ def _read(call: Call, raw: bytes | None) -> InboundMessage:
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     if raw is None:
-        raw = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
+        raw = call.read_small_body(MAXIMUM_JSON_BYTES)
     sent = read_json(raw, schemas.NewMessage)
     for item in sent.attachments:
         check_source(call, item)

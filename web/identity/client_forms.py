@@ -9,13 +9,11 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flask import Request
-
 from shared.body_errors import ContentTooLarge
 from shared.errors import Kind
 from shared.identity.authorization_server import TOKEN_EXCHANGE
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
-from web.http.receive_deadlines import BodyReceptions, read_small_body
+from web.calls import Call
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, decode, read_fields
 
 MAXIMUM_FORM_BYTES = 32 * 1024
@@ -50,10 +48,10 @@ class ClientForm:
         return self.parameters[name]
 
 
-def read_client_form(http: Request, receptions: BodyReceptions) -> ClientForm:
+def read_client_form(call: Call) -> ClientForm:
     """Read the form and the client's credentials; raise InvalidRequest, or InvalidClient when there are none."""
-    parameters = _read_form(http, receptions)
-    authorization = http.headers.get("Authorization")
+    parameters = _read_form(call)
+    authorization = call.http.headers.get("Authorization")
     if authorization is None:
         client_id, secret = parameters.get("client_id"), parameters.get("client_secret")
     else:
@@ -72,11 +70,11 @@ def read_client_form(http: Request, receptions: BodyReceptions) -> ClientForm:
     return ClientForm(client_id=client_id, client_secret=secret, parameters=parameters)
 
 
-def _read_form(http: Request, receptions: BodyReceptions) -> dict[str, str]:
-    if http.mimetype != FORM:
+def _read_form(call: Call) -> dict[str, str]:
+    if call.http.mimetype != FORM:
         raise InvalidRequest(f"Send the parameters as {FORM}.")
     try:
-        raw = read_small_body(receptions, http.environ, MAXIMUM_FORM_BYTES)
+        raw = call.read_small_body(MAXIMUM_FORM_BYTES)
     except ContentTooLarge:
         raise FormTooLarge from None
     try:

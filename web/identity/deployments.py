@@ -19,8 +19,8 @@ routes = AdministrationRoutes("deployments")
     summary="Create a deployment with its Daemon Identity, its first version and a client secret, shown only now",
 )
 def create_deployment(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewDeployment = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = deployments.create_deployment(
             session,
@@ -65,8 +65,8 @@ deployment.acts("enable", deployments.enable_deployment, summary="Enable a disab
     description="What the daemon before has stored stays its own. Tokens that were issued before go on.",
 )
 def change_daemon(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewDaemon = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = daemons.change_daemon(
             session, by=by, deployment_id=deployment_id, daemon_identity_id=body.daemon_identity_id
@@ -84,8 +84,8 @@ def change_daemon(call: Call, deployment_id: UUID) -> Answer:
     description="Tokens of the repository before end. What is left out is open, or pinned by the first token.",
 )
 def put_repository(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewRepository = call.read_body()
+    by = call.actor
     draft = repositories.RepositoryDraft(**body.model_dump())
     with call.services.database.transaction() as session:
         shown = repositories.put_repository(session, by=by, deployment_id=deployment_id, draft=draft)
@@ -109,8 +109,8 @@ repository.removes(
     summary="Create a version and make it the active one",
 )
 def deploy_version(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewVersion = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = versions.deploy_version(session, by=by, deployment_id=deployment_id, label=body.label)
     return created(call, schemas.DeployedVersionBody.of(made), f"/versions/{made.id}")
@@ -142,8 +142,8 @@ deployed_version.acts("revoke", versions.revoke_version, summary="Revoke a versi
     summary="Create another client secret, shown only now; two may live at once, so that one can replace the other",
 )
 def issue_client_credential(call: Call, deployment_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewClientCredential = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         issued = client_credentials.issue_client_credential(
             session, by=by, deployment_id=deployment_id, expires_at=body.expires_at

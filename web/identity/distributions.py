@@ -21,8 +21,8 @@ routes = AdministrationRoutes("distributions")
     summary="Create a distribution with its token and webhook secret, shown only now",
 )
 def create_distribution(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewDistribution = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = distributions.create_distribution(
             session,
@@ -60,8 +60,8 @@ distribution.reads("read_distribution", distributions.get_distribution, summary=
     summary="Update a distribution; media that is stored already keeps its deadline",
 )
 def update_distribution(call: Call, distribution_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.ChangedDistribution = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = distributions.update_distribution(
             session,

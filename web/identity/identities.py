@@ -22,8 +22,8 @@ routes = AdministrationRoutes("identities")
     summary="Create a Principal Identity, which can receive messages",
 )
 def create_principal_identity(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewPrincipalIdentity = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = identities.create_principal_identity(
             session, by=by, organization_id=organization_id, name=body.name
@@ -56,8 +56,8 @@ identity.acts("enable", identities.enable_identity, summary="Enable a disabled i
     summary="Create a role binding for an identity, or for a member over one identity; never above one's own role",
 )
 def bind_role(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewRoleBinding = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = _bind(session, by, organization_id, body)
     return created(call, schemas.RoleBindingBody.of(made), f"/role-bindings/{made.id}")

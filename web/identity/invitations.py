@@ -38,8 +38,8 @@ _REFUSED: tuple[type[DomainError], ...] = (ResourceNotFound, InvitationEnded, Al
     description="The answer holds the token, shown only now: hand it to the person. No mail is sent.",
 )
 def create_invitation(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewInvitation = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         issued = invitations.invite_member(
             session,
@@ -79,13 +79,14 @@ invitation.acts(
         "active-organization`."
     ),
     authentication=Authentication.CALLER,
+    administers=True,
     body=schemas.AcceptedInvitation,
     answers={200: MemberBody},
     errors=(PermissionDenied, OrganizationSuspended, *_REFUSED),
 )
 def accept_invitation(call: Call) -> Answer:
-    by = call.actor
     body: schemas.AcceptedInvitation = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         member = joining.accept_invitation(session, by=by, token=body.token)
     return Answer(body=MemberBody.of(member))

@@ -209,7 +209,7 @@ def _with_token(call: Call, act: Callable[..., Described]) -> Described:
 def _client(call: Call) -> Iterator[ClientForm]:
     """Read the form; a client that fails to authenticate is slowed down by address."""
     try:
-        form = read_client_form(call.http, call.services.small_bodies)
+        form = read_client_form(call)
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
         yield form
     except (errors.InvalidClient, SubjectTokenRefused):

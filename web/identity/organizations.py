@@ -19,8 +19,8 @@ routes = AdministrationRoutes("organizations")
     summary="Create an organization with its first owner; for operators",
 )
 def create_organization(call: Call) -> Answer:
-    by = call.actor
     body: schemas.NewOrganization = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = organizations.create_organization(session, by=by, name=body.name, owner_id=body.owner_id)
     return created(call, schemas.OrganizationBody.of(made), f"/organizations/{made.id}")
@@ -44,8 +44,8 @@ organization.reads("read_organization", organizations.get_organization, summary=
     summary="Update an organization's name",
 )
 def rename_organization(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.ChangedOrganization = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = organizations.rename_organization(
             session, by=by, organization_id=organization_id, name=body.name
@@ -72,8 +72,8 @@ organization.acts(
     summary="Add a member by their address, without an invitation; for operators",
 )
 def add_member(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewMember = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = memberships.add_member(
             session, by=by, organization_id=organization_id, email=body.email, role=Role(body.role)
@@ -102,8 +102,8 @@ member.reads("read_member", memberships.get_member, summary="Get a member")
     summary="Update a member's role; only owners change owners, and one owner stays",
 )
 def change_member_role(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.ChangedMember = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = memberships.change_member_role(
             session, by=by, organization_id=organization_id, user_id=user_id, role=Role(body.role)

@@ -36,8 +36,8 @@ def read_me(call: Call) -> Answer:
     serves_suspended=True,
 )
 def select_active_organization(call: Call) -> Answer:
-    by = call.actor
     body: schemas.ActiveOrganization = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         changed = users.select_active_organization(session, by=by, organization_id=body.organization_id)
     return Answer(body=schemas.UserBody.of(changed))
@@ -51,8 +51,8 @@ def select_active_organization(call: Call) -> Answer:
     summary="Create a user who belongs to no organization yet; for operators",
 )
 def create_user(call: Call) -> Answer:
-    by = call.actor
     body: schemas.NewUser = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         made = users.create_user(session, by=by, email=body.email)
     return created(call, schemas.UserBody.of(made), f"/users/{made.id}")
@@ -75,8 +75,8 @@ user.acts("enable", users.enable_user, summary="Enable a disabled user; for oper
     summary="Create an API key for oneself; operators also for others",
 )
 def issue_api_key(call: Call) -> Answer:
-    by = call.actor
     body: schemas.NewApiKey = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         issued = api_keys.issue_api_key(
             session,

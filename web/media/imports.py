@@ -82,13 +82,14 @@ def retry_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
     summary="Retry the imports that failed or are held, up to 500, oldest first",
     description="For those who manage the distribution.",
     authentication=Authentication.CALLER,
+    administers=True,
     body=schemas.RetryRequest,
     answers={200: schemas.RetriedImports},
     errors=(*_REFUSED, ValidationFailed, TooManyImports),
 )
 def retry_imports(call: Call, distribution_id: UUID) -> Answer:
-    by = call.actor
     asked: schemas.RetryRequest = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         count = retrying.retry_imports(
             session,

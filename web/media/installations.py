@@ -51,8 +51,8 @@ class InstallationBody(Shown):
     ),
 )
 def begin_installation(call: Call, distribution_id: UUID) -> Answer:
-    by = call.actor
     body: NewInstallation = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         begun = installations.begin_installation(
             session,

@@ -52,8 +52,8 @@ class NetworkAccountPage(ShownPage):
     ),
 )
 def put_network_account(call: Call, distribution_id: UUID, network: Network, account: str) -> Answer:
-    by = call.actor
     body: NewNetworkAccount = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         routed = network_accounts.put_network_account(
             session,

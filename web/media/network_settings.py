@@ -25,8 +25,8 @@ routes = AdministrationRoutes("networks")
     ),
 )
 def put_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    by = call.actor
     body: NewNetworkSettings = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         shown = network_administration.put_network_settings(
             session,

@@ -40,8 +40,8 @@ def declare_replay(routes: AdministrationRoutes, path: str, act: Act, **texts: s
     """Declare how those are sent again that did not arrive."""
 
     def handle(call: Call, **ids: Any) -> Answer:
-        by = call.actor
         asked: ReplayRequest = call.read_body()
+        by = call.actor
         with call.services.database.transaction() as session:
             replayed = act(session, by=by, **ids, since=asked.since, cursor=asked.cursor)
         return Answer(body=ReplayedNotifications(count=replayed.count, next_cursor=replayed.next_cursor))

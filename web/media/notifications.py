@@ -30,8 +30,8 @@ routes = AdministrationRoutes("notifications")
     ),
 )
 def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewNotificationEndpoint = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.set_endpoint(
             session, call.services.settings, by=by, distribution_id=distribution_id, url=body.url

@@ -29,8 +29,8 @@ routes = AdministrationRoutes("notifications")
     ),
 )
 def put_organization_endpoint(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
     body: schemas.NewNotificationEndpoint = call.read_body()
+    by = call.actor
     with call.services.database.transaction() as session:
         issued = organization_endpoints.set_endpoint(
             session, call.services.settings, by=by, organization_id=organization_id, url=body.url

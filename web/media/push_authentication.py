@@ -22,7 +22,6 @@ from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
 from web.calls import Call
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES
 from web.media.tenants import count_for_distribution
 
@@ -53,7 +52,7 @@ def _read_signed_body(call: Call, distribution_id: UUID) -> tuple[bytes, Proof]:
     with guesses_slowed_down(call):
         request = standard_names(webhook_request(call, b""))
         check_head(STANDARD_WEBHOOKS, request)
-        body = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_SIGNED_BYTES)
+        body = call.read_small_body(MAXIMUM_SIGNED_BYTES)
         signed = replace(request, body=body)
 
         def require_signature(session: Session) -> None:

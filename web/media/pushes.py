@@ -30,7 +30,6 @@ from shared.media.queueing import queue_imports
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.multipart import FRAMING_BYTES, Body
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse, wire_names
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
@@ -103,7 +102,7 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None, pro
     services = call.services
     raw = signed_body
     if raw is None:
-        raw = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
+        raw = call.read_small_body(MAXIMUM_JSON_BYTES)
     push = _read_push(raw)
     items = push.items if isinstance(push, schemas.NewMediaBatch) else (push,)
     for item in items:

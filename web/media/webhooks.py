@@ -36,7 +36,6 @@ from shared.media.queueing import queue_imports
 from shared.telemetry import MESSAGES, get_logger
 from web.authentication import Authentication, limit_rate
 from web.calls import Call
-from web.http.receive_deadlines import read_small_body
 from web.http.wire_types import Sent
 from web.media.push_authentication import guesses_slowed_down, webhook_request
 from web.media.tenants import count_for_distribution
@@ -82,7 +81,7 @@ class Handshake(Sent):
     ),
 )
 def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Response:
-    body = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_WEBHOOK_BYTES)
+    body = call.read_small_body(MAXIMUM_WEBHOOK_BYTES)
     return _receive(call, distribution_id, network, body)
 
 

@@ -8,7 +8,7 @@ from flask import Response
 from shared.errors import ValidationFailed
 from shared.models.dialects import estimate_prompt_tokens, parse_messages, parse_prompt
 from shared.models.dialects.messages_schema import MessagesCreation, MessagesPrompt
-from shared.models.invocations import get_callable_model
+from shared.models.invocations import get_callable_model, require_model_access
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.negotiation import EVENT_STREAM, JSON
@@ -52,6 +52,7 @@ def create_message(call: Call) -> Response:
 )
 def count_message_tokens(call: Call) -> Answer:
     body = read_creation(call)
+    require_model_access(call.caller)  # as no call does it that is made of the body
     body.pop("stream", None)  # as `Accept` may have asked for
     prompt = parse_prompt(body)
     entry = get_callable_model(call.services.models.catalog.current(), prompt)

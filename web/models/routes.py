@@ -31,7 +31,6 @@ from shared.models.reply_waiting import CallLost
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.negotiation import EVENT_STREAM, JSON, wants_events
-from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
 from web.models.answers import streamed_answer, whole_answer
 from web.models.chat_schemas import ChatCompletion, ChatStreamEvent
@@ -176,7 +175,7 @@ def read_creation(call: Call) -> dict[str, Any]:
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     maximum = call.services.settings.max_model_request_bytes
-    body = parse_json(read_small_body(call.services.small_bodies, call.http.environ, maximum))
+    body = parse_json(call.read_small_body(maximum))
     if not isinstance(body, dict):
         raise MalformedJson
     if wants_events(call.http):
