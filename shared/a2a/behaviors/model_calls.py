@@ -4,7 +4,8 @@ An agent's door to the engine (`shared/models/engine.py`): the same right, limit
 clients, without the queue and the reply channel, because the asker is the worker itself. The invocation's id is made
 from the turn's: however often a turn is run, a provider is asked once for it. A run that finds the right to call taken
 knows that the call may have cost something and is never repeated. Where a worker died between its hold and its
-dispatch, for so long that the hold has ended, nobody was asked or ever will be: the call is made under another id.
+dispatch, and the hold has ended since or was for another amount (the price has changed), nobody was asked or ever will
+be: that hold is given back, and the call is made under another id.
 
 Crash points: a hold that was not dispatched is released by its sweep; a dispatched call is settled by an estimate of
 what had been noted as streamed, by its sweep; after the settlement nothing is owed, and the reply may be lost.
@@ -23,6 +24,7 @@ from shared.a2a.behaviors.waiting import TurnCancellation
 from shared.a2a.turns.rows import calls_of
 from shared.a2a.turns.updates import Turn
 from shared.credits import holds
+from shared.credits.errors import InvocationConflict
 from shared.errors import DomainError, Kind, Unavailable
 from shared.models.call_admission import CallAdmission, refusal
 from shared.models.catalog import Catalog, ModelEntry, speaking_for
@@ -86,7 +88,7 @@ class ModelCalls:
         with self._slot(entry, cancellation):
             for call_id in calls_of(turn.id):
                 call = new_invocation(call_id, payer_id, turn.caller, entry, parsed, reserved_tokens=reserved)
-                with self._held(call, cancellation), self.engine.dispatch(call_id, _Nobody()) as attended:
+                with self._begun(call, cancellation) as attended:
                     if attended is not None:
                         yield from _relay(self.engine, attended, asked)
                         return
@@ -123,19 +125,34 @@ class ModelCalls:
             yield
 
     @contextlib.contextmanager
-    def _held(self, invocation: holds.NewInvocation, cancellation: TurnCancellation) -> Iterator[None]:
-        """Hold the call's credits as soon as the organization's share of the model service allows."""
-        gives_up_at = time.monotonic() + SLOT_SECONDS
-        while (refused := self.admission.try_to_hold(invocation)) is not None:
-            if time.monotonic() > gives_up_at:
-                raise refusal(refused)
-            if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
-                raise CallCancelled(may_have_cost=False)
+    def _begun(self, call: holds.NewInvocation, cancellation: TurnCancellation) -> Iterator[Attended | None]:
+        """Hold a call's credits and take the right to make it; None where a run before this one has, or might have."""
+        if not self._hold(call, cancellation):
+            yield None
+            return
         failpoints.hit("agents.held")
         try:
-            yield
+            with self.engine.dispatch(call.id, _Nobody()) as attended:
+                yield attended
         finally:
-            self.admission.end(invocation.id)
+            self.admission.end(call.id)
+
+    def _hold(self, call: holds.NewInvocation, cancellation: TurnCancellation) -> bool:
+        """Hold a call's credits as soon as the organization's share of the model service allows.
+
+        Gives False where a run before this one has held another amount for it: the model has another price now, or the
+        agent another model.
+        """
+        gives_up_at = time.monotonic() + SLOT_SECONDS
+        try:
+            while (refused := self.admission.try_to_hold(call)) is not None:
+                if time.monotonic() > gives_up_at:
+                    raise refusal(refused)
+                if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
+                    raise CallCancelled(may_have_cost=False)
+        except InvocationConflict:
+            return False
+        return True
 
 
 def _relay(engine: Engine, attended: Attended, asked: Asked) -> Iterator[str]:

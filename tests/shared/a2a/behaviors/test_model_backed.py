@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 
@@ -15,6 +15,7 @@ from shared.a2a.behaviors import model_backed, stored_files
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.stored_files import file_artifact_uri
 from shared.a2a.types import Part, Task, TaskState
+from shared.credits.sweeps import release_overdue_holds
 from shared.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
@@ -22,6 +23,7 @@ from shared.files.grants import get_granted_content
 from shared.files.uploads import upload
 from tests.shared.a2a.behaviors.agents import CREDITS, Agents, make_agents
 from tests.shared.a2a.behaviors.turns import message
+from tests.shared.credits.calls import Calls
 from tests.support.stack import wait_until
 from tests.support.upstream_scripts import DIRECTIVE, Script
 from tests.support.upstreams import FakeUpstream
@@ -393,6 +395,31 @@ def test_a_call_that_was_made_is_not_made_again(agents: Agents) -> None:
     agents.execution.answer_turn(sent.turn_id)
     task = agents.task(sent.task_id)
     assert (task.status.state, "final" in (said(task) or "")) == (TaskState.FAILED, True)
+    assert len(agents.usage()) == 1
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_call_that_was_held_at_another_price_and_not_made_is_made_at_the_present_one(
+    agents: Agents, is_released: bool
+) -> None:
+    sent = agents.say("!tokens 3")
+    Calls(agents.database, agents.organization_id).hold(5, invocation_id=uuid5(sent.turn_id, "invocation"))
+    if is_released:
+        agents.set("UPDATE invocations SET lease_until = now() - interval '1 second'")
+        release_overdue_holds(agents.database)
+    agents.execution.answer_turn(sent.turn_id)
+    assert agents.task(sent.task_id).status.state is TaskState.COMPLETED
+    assert [row["completion_tokens"] for row in agents.usage()] == [3]
+
+
+def test_a_call_that_was_begun_at_another_price_is_not_made_again(agents: Agents) -> None:
+    calls = Calls(agents.database, agents.organization_id)
+    sent = agents.say("!tokens 3")
+    begun = calls.dispatched(5, invocation_id=uuid5(sent.turn_id, "invocation"))
+    agents.execution.answer_turn(sent.turn_id)
+    task = agents.task(sent.task_id)
+    assert (task.status.state, "final" in (said(task) or "")) == (TaskState.FAILED, True)
+    calls.settle(*begun, 5)
     assert len(agents.usage()) == 1
 
 
