@@ -1,7 +1,8 @@
 """Cancel agents' tasks whose turns have ended with us: cancelled, too long, revoked, or given up.
 
 The worker that runs a turn does so at once; a sweep does it for the turns of workers that died, and again where the
-agent could not be asked. What the agent answers changes nothing: our task has its state.
+agent could not be asked. A message that may have been received, and is in none of the agent's tasks yet, is looked for
+again for some minutes. What the agent answers changes nothing: our task has its state.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,10 @@ log = get_logger(__name__)
 CANCEL_SECONDS = 5.0
 SWEEP_SECONDS = 10.0
 SWEEP_LIMIT = 500
+LOOKED_FOR_SECONDS = 180
+"""After a turn's end: an agent may list the task of a message only once it has begun to work."""
+ASKED_SECONDS = 3600
+"""After a turn's end: how long an agent that cannot be asked is asked again."""
 
 
 class RemoteCancellation:
@@ -50,7 +55,8 @@ class RemoteCancellation:
 
     def _read(self, turn_id: UUID | None) -> Sequence[Any]:
         with self._database.autocommit() as session:
-            return session.execute(_ENDED, {"turn_id": turn_id, "limit": SWEEP_LIMIT}).all()
+            values = {"looked_for": LOOKED_FOR_SECONDS, "asked": ASKED_SECONDS}
+            return session.execute(_ENDED, {"turn_id": turn_id, "limit": SWEEP_LIMIT, **values}).all()
 
     def _close(self, rows: Sequence[Any]) -> None:
         done = [row.turn_id for row in rows if not row.is_unwanted or self._cancel(row) or row.is_old]
@@ -60,7 +66,7 @@ class RemoteCancellation:
                 session.execute(statement)
 
     def _cancel(self, row: Any) -> bool:
-        """Ask the agent; tell whether it has heard."""
+        """Ask the agent; tell whether nothing is left to be done."""
         if is_over():
             return False
         with self._database.autocommit() as session:
@@ -70,8 +76,9 @@ class RemoteCancellation:
         connection = self._connector.connect(endpoint)
         try:
             task_id = row.remote_task_id or _find(connection, row)
-            if task_id is not None:
-                connection.ask(connection.binding.cancel(task_id), seconds=CANCEL_SECONDS)
+            if task_id is None:
+                return not row.is_looked_for
+            connection.ask(connection.binding.cancel(task_id), seconds=CANCEL_SECONDS)
         except Refused as refused:
             return not (refused.is_busy or refused.is_broken)
         except DomainError as error:
@@ -100,13 +107,15 @@ def _find(connection: AgentConnection, row: Any) -> str | None:
     return found.id if found is not None else None
 
 
-# An agent that does not answer keeps nobody else's waiting, because it is not always the first.
+# An agent that does not answer keeps nobody else's waiting, because it is not always the first. A turn that was
+# cancelled or has failed has ended its task, at `status_at`.
 _ENDED = text(
     """
 SELECT sent.turn_id, sent.remote_task_id, tasks.deployment_id, tasks.caller_id, tasks.principal_id, tasks.context_id,
     earlier.remote_task_id AS earlier_task_id, earlier.remote_context_id AS earlier_context_id,
     turn.outcome IN ('canceled', 'failed') AND sent.sent_at IS NOT NULL AS is_unwanted,
-    sent.created_at < now() - interval '1 hour' AS is_old
+    tasks.status_at > now() - make_interval(secs => :looked_for) AS is_looked_for,
+    tasks.status_at < now() - make_interval(secs => :asked) AS is_old
 FROM remote_turns sent JOIN task_turns turn ON turn.id = sent.turn_id JOIN tasks ON tasks.id = sent.task_id
 LEFT JOIN LATERAL (
     SELECT remote_task_id, remote_context_id FROM remote_turns

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from shared.a2a.remote import connection, sending
-from shared.a2a.remote.cancelling import RemoteCancellation
-from shared.a2a.remote.connecting import AgentConnector
-from shared.a2a.remote.turn_rows import SentTurns
 from shared.a2a.types import Task, TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, begin_or_cancel, hold, scripted_agent
@@ -227,30 +224,6 @@ def test_a_stream_that_never_ends_is_ended_by_cancelling(agents: Agents) -> None
             agents.cancel(sent.task_id)
         assert cancelled.wait(60)
     assert agents.task(sent.task_id).status.state is TaskState.CANCELED
-
-
-def test_the_sweep_cancels_what_a_dead_worker_could_not(agents: Agents) -> None:
-    asked: list[str] = []
-
-    def script(wire: Wire) -> None:
-        asked.append(wire.path)
-        wire.answer(200, {"id": "t", "status": {"state": "TASK_STATE_CANCELED"}})
-
-    with scripted_agent(script) as agent:
-        use_endpoint(agents, agent.url)
-        sent = agents.say("hello")
-        claimed = agents.log.claim(sent.turn_id)
-        assert claimed is not None
-        rows = SentTurns(agents.database)
-        rows.mark_sent(claimed.turn)
-        rows.bind(claimed.turn, "t", None)
-        agents.set("UPDATE tasks SET is_visible = true WHERE id = :id", id=sent.task_id)
-        agents.cancel(sent.task_id)
-        connector = AgentConnector(agents.database, agents.settings)
-        cancellation = RemoteCancellation(agents.database, connector)
-        cancellation.sweep()
-        cancellation.sweep()
-    assert asked == ["/tasks/t:cancel"]
 
 
 def test_documents_of_the_protocol_are_read_to_the_digit(agents: Agents) -> None:

@@ -1,0 +1,126 @@
+"""What is done at the agent for turns that have ended with us: by the sweep, until the agent has heard or too late."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shared.a2a.remote.cancelling import RemoteCancellation
+from shared.a2a.remote.connecting import AgentConnector
+from shared.a2a.remote.looking import message_id_of
+from shared.a2a.remote.turn_rows import SentTurns
+from shared.a2a.tasks.sending import Sent
+from tests.shared.a2a.behaviors.agents import Agents
+from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, scripted_agent
+from tests.shared.a2a.remote.turns import use_endpoint
+
+CANCELED = {"id": "t", "status": {"state": "TASK_STATE_CANCELED"}}
+
+
+class ListingAgent:
+    """An agent that lists these tasks, and answers with this status."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Any] = []
+        self.status = 200
+
+    def answer(self, wire: Wire) -> None:
+        is_list = wire.path.partition("?")[0] == "/tasks"
+        wire.answer(self.status, {"tasks": self.tasks} if is_list else CANCELED)
+
+
+@pytest.fixture
+def listing() -> ListingAgent:
+    return ListingAgent()
+
+
+@pytest.fixture
+def agent(agents: Agents, listing: ListingAgent) -> Iterator[ScriptedAgent]:
+    with scripted_agent(listing.answer) as agent:
+        use_endpoint(agents, agent.url)
+        yield agent
+
+
+@pytest.fixture
+def cancellation(agents: Agents) -> RemoteCancellation:
+    return RemoteCancellation(agents.database, AgentConnector(agents.database, agents.settings))
+
+
+def cancel_while_sent(agents: Agents, *, remote_task_id: str | None) -> Sent:
+    """Cancel the turn of a worker that died after it had sent the message."""
+    sent = agents.say("hello")
+    claimed = agents.log.claim(sent.turn_id)
+    assert claimed is not None
+    rows = SentTurns(agents.database)
+    rows.mark_sent(claimed.turn)
+    if remote_task_id is not None:
+        rows.bind(claimed.turn, remote_task_id, None)
+    agents.set("UPDATE tasks SET is_visible = true WHERE id = :id", id=sent.task_id)
+    agents.cancel(sent.task_id)
+    return sent
+
+
+def task_with(sent: Sent) -> Any:
+    """The agent's task of a message."""
+    message = {"messageId": message_id_of(sent.turn_id), "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    return {"id": "t", "status": {"state": "TASK_STATE_WORKING"}, "history": [message]}
+
+
+def let_pass(agents: Agents, sent: Sent, minutes: int) -> None:
+    """Have the turn's end be so long ago."""
+    agents.set(
+        "UPDATE tasks SET status_at = status_at - make_interval(mins => CAST(:minutes AS integer)) WHERE id = :id",
+        minutes=minutes,
+        id=sent.task_id,
+    )
+
+
+def is_open(agents: Agents, sent: Sent) -> bool:
+    [row] = agents.rows("SELECT is_open FROM remote_turns WHERE turn_id = :id", id=sent.turn_id)
+    return bool(row["is_open"])
+
+
+def test_the_sweep_cancels_what_a_dead_worker_could_not(
+    agents: Agents, agent: ScriptedAgent, cancellation: RemoteCancellation
+) -> None:
+    cancel_while_sent(agents, remote_task_id="t")
+    cancellation.sweep()
+    cancellation.sweep()
+    assert agent.asked == ["/tasks/t:cancel"]
+
+
+def test_a_task_that_the_agent_lists_only_later_is_cancelled(
+    agents: Agents, agent: ScriptedAgent, listing: ListingAgent, cancellation: RemoteCancellation
+) -> None:
+    sent = cancel_while_sent(agents, remote_task_id=None)
+    cancellation.sweep()
+    assert is_open(agents, sent)
+    let_pass(agents, sent, minutes=2)
+    listing.tasks = [task_with(sent)]
+    cancellation.sweep()
+    cancellation.sweep()
+    assert agent.asked == ["/tasks", "/tasks", "/tasks/t:cancel"]
+
+
+def test_a_message_that_no_task_of_the_agents_has_is_looked_for_no_longer_than_some_minutes(
+    agents: Agents, agent: ScriptedAgent, cancellation: RemoteCancellation
+) -> None:
+    sent = cancel_while_sent(agents, remote_task_id=None)
+    let_pass(agents, sent, minutes=4)
+    cancellation.sweep()
+    cancellation.sweep()
+    assert agent.asked == ["/tasks"]
+
+
+def test_an_agent_that_is_broken_is_asked_for_an_hour_after_the_turns_end(
+    agents: Agents, agent: ScriptedAgent, listing: ListingAgent, cancellation: RemoteCancellation
+) -> None:
+    listing.status = 503
+    sent = cancel_while_sent(agents, remote_task_id="t")
+    agents.set("UPDATE remote_turns SET created_at = now() - interval '2 hours'")  # it took long
+    cancellation.sweep()
+    assert is_open(agents, sent)
+    let_pass(agents, sent, minutes=61)
+    cancellation.sweep()
+    assert not is_open(agents, sent)
+    assert agent.asked == ["/tasks/t:cancel"] * 2
