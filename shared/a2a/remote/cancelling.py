@@ -3,9 +3,15 @@
 The worker that runs a turn does so at once; a sweep does it for the turns of workers that died, and again where the
 agent could not be asked. A message that may have been received, and is in none of the agent's tasks yet, is looked for
 again for some minutes. What the agent answers changes nothing: our task has its state.
+
+A sweep asks a few agents at once, the organizations in turn when more is due than a batch, and each turn once. Agents
+that do not answer are left alone for a while, so that they cost a sweep seconds and not the time of all others. All
+other turns that have ended are closed by one statement, a batch at a time.
 """
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -19,71 +25,123 @@ from shared.a2a.remote.looking import find_received, message_id_of
 from shared.a2a.remote.turn_rows import context_id_of
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.database import Database
+from shared.egress.errors import EgressError
 from shared.errors import DomainError
+from shared.fair_claims import find_fairly
 from shared.jobs import Context, sweep
 from shared.queues import AGENTS
-from shared.sweeping import is_over
+from shared.sweeping import drain, run_in_batches
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
 CANCEL_SECONDS = 5.0
 SWEEP_SECONDS = 10.0
-SWEEP_LIMIT = 500
+BATCH_SIZE = 8
+THREADS = 4
+"""Agents that one worker process asks at once."""
+CLOSED_AT_ONCE = 1000
 LOOKED_FOR_SECONDS = 180
 """After a turn's end: an agent may list the task of a message only once it has begun to work."""
 ASKED_SECONDS = 3600
 """After a turn's end: how long an agent that cannot be asked is asked again."""
+SILENT_SECONDS = 60.0
+"""How long the sweeps of a process leave an agent alone that did not answer."""
 
 
 class RemoteCancellation:
-    """Cancels agents' tasks from this process."""
+    """Cancels agents' tasks from this process; one thread at a time sweeps."""
 
     def __init__(self, database: Database, connector: AgentConnector) -> None:
         self._database = database
         self._connector = connector
+        self._silent_until: dict[UUID, float] = {}
+        """Agents that did not answer a sweep, by their deployments."""
 
     def cancel_turn(self, turn_id: UUID) -> None:
         """Cancel the agent's task of a turn, if the turn was cancelled; otherwise do nothing."""
-        self._close(self._read(turn_id))
+        for row in self._read([turn_id]):
+            try:
+                is_done = self._ask(row)
+            except DomainError as error:
+                log.info("remote.not_cancelled", error=error.code)
+                continue
+            if is_done:
+                self._close([turn_id])
 
     def sweep(self) -> int:
-        """Do so for all turns that have ended; give how many."""
-        rows = self._read(None)
-        self._close(rows)
-        return len(rows)
+        """Do so for all turns that have ended, and close the others; give how many were looked at."""
+        closed = run_in_batches(self._database, _CLOSE_SETTLED, size=CLOSED_AT_ONCE)
+        tried: set[UUID] = set()
 
-    def _read(self, turn_id: UUID | None) -> Sequence[Any]:
+        def batch() -> int:
+            found = self._find(tried)
+            tried.update(found)
+            rows = self._read(found)
+            with ThreadPoolExecutor(THREADS, thread_name_prefix="cancels") as pool:
+                are_done = list(pool.map(self._try, rows))
+            self._close([row.turn_id for row, is_done in zip(rows, are_done, strict=True) if is_done])
+            return len(found)
+
+        return closed + drain(batch, size=BATCH_SIZE)
+
+    def _find(self, tried: set[UUID]) -> list[UUID]:
+        """Find turns that this sweep has not tried, of agents that may answer or are not asked any more."""
+        now = time.monotonic()
+        self._silent_until = {at: until for at, until in self._silent_until.items() if until > now}
+        values = {
+            "tried": [*map(str, tried)],
+            "silent": [*map(str, self._silent_until)],
+            "asked": ASKED_SECONDS,
+        }
         with self._database.autocommit() as session:
-            values = {"looked_for": LOOKED_FOR_SECONDS, "asked": ASKED_SECONDS}
-            return session.execute(_ENDED, {"turn_id": turn_id, "limit": SWEEP_LIMIT, **values}).all()
+            oldest, fair = _OLDEST.bindparams(**values), _FAIR.bindparams(**values)
+            return find_fairly(session, oldest=oldest, fair=fair, limit=BATCH_SIZE)
 
-    def _close(self, rows: Sequence[Any]) -> None:
-        done = [row.turn_id for row in rows if not row.is_unwanted or self._cancel(row) or row.is_old]
-        if done:
-            statement = update(remote_turns).where(remote_turns.c.turn_id.in_(done)).values(is_open=False)
+    def _read(self, turn_ids: Sequence[UUID]) -> Sequence[Any]:
+        if not turn_ids:
+            return ()
+        values = {
+            "turn_ids": [*map(str, turn_ids)],
+            "looked_for": LOOKED_FOR_SECONDS,
+            "asked": ASKED_SECONDS,
+        }
+        with self._database.autocommit() as session:
+            return session.execute(_READ, values).all()
+
+    def _close(self, turn_ids: Sequence[UUID]) -> None:
+        if turn_ids:
+            statement = update(remote_turns).where(remote_turns.c.turn_id.in_(turn_ids)).values(is_open=False)
             with self._database.transaction() as session:
                 session.execute(statement)
 
-    def _cancel(self, row: Any) -> bool:
-        """Ask the agent; tell whether nothing is left to be done."""
-        if is_over():
-            return False
+    def _try(self, row: Any) -> bool:
+        """Ask the agent, unless it was silent just now; tell whether nothing is left to be done."""
+        if row.deployment_id in self._silent_until:
+            return bool(row.is_old)
+        try:
+            return self._ask(row) or row.is_old
+        except EgressError as error:
+            self._silent_until[row.deployment_id] = time.monotonic() + SILENT_SECONDS
+            log.info("remote.not_cancelled", error=error.code)
+        except DomainError as error:
+            log.info("remote.not_cancelled", error=error.code)
+        return bool(row.is_old)
+
+    def _ask(self, row: Any) -> bool:
+        """Ask the agent; tell whether nothing is left to be done. Raises DomainError."""
         with self._database.autocommit() as session:
             endpoint = find_endpoint(session, row.deployment_id)
         if endpoint is None or endpoint.binding is None:
             return True
         connection = self._connector.connect(endpoint)
         try:
-            task_id = row.remote_task_id or _find(connection, row)
+            task_id = row.remote_task_id or _find_received(connection, row)
             if task_id is None:
                 return not row.is_looked_for
             connection.ask(connection.binding.cancel(task_id), seconds=CANCEL_SECONDS)
         except Refused as refused:
             return not (refused.is_busy or refused.is_broken)
-        except DomainError as error:
-            log.info("remote.not_cancelled", error=error.code)
-            return False
         return True
 
 
@@ -96,7 +154,7 @@ def _make_cancellation(context: Context) -> RemoteCancellation:
     return RemoteCancellation(context.database, AgentConnector(context.database, context.settings))
 
 
-def _find(connection: AgentConnection, row: Any) -> str | None:
+def _find_received(connection: AgentConnection, row: Any) -> str | None:
     found = find_received(
         connection,
         message_id_of(row.turn_id),
@@ -107,23 +165,46 @@ def _find(connection: AgentConnection, row: Any) -> str | None:
     return found.id if found is not None else None
 
 
-# An agent that does not answer keeps nobody else's waiting, because it is not always the first. A turn that was
-# cancelled or has failed has ended its task, at `status_at`.
-_ENDED = text(
-    """
+_IS_UNWANTED = "(turn.outcome IN ('canceled', 'failed') AND sent.sent_at IS NOT NULL)"
+_CLOSE_SETTLED = text(
+    f"""
+UPDATE remote_turns SET is_open = false WHERE turn_id = ANY (ARRAY(
+    SELECT sent.turn_id FROM remote_turns sent JOIN task_turns turn ON turn.id = sent.turn_id
+    WHERE sent.is_open AND turn.state = 'done' AND NOT {_IS_UNWANTED}
+    ORDER BY sent.created_at LIMIT :limit FOR UPDATE OF sent SKIP LOCKED
+))
+"""  # noqa: S608 (constants of this module)
+)
+# A turn that was cancelled or has failed has ended its task, at `status_at`.
+_ENDED = f"""
+FROM remote_turns sent JOIN task_turns turn ON turn.id = sent.turn_id JOIN tasks ON tasks.id = sent.task_id
+WHERE sent.is_open AND turn.state = 'done' AND {_IS_UNWANTED}
+"""
+_IS_OLD = "tasks.status_at < now() - make_interval(secs => :asked)"
+_DUE = f"""
+{_ENDED} AND sent.turn_id <> ALL (CAST(:tried AS uuid[]))
+    AND ({_IS_OLD} OR tasks.deployment_id <> ALL (CAST(:silent AS uuid[])))
+"""
+_OLDEST = text(f"SELECT sent.turn_id {_DUE} ORDER BY sent.created_at LIMIT :limit")
+# Any of an organization's, so that one of its agents keeps none of its others waiting. Few are open and have ended.
+_FAIR = text(
+    f"""
+SELECT due.turn_id FROM (
+    SELECT sent.turn_id, row_number() OVER (PARTITION BY tasks.organization_id ORDER BY random()) AS place {_DUE}
+) due WHERE due.place <= :each ORDER BY due.place, random() LIMIT :limit
+"""  # noqa: S608 (constants of this module)
+)
+_READ = text(
+    f"""
 SELECT sent.turn_id, sent.remote_task_id, tasks.deployment_id, tasks.caller_id, tasks.principal_id, tasks.context_id,
     earlier.remote_task_id AS earlier_task_id, earlier.remote_context_id AS earlier_context_id,
-    turn.outcome IN ('canceled', 'failed') AND sent.sent_at IS NOT NULL AS is_unwanted,
-    tasks.status_at > now() - make_interval(secs => :looked_for) AS is_looked_for,
-    tasks.status_at < now() - make_interval(secs => :asked) AS is_old
+    tasks.status_at > now() - make_interval(secs => :looked_for) AS is_looked_for, {_IS_OLD} AS is_old
 FROM remote_turns sent JOIN task_turns turn ON turn.id = sent.turn_id JOIN tasks ON tasks.id = sent.task_id
 LEFT JOIN LATERAL (
     SELECT remote_task_id, remote_context_id FROM remote_turns
     WHERE task_id = sent.task_id AND turn_id <> sent.turn_id AND remote_task_id IS NOT NULL
     ORDER BY created_at DESC LIMIT 1
 ) earlier ON true
-WHERE sent.is_open AND turn.state = 'done'
-    AND (CAST(:turn_id AS uuid) IS NULL OR sent.turn_id = CAST(:turn_id AS uuid))
-ORDER BY random() LIMIT :limit
-"""
+WHERE sent.turn_id = ANY (CAST(:turn_ids AS uuid[])) AND sent.is_open AND turn.state = 'done' AND {_IS_UNWANTED}
+"""  # noqa: S608 (constants of this module)
 )

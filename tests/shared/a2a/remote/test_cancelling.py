@@ -1,16 +1,22 @@
 """What is done at the agent for turns that have ended with us: by the sweep, until the agent has heard or too late."""
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.a2a.remote.cancelling import RemoteCancellation
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.remote import cancelling
+from shared.a2a.remote.cancelling import BATCH_SIZE, THREADS, RemoteCancellation
 from shared.a2a.remote.connecting import AgentConnector
 from shared.a2a.remote.looking import message_id_of
 from shared.a2a.remote.turn_rows import SentTurns
 from shared.a2a.tasks.sending import Sent
-from tests.shared.a2a.behaviors.agents import Agents
+from shared.database import Database
+from shared.sweeping import budget
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, scripted_agent
 from tests.shared.a2a.remote.turns import use_endpoint
 
@@ -42,6 +48,14 @@ def agent(agents: Agents, listing: ListingAgent) -> Iterator[ScriptedAgent]:
 
 
 @pytest.fixture
+def other(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Agents]:
+    """Another organization and its deployment."""
+    local = {"egress_allow_private": True, "egress_allow_http": True}
+    with make_agents(database, valkey_server.url, tmp_path / "other", **local) as other:
+        yield other
+
+
+@pytest.fixture
 def cancellation(agents: Agents) -> RemoteCancellation:
     return RemoteCancellation(agents.database, AgentConnector(agents.database, agents.settings))
 
@@ -57,6 +71,20 @@ def cancel_while_sent(agents: Agents, *, remote_task_id: str | None) -> Sent:
         rows.bind(claimed.turn, remote_task_id, None)
     agents.set("UPDATE tasks SET is_visible = true WHERE id = :id", id=sent.task_id)
     agents.cancel(sent.task_id)
+    return sent
+
+
+def end_while_sent(agents: Agents, outcome: str) -> Sent:
+    """Have a turn that its agent has taken end so."""
+    sent = agents.say("hello")
+    row = {"id": sent.turn_id, "task_id": sent.task_id}
+    agents.set(
+        "INSERT INTO remote_turns (turn_id, task_id, sent_at, remote_task_id) VALUES (:id, :task_id, now(), 't')",
+        **row,
+    )
+    agents.set(
+        "UPDATE task_turns SET state = 'done', outcome = :outcome WHERE id = :id", outcome=outcome, **row
+    )
     return sent
 
 
@@ -124,3 +152,42 @@ def test_an_agent_that_is_broken_is_asked_for_an_hour_after_the_turns_end(
     cancellation.sweep()
     assert not is_open(agents, sent)
     assert agent.asked == ["/tasks/t:cancel"] * 2
+
+
+def test_turns_that_were_answered_are_closed_in_one_sweep_however_many(
+    agents: Agents, agent: ScriptedAgent, cancellation: RemoteCancellation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancelling, "CLOSED_AT_ONCE", 2)
+    turns = [end_while_sent(agents, "answered") for _ in range(5)]
+    with budget():
+        assert cancellation.sweep() == len(turns)
+    assert not any(is_open(agents, sent) for sent in turns)
+    assert not agent.asked
+
+
+def test_an_agent_that_does_not_answer_keeps_no_other_waiting(
+    agents: Agents, other: Agents, cancellation: RemoteCancellation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancelling, "CANCEL_SECONDS", 0.2)
+    over = threading.Event()
+    with (
+        scripted_agent(lambda _: over.wait(60)) as hung,
+        scripted_agent(lambda wire: wire.answer(200, CANCELED)) as prompt,
+    ):
+        use_endpoint(agents, hung.url)
+        use_endpoint(other, prompt.url)
+        waiting = [end_while_sent(agents, "canceled") for _ in range(BATCH_SIZE * 2)]
+        heard = end_while_sent(other, "canceled")
+        with budget(seconds=0.0) as given:
+            cancellation.sweep()
+        assert given.is_cut_short  # and so is sent for again
+        assert (prompt.asked, is_open(other, heard)) == (["/tasks/t:cancel"], False)
+        cancellation.sweep()
+        assert 0 < len(hung.asked) <= THREADS
+        assert all(is_open(agents, sent) for sent in waiting)
+        for sent in waiting:
+            let_pass(agents, sent, minutes=61)
+        cancellation.sweep()
+        over.set()
+    assert len(hung.asked) <= THREADS
+    assert not any(is_open(agents, sent) for sent in waiting)
