@@ -23,11 +23,11 @@ from web.routes import AnyQuery, Routes
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"
 
-_CONDITIONS = {
-    "If-None-Match": "The `ETag` of the card that the client has.",
-    "If-Modified-Since": "The `Last-Modified` of the card that the client has.",
+_CONDITIONS = {"If-None-Match": "The `ETag` of the card that the client has."}
+_KEPT = {
+    "ETag": "Names this card.",
+    "Last-Modified": "When what the card tells was last added or changed; not when something was removed.",
 }
-_KEPT = {"ETag": "Names this card.", "Last-Modified": "When the agent was last changed."}
 
 routes = Routes("agent-cards")
 extended_routes = AgentRoutes("agents")
@@ -76,10 +76,11 @@ def _card(call: Call, deployment_id: UUID | None) -> Response:
     text = render(_make(known, services.settings, path).to_wire())
     response = Response(text, content_type="application/json")
     response.headers["Cache-Control"] = f"public, max-age={MAXIMUM_AGE_SECONDS}"
-    response.headers["Last-Modified"] = format_datetime(known.agent.changed_at.astimezone(UTC), usegmt=True)
     response.headers["Access-Control-Allow-Origin"] = "*"
     response.set_etag(hashlib.sha256(text.encode()).hexdigest()[:32])
     response.make_conditional(request)
+    # Told, and no condition: a card that has lost something since is no newer by it.
+    response.headers["Last-Modified"] = format_datetime(known.agent.changed_at.astimezone(UTC), usegmt=True)
     return response
 
 

@@ -44,6 +44,7 @@ class Agent:
     behaviors: tuple[BehaviorSettings, ...]
     networks: tuple[str, ...]
     changed_at: datetime
+    """When what is left of the agent was last added or changed; what was removed has left no time."""
     remote_card: AgentCard | None = None
     """What the deployment's own server says of itself, where that answers by default."""
 

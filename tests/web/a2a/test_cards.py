@@ -3,13 +3,13 @@
 from sqlalchemy import text
 
 from shared.a2a.agents.directory import DISTRIBUTIONS_TOLD, ROUTED
-from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
+from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior, remove_behavior
 from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.support.plans import explain
 from tests.web.a2a.asking import Client
-from tests.web.a2a.conftest import Cast
+from tests.web.a2a.conftest import SCRIPT, Cast, give_script
 
 WELL_KNOWN = "/.well-known/agent-card.json"
 
@@ -42,14 +42,26 @@ def test_a_card_may_be_kept_and_asked_for_again(cast: Cast) -> None:
     client = anybody(cast.member)
     answer = client.ask("GET", WELL_KNOWN)
     assert answer.headers["Cache-Control"] == "public, max-age=60"
-    for header, value in (
-        ("If-None-Match", answer.headers["ETag"]),
-        ("If-Modified-Since", answer.headers["Last-Modified"]),
+    again = client.ask("GET", WELL_KNOWN, headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status_code == 304
+    assert again.headers["ETag"] == answer.headers["ETag"]
+    assert not again.get_data()
+
+
+def test_a_card_that_lost_a_skill_is_not_the_one_that_was_kept(cast: Cast) -> None:
+    created, client = cast.new_agent()
+    skill = give_script(cast.front, created, SCRIPT, name="more")
+    before = client.ask("GET", WELL_KNOWN).headers
+    with cast.front.services.database.transaction() as session:
+        remove_behavior(session, by=OPERATOR, behavior_id=skill.id)
+    for condition in (
+        {"If-None-Match": before["ETag"]},
+        {"If-Modified-Since": before["Last-Modified"]},
+        {"If-None-Match": before["ETag"], "If-Modified-Since": before["Last-Modified"]},
     ):
-        again = client.ask("GET", WELL_KNOWN, headers={header: value})
-        assert again.status_code == 304
-        assert again.headers["ETag"] == answer.headers["ETag"]
-        assert not again.get_data()
+        after = client.ask("GET", WELL_KNOWN, headers=condition)
+        assert after.status_code == 200
+        assert [found["name"] for found in after.get_json()["skills"]] == ["scripted"]
 
 
 def test_a_card_changes_with_its_agent(cast: Cast) -> None:
