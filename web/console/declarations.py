@@ -35,6 +35,8 @@ class Twins:
     path: str
     rest: str | None
     command: str | None
+    needs_proof: bool
+    """Whether its user must have proved only just who they are."""
 
 
 class ConsoleRoutes(Routes):
@@ -69,7 +71,8 @@ class ConsoleRoutes(Routes):
         **options: Any,
     ) -> Callable[[Show], Show]:
         """Declare the decorated function as what a form does; `step_up` is the page to come back to after it."""
-        self.twins.append(Twins(path=f"{ROOT}{path}", rest=rest, command=command))
+        needs_proof = step_up is not None
+        self.twins.append(Twins(path=f"{ROOT}{path}", rest=rest, command=command, needs_proof=needs_proof))
 
         def declare(act: Show) -> Show:
             def handle(call: Call, **ids: Any) -> Response:

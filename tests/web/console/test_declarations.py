@@ -21,6 +21,22 @@ ALONE = {"/console/step-up", "/console/organizations", "/console/top-up", "/cons
 """Pages without the navigation, and what is no page."""
 OWN = {"/console/in", "/console/out", "/console/step-up", "/console/organizations", "/console/theme"}
 """What only concerns the session itself."""
+WITHOUT_PROOF = {
+    "/console/models/ask": "costs what a call costs, which budgets bound",
+    "/console/agents/<id:deployment_id>/talk": "costs what an answer costs, which budgets bound",
+    "/console/tasks/<id:task_id>/say": "costs what an answer costs, which budgets bound",
+    "/console/tasks/<id:task_id>/cancel": "ends what its user began",
+    "/console/agents/<id:deployment_id>/endpoint/check": "looks",
+    "/console/distributions/<id:distribution_id>/imports/<id:import_id>/retry": "does once more what failed",
+    "/console/distributions/<id:distribution_id>/imports/retry": "does once more what failed",
+    "/console/distributions/<id:distribution_id>/notifications/<id:notification_id>/resend": "sends once more",
+    "/console/distributions/<id:distribution_id>/notifications/replay": "sends once more",
+    "/console/distributions/<id:distribution_id>/resend": "sends once more",
+    "/console/files/<id:file_id>/links/<id:grant_id>/revoke": "takes back what was shared",
+    "/console/people/invitations/<id:invitation_id>/revoke": "takes back what was offered",
+    "/console/people/identities": "makes a name without rights",
+}
+"""Why nobody need prove for it that they are still who signed in (docs/specification/identity.md#credentials)."""
 _PARAMETER = re.compile(r"<[^>]+>")
 
 
@@ -37,6 +53,10 @@ def test_nothing_is_shown_or_done_without_a_session(stranger: Browser, route: Ro
 def test_every_post_is_an_action() -> None:
     posts = {route.path for route in DECLARED if route.method != "GET"}
     assert posts == {twins.path for twins in TWINS}
+
+
+def test_an_action_needs_a_fresh_proof_unless_it_is_known_why_not() -> None:
+    assert {twins.path for twins in TWINS if not twins.needs_proof} - OWN == set(WITHOUT_PROOF)
 
 
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: str(twins.path))

@@ -222,7 +222,9 @@ def test_a_budget_is_created_changed_and_deleted(front: Front, house: House, own
     assert owner.get(page).status == 404
 
 
-def test_what_costs_or_shows_needs_a_fresh_proof(front: Front, house: House, owner: Browser) -> None:
+def test_what_shows_a_secret_or_moves_money_needs_a_fresh_proof(
+    front: Front, house: House, owner: Browser
+) -> None:
     keys = owner.get("/console/keys")
     with front.services.database.transaction() as session:
         session.execute(update(console_sessions).values(stepped_up_at=func.now() - timedelta(minutes=10)))
