@@ -6,6 +6,8 @@ because processes of a release may start before the grants of the next one are m
 
 from sqlalchemy import Engine, text
 
+from shared.migrations.runner import begin_alone
+
 _GRANTS = (
     "GRANT USAGE ON SCHEMA public TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
@@ -25,10 +27,14 @@ def current_role(engine: Engine) -> str:
 
 
 def grant_access(engine: Engine, role: str) -> None:
-    """Grant a role the rows of the migrated schema; nothing where it is the migrations' own."""
+    """Grant a role the rows of the migrated schema; nothing where it is the migrations' own.
+
+    Two runs at once wait for each other: Postgres refuses to grant the same twice at a time.
+    """
     if role == current_role(engine):
         return
     quoted = engine.dialect.identifier_preparer.quote_identifier(role)
     with engine.begin() as connection:
+        begin_alone(connection)
         for grant in _GRANTS:
             connection.execute(text(grant.format(role=quoted)))

@@ -23,21 +23,24 @@ STATEMENT_TIMEOUT = "15min"
 def migrate(engine: Engine, revision: str = NEWEST) -> None:
     """Upgrade to a revision; two runs at once wait for each other. Functions are those of the newest."""
     with engine.begin() as connection:
-        _prepare(connection)
+        begin_alone(connection)
         command.upgrade(_config(connection), revision)
         if revision == NEWEST:
             load_functions(connection)
 
 
-def newest_revision() -> str:
-    """Give the number of the newest migration of this release."""
-    return str(ScriptDirectory.from_config(_config()).get_current_head())
-
-
-def _prepare(connection: Connection) -> None:
+def begin_alone(connection: Connection) -> None:
+    """Wait until no other run migrates or grants, however long it takes; then bound what this transaction does."""
+    connection.execute(text("SET LOCAL lock_timeout = 0"))
+    connection.execute(text("SET LOCAL statement_timeout = 0"))
     take(connection, AdvisoryLock.MIGRATIONS)
     connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
     connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
+
+
+def newest_revision() -> str:
+    """Give the number of the newest migration of this release."""
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
 def _config(connection: Connection | None = None) -> Config:

@@ -1,6 +1,8 @@
 """The migrations make exactly the tables that the code declares, and the functions that stand in files."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -13,11 +15,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, event, text
 
 import shared
-from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.postgres import APPLICATION_ROLE, EmbeddedPostgres
+from shared.advisory_locks import AdvisoryLock, take
 from shared.migrations.functions import function_files
+from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
 from shared.schema import metadata
 from tests.support.discovered import found
+from tests.support.stack import wait_until
 
 for _module in walk_packages(shared.__path__, "shared."):
     if _module.name.endswith("tables"):
@@ -34,6 +39,13 @@ _SHAPES = {
     """,
     "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
 }
+_LONG_WAIT = text(
+    """
+SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND clock_timestamp() - waitstart > interval '600 ms'
+"""
+)
 _DEFINITIONS = """
 SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname
 """
@@ -110,6 +122,21 @@ def test_migrating_twice_changes_nothing(empty_engine: Engine) -> None:
     before = {what: shape(empty_engine, what) for what in _SHAPES}, definitions(empty_engine)
     migrate(empty_engine)
     assert ({what: shape(empty_engine, what) for what in _SHAPES}, definitions(empty_engine)) == before
+
+
+@pytest.mark.parametrize("run", [migrate, partial(grant_access, role=APPLICATION_ROLE)])
+def test_two_runs_wait_for_each_other_longer_than_their_connections_wait(
+    administrator_url: str, run: Callable[[Engine], None]
+) -> None:
+    url = administrator_url.replace("postgresql://", "postgresql+psycopg2://", 1)
+    engine = create_engine(url, connect_args={"options": "-c lock_timeout=10 -c statement_timeout=500"})
+    with ThreadPoolExecutor(1) as threads, engine.begin() as first:
+        take(first, AdvisoryLock.MIGRATIONS)
+        second = threads.submit(run, engine)
+        wait_until(lambda: second.done() or first.execute(_LONG_WAIT).all(), "the second has waited for long")
+        assert not second.done()
+    second.result()
+    engine.dispose()
 
 
 def test_migrations_are_one_line_of_numbers() -> None:
