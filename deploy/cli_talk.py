@@ -9,14 +9,15 @@ import click
 
 from deploy.administration import paged
 from deploy.answers import read_text, write_piece
-from deploy.exit_codes import Failure
+from deploy.exit_codes import ExitCode, Failure
 from deploy.output import is_json_asked_for, print_document
 from deploy.remote import service
 
 _HEADERS = {"A2A-Version": "1.0"}
 _DEFAULT = "default"
 _FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED", "TASK_STATE_CANCELED"})
-_WAITING = "TASK_STATE_INPUT_REQUIRED"
+_WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+_SETTLED = _WAITING | _FAILED | {"TASK_STATE_COMPLETED"}
 
 agents = click.Group("agents", help="List agents, talk to them and cancel their tasks.")
 
@@ -63,11 +64,17 @@ class Conversation:
         self._path = f"{_root(agent)}/message:stream"
         self._context_id: str | None = None
         self._task_id: str | None = None
+        self._is_answered = False
         self.state = ""
 
     def say(self, text: str) -> None:
-        """Send a message, and write what comes back until the turn ends."""
-        ids = {"contextId": self._context_id, "taskId": self._task_id if self.state == _WAITING else None}
+        """Send a message, and write what comes back until the turn ends.
+
+        Raises Failure where the stream ends before, as it does with a front that stops.
+        """
+        self._task_id = self._task_id if self.state in _WAITING else None
+        self._is_answered, self.state = False, ""
+        ids = {"contextId": self._context_id, "taskId": self._task_id}
         message = {
             "messageId": str(uuid4()),
             "role": "ROLE_USER",
@@ -79,6 +86,9 @@ class Conversation:
                 self._take(event)
         if not is_json_asked_for():
             click.echo()
+        if not self._is_answered:
+            rest = f"; task {self._task_id} goes on without it." if self._task_id else "."
+            raise Failure(f"The stream ended before the agent had answered{rest}", ExitCode.TRY_LATER)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         if is_json_asked_for():
@@ -89,6 +99,7 @@ class Conversation:
             self._context_id = body.get("contextId", self._context_id)
             self._task_id = body.get("id" if kind == "task" else "taskId", self._task_id)
             self.state = body.get("status", {}).get("state", self.state)
+            self._is_answered = kind == "message" or self.state in _SETTLED
             if not is_json_asked_for():
                 _write(kind, body)
 

@@ -4,6 +4,7 @@ import json
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -123,21 +124,39 @@ def test_an_agent_is_listed_and_talked_to(beside: Person) -> None:
     assert "The task has ended" in over.stderr
 
 
-def test_a_task_that_waits_is_canceled(afar: Person, installation: Installation, tmp_path: Path) -> None:
+@contextmanager
+def asker(afar: Person, installation: Installation, *steps: str) -> Iterator[str]:
+    """Sign in, and give an agent that follows these steps."""
     afar.tell("login", installation.front.url, given=f"{installation.credentials['ownerApiKey']}\n")
-    script = tmp_path / "script.yaml"
-    script.write_text("rules:\n  - steps: [{input_required: 'Which one?'}, {echo: complete}]\n")
-    deployment = afar.tell("deployments", "create", "--name", "Asker")["id"]
+    script = afar.directory / "script.yaml"
+    script.write_text(f"rules:\n  - steps: [{', '.join(steps)}]\n")
+    deployment: str = afar.tell("deployments", "create", "--name", "Asker")["id"]
     try:
         told = ("--deployment", deployment, "--name", "ask", "--description", "Asks", "--script", script)
         afar.tell("behaviors", "create", "--kind", "script", *told)
-        asked = afar.run("agents", "talk", deployment, "report", "--json").stdout
-        task_id = re.search(r'"taskId": "([^"]+)"', asked)
-        assert task_id
-        canceled = afar.tell("agents", "cancel", deployment, task_id[1])
-        assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
+        yield deployment
     finally:
         afar.tell("deployments", "disable", deployment)
+
+
+def test_a_task_that_waits_is_canceled(afar: Person, installation: Installation) -> None:
+    with asker(afar, installation, "{input_required: 'Which one?'}", "{echo: complete}") as agent:
+        asked = afar.run("agents", "talk", agent, "report", "--json").stdout
+        task_id = re.search(r'"taskId": "([^"]+)"', asked)
+        assert task_id
+        canceled = afar.tell("agents", "cancel", agent, task_id[1])
+        assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+def test_a_conversation_goes_on_with_the_task_that_waits_for_something(
+    afar: Person, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = ("{input_required: 'Which one?'}", "{auth_required: 'Who are you?'}", "{echo: complete}")
+    with asker(afar, installation, *steps) as agent, monkeypatch.context() as at_a_terminal:
+        at_a_terminal.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+        said = afar.run("agents", "talk", agent, "--json", given="report\nthis one\nit is me\n").stdout
+        assert len(set(re.findall(r'"taskId": "([^"]+)"', said))) == 1
+        assert "TASK_STATE_COMPLETED" in said
 
 
 def test_notifications_of_a_distribution_are_shown(beside: Person, installation: Installation) -> None:

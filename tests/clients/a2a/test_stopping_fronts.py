@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from tests.clients.a2a.conftest import Agents
+from tests.support.command_line import CommandLine
 from tests.support.event_lines import event_lines
 from tests.support.inventory import query
 from tests.support.stack import free_port, wait_until
@@ -38,6 +39,7 @@ class Farewell:
     through_rpc: Events
     pondered: Events
     sent: httpx.Response
+    talked: tuple[int, str, str]
     streamed: openai.APIError
     whole: openai.APIError
 
@@ -48,7 +50,8 @@ class Elsewhere:
     def __init__(self, agents: Agents) -> None:
         self.stack = agents.service.stack
         identity = agents.service.identity
-        self.headers = {"Authorization": identity.person(agents.service.organization_id).authorization}
+        self.person = identity.person(agents.service.organization_id)
+        self.headers = {"Authorization": self.person.authorization}
         self.agent = agents.new_agent(SCRIPT).deployment.id
         self.front = agents.fronts[0]
 
@@ -97,7 +100,9 @@ def farewell(agents: Agents, elsewhere: Elsewhere) -> Farewell:
         through_rpc = follow("", call, "Hanging")
         pondered = follow("/message:stream", _message("ponder"), "")
         sent = threads.submit(_post, f"{address}/message:send", headers, _message("hang"))
-        wait_until(lambda: elsewhere.count_turns("turn.state = 'running'") == 3, "the agent is at work")
+        signed_in = {"SERVICE_BASE_URL": front.url, "SERVICE_API_KEY": elsewhere.person.api_key}
+        talk = CommandLine(signed_in, "agents", "talk", str(elsewhere.agent), "hang", "--json")
+        wait_until(lambda: elsewhere.count_turns("turn.state = 'running'") == 4, "the agent is at work")
         with openai.OpenAI(base_url=f"{front.url}/v1", api_key=service.api_key, max_retries=0) as client:
             stream = client.chat.completions.create(model="scripted/echo", messages=ENDLESS, stream=True)
             next(stream)
@@ -117,6 +122,7 @@ def farewell(agents: Agents, elsewhere: Elsewhere) -> Farewell:
                 through_rpc=through_rpc[0],
                 pondered=pondered[0],
                 sent=sent.result(60),
+                talked=talk.finish(),
                 streamed=streamed.result(60),
                 whole=whole.result(60),
             )
@@ -151,6 +157,16 @@ def test_who_was_shown_nothing_yet_is_shown_a_task_to_come_back_to(
     task = farewell.sent.json()["task"]
     assert task["status"]["state"] == "TASK_STATE_WORKING"
     elsewhere.cancel(task["id"])
+
+
+def test_a_conversation_is_told_that_its_task_goes_on(farewell: Farewell, elsewhere: Elsewhere) -> None:
+    status, events, complaint = farewell.talked
+    shown = json.JSONDecoder().raw_decode(events)[0]["task"]
+    elsewhere.cancel(shown["id"])
+    assert (status, complaint) == (
+        4,
+        f"Error: The stream ended before the agent had answered; task {shown['id']} goes on without it.\n",
+    )
 
 
 def test_calls_of_models_end_with_an_error_and_are_settled(farewell: Farewell) -> None:
