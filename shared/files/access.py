@@ -20,7 +20,10 @@ from shared.files.tables import blobs, files, versions
 from shared.identity.callers import Caller, Owner, OwnerKind
 from shared.identity.errors import OwnerRequired
 from shared.identity.permissions import Permission
+from shared.pagination import Page
 
+VERSIONS_LIMIT = 1000
+"""Versions of a file on a page: nearly every file has its whole history on one."""
 OVER_OWNER = "over the owner of the file"
 Recheck = Callable[[Caller], Caller]
 """Gives a caller as the rows have it now; raises what a request of a caller who was revoked is answered."""
@@ -73,9 +76,11 @@ _VERSION = select(versions).where(
 _VERSIONS = (
     select(versions).where(versions.c.file_id == bindparam("file_id")).order_by(versions.c.revision.desc())
 )
-_STORED = select(
-    func.count().label("versions"), func.coalesce(func.sum(versions.c.byte_size), 0).label("size_bytes")
-).where(versions.c.file_id == bindparam("file_id"))
+_LISTED_BEFORE = (
+    select(versions.c.revision)
+    .where(versions.c.id == bindparam("cursor"), versions.c.file_id == bindparam("file_id"))
+    .scalar_subquery()
+)
 
 
 def get_file(
@@ -143,16 +148,14 @@ def refuse_ended(file: File) -> None:
         raise FileExpired
 
 
-def list_versions(session: Session, file_id: UUID, *, limit: int | None = None) -> list[Version]:
-    """List a file's versions, newest first; all of them without a limit."""
-    rows = session.execute(_VERSIONS.limit(limit), {"file_id": file_id})
-    return [Version.of(row, row.id, row.file_id) for row in rows]
-
-
-def sum_versions(session: Session, file_id: UUID) -> tuple[int, int]:
-    """Tell how many versions a file has, and how many bytes in all."""
-    row = session.execute(_STORED, {"file_id": file_id}).one()
-    return row.versions, int(row.size_bytes)
+def list_versions(
+    session: Session, file_id: UUID, *, cursor: UUID | None = None, limit: int = VERSIONS_LIMIT
+) -> Page[Version]:
+    """List a file's versions, newest first, after the one that `cursor` names: the last of the page before."""
+    found = _VERSIONS if cursor is None else _VERSIONS.where(versions.c.revision < _LISTED_BEFORE)
+    rows = session.execute(found.limit(limit + 1), {"file_id": file_id, "cursor": cursor}).all()
+    listed = tuple(Version.of(row, row.id, row.file_id) for row in rows[:limit])
+    return Page(items=listed, next_cursor=str(listed[-1].id) if len(rows) > limit else None)
 
 
 def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:

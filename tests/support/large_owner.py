@@ -124,6 +124,9 @@ GROWTHS = (
         others=("organization_id", "owner_id", "payer_id"),
         others_changes={"purpose": "'MessagingMedia'"},
     ),
+    Growth(
+        table=file_versions, owner={"file_id": "fileId"}, changes={"id": NEW_ID, "revision": "revision + i"}
+    ),
     Growth(table=references, owner={"file_id": "fileId"}, changes={"reference_id": "'copy-' || i"}),
     Growth(table=read_grants, owner={"file_id": "fileId"}, changes={"id": NEW_ID, "token_hash": RANDOM_HASH}),
     Growth(

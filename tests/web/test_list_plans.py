@@ -34,7 +34,6 @@ LEAST_ROWS, ROWS_PER_ITEM = 250, 3
 _PAGE_SIZES, _CURSORS = {"limit", "pageSize"}, {"cursor", "pageToken"}
 
 WHOLE = {
-    "list_versions": "a file's versions, which are one by one uploaded",
     "list_references": "a file's references",
     "list_models": "the operator's catalog, from memory",
     "list_signing_keys": "a handful",

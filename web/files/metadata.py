@@ -58,22 +58,25 @@ def read_metadata(call: Call, file_id: UUID) -> Answer:
     "/files/<id:file_id>/versions",
     summary="List a file's versions, newest first",
     authentication=Authentication.CALLER,
-    answers={200: schemas.VersionList},
-    errors=FOUND,
+    query=queries.VersionsQuery,
+    answers={200: schemas.VersionPage},
+    errors=(*FOUND, ValidationFailed, MalformedRequest),
 )
 def list_versions(call: Call, file_id: UUID) -> Answer:
+    query: queries.VersionsQuery = call.query
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
-        versions = access.list_versions(session, file_id)
+        page = access.list_versions(session, file_id, cursor=query.cursor, limit=query.limit)
     described = [
         schemas.VersionBody(
             version_id=version.id,
             revision=version.revision,
             metadata=schemas.Metadata.of(version, file.retention_expires_at),
         )
-        for version in versions
+        for version in page.items
     ]
-    return Answer(body=schemas.VersionList(versions=described))
+    shown = {"versions": described, "next_cursor": page.next_cursor}
+    return Answer(body=schemas.VersionPage.model_validate(shown))
 
 
 @routes.route(

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from shared.files.access import VERSIONS_LIMIT
 from shared.files.listing import PAGE_LIMIT, FileFilter
 from shared.files.resources import Availability, Purpose
 from web.files.schemas import ReferenceId
@@ -94,6 +95,15 @@ class ContentQuery(Sent):
         default=None,
         description="With a grant: `inline` to show images (not SVG), audio, video, PDF and plain text in a page.",
     )
+
+
+class VersionsQuery(Sent):
+    """The parameters of a listing of versions."""
+
+    cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
+    limit: Annotated[
+        Count, Between(minimum=1, maximum=VERSIONS_LIMIT), Field(description="Versions on the page.")
+    ] = VERSIONS_LIMIT
 
 
 class ListQuery(Sent):

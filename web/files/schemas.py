@@ -107,10 +107,11 @@ class VersionBody(Wire):
     metadata: Metadata
 
 
-class VersionList(Wire):
-    """All versions of a file, newest first."""
+class VersionPage(Wire):
+    """Some versions of a file, newest first, and where the next page begins."""
 
     versions: Sequence[VersionBody]
+    next_cursor: Id | None
 
 
 class UploadResult(Wire):

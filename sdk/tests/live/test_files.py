@@ -95,12 +95,16 @@ def test_a_deadline_is_kept_renewed_and_lifted(client: Any) -> None:
         client.files.renew(stored.id, elsewhere)
 
 
-def test_a_replace_makes_a_new_version_of_the_expected_one_only(client: Any, stored: Any) -> None:
+def test_a_replace_makes_a_new_version_of_the_expected_one_only(
+    client: Any, stored: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = {"expected_version_id": stored.version_id, "expected_revision": stored.revision}
     replaced = client.files.replace(stored.id, b"second", file_name="notes.txt", **expected)
     assert (replaced.id, replaced.revision) == (stored.id, 2)
     with pytest.raises(errors.PreconditionFailed):
         client.files.replace(stored.id, b"third", file_name="notes.txt", **expected)
+    for form in ("_sync", "_async"):
+        monkeypatch.setattr(f"quartermaster.{form}.files.PAGE_LIMIT", 1)
     assert [at.revision for at in client.files.versions(stored.id)] == [2, 1]
 
 

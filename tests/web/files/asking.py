@@ -168,8 +168,8 @@ class Asker:
     ) -> TestResponse:
         return self.ask(method, f"/files/{file['id']}/content", query, headers)
 
-    def versions(self, file: Any) -> TestResponse:
-        return self.ask("GET", f"/files/{file['id']}/versions")
+    def versions(self, file: Any, **query: object) -> TestResponse:
+        return self.ask("GET", f"/files/{file['id']}/versions", query)
 
     def grant(self, file: Any, **query: object) -> TestResponse:
         return self.ask("POST", f"/files/{file['id']}/versions/{file['versionId']}/grants", query)

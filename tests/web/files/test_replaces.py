@@ -44,6 +44,19 @@ def test_owner_and_retention_stay_as_they_were(cast: Cast, file: Any) -> None:
     assert after["metadata"]["retentionExpiresAt"] == "2090-01-01T00:00:00Z"
 
 
+def test_versions_are_listed_page_by_page(cast: Cast, file: Any) -> None:
+    for _ in range(2):
+        file = succeed(cast.agent.replace(file))
+    other = succeed(cast.agent.upload(), 201)
+    first = succeed(cast.agent.versions(file, limit=2))
+    assert [at["revision"] for at in first["versions"]] == [3, 2]
+    assert first["nextCursor"] == first["versions"][1]["versionId"]
+    last = succeed(cast.agent.versions(file, limit=2, cursor=first["nextCursor"]))
+    assert ([at["revision"] for at in last["versions"]], last["nextCursor"]) == ([1], None)
+    assert succeed(cast.agent.versions(other, cursor=first["nextCursor"]))["versions"] == []
+    refuse(cast.agent.versions(file, limit=1001), 422, "validation_failed")
+
+
 def test_earlier_versions_stay_listed_and_readable(cast: Cast, file: Any) -> None:
     second = succeed(cast.agent.replace(file, b"second"))
     third = succeed(cast.agent.replace(second, b"third"))

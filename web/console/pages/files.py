@@ -100,16 +100,13 @@ def show_file(visit: Visit, file_id: UUID) -> Response:
             if may_share
             else ()
         )
-        versions = access.list_versions(session, file_id, limit=_SHOWN_VERSIONS)
-        versions_count, stored = access.sum_versions(session, file_id)
+        versions = access.list_versions(session, file_id, limit=_SHOWN_VERSIONS).items
         references = list_references(session, file_id, limit=_SHOWN_REFERENCES + 1)
         labels = visit.labels(session, [file.owner_id, *(at.created_by for at in links)])
     return visit.render(
         "file.html",
         file=file,
         versions=versions,
-        versions_count=versions_count,
-        stored=stored,
         preview=find_preview(file, visit.services.blobs),
         links=[at for at in links if at.revoked_at is None and at.access_expires_at > visit.now],
         references=references[:_SHOWN_REFERENCES],

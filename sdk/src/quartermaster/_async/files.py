@@ -120,8 +120,8 @@ class AsyncFiles:
 
     async def versions(self, file_id: Id) -> tuple[FileVersion, ...]:
         """List a file's versions, newest first."""
-        body = await self._ask("GET", _path(file_id, "versions"))
-        return tuple(read(FileVersion, at) for at in body["versions"])
+        listed = self._pages(_path(file_id, "versions"), "versions", {})
+        return tuple([read(FileVersion, at) async for at in listed])
 
     async def references(self, file_id: Id) -> tuple[Reference, ...]:
         """List what refers to a file, oldest first."""

@@ -120,8 +120,8 @@ class Files:
 
     def versions(self, file_id: Id) -> tuple[FileVersion, ...]:
         """List a file's versions, newest first."""
-        body = self._ask("GET", _path(file_id, "versions"))
-        return tuple(read(FileVersion, at) for at in body["versions"])
+        listed = self._pages(_path(file_id, "versions"), "versions", {})
+        return tuple([read(FileVersion, at) for at in listed])
 
     def references(self, file_id: Id) -> tuple[Reference, ...]:
         """List what refers to a file, oldest first."""
