@@ -26,7 +26,8 @@ log = get_logger(__name__)
 STATEMENT_TIMEOUT = "30min"
 MAX_REPORTED = 100
 BATCH_SIZE = 5000
-"""Files whose versions are added up in one statement."""
+BATCH_VERSIONS = 100_000
+"""Files, and versions of them, that are added up in one statement; of a file with more, some at a time."""
 KIND = "storage_measured"
 PARTS = "purpose, owner_kind, owner_id, distribution_id"
 """The columns by which `storage_parts` divides a day of an organization."""
@@ -80,6 +81,9 @@ class StorageProof:
         return len(found)
 
 
+_Place = tuple[UUID, int]
+"""A file, and the revision up to which its versions have been added up."""
+_LAST_REVISION = 2**31 - 1
 _Measured = tuple[int, int]
 """The bytes that are stored, and bytes times microseconds of the day."""
 
@@ -95,23 +99,25 @@ class _Comparison:
         self._found: dict[tuple[date, UUID], _Measured] = {}
         self._expected: dict[tuple[date, UUID], _Measured] = {}
         self._values: dict[str, Any] | None = None
-        self._after: UUID | None = UUID(int=0)
+        self._after: _Place | None = (UUID(int=0), _LAST_REVISION)
         with database.transaction() as session:
             mark = session.execute(_LOCK_MARK).one_or_none()
             if mark is None:
                 return
             days = [mark.day - timedelta(days=1), mark.day] if mark.has_day_before else [mark.day]
-            self._values = {"days": days, "measured_to": mark.measured_to, "size": BATCH_SIZE}
+            self._values = {"days": days, "measured_to": mark.measured_to}
             for row in session.execute(_ROWS, {"days": days}):
                 self._found[row.day, row.organization_id] = int(row.stored_bytes), int(row.byte_microseconds)
 
     def add_batch(self, database: Database) -> bool:
-        """Add up the versions of the next files; False when there are no more."""
+        """Add up the next versions, file by file; False when there are no more."""
         if self._values is None or self._after is None:
             return False
+        file_id, revision = self._after
+        batch = {"after": file_id, "after_revision": revision, "size": BATCH_SIZE, "most": BATCH_VERSIONS}
         with database.autocommit() as session:
-            rows = session.execute(_ADD_UP, {**self._values, "after": self._after}).all()
-        self._after = rows[0].last_id
+            rows = session.execute(_ADD_UP, {**self._values, **batch}).all()
+        self._after = None if rows[0].last_id is None else (rows[0].last_id, rows[0].to_revision)
         for row in rows:
             if row.organization_id is not None:
                 stored, time = self._expected.get((row.day, row.organization_id), (0, 0))
@@ -185,7 +191,8 @@ _ROWS = text(
 def _stored(source: str, parts: str = "") -> str:
     """Add up, for each payer and part, what days' rows say when all before the mark has been folded in.
 
-    A version whose end is not known yet counts until the end of the day.
+    Of each file of the source, the versions after `after_revision` up to `to_revision`. One whose end is not known yet
+    counts until the end of the day.
     """
     return f"""
 WITH span AS (
@@ -197,7 +204,7 @@ WITH span AS (
         CASE WHEN file_end.at < span.known_to THEN file_end.at END AS until, span.ends_at
     FROM span, batch f
     CROSS JOIN LATERAL (SELECT coalesce(f.ended_at, f.retention_expires_at) AS at) AS file_end
-    JOIN file_versions v ON v.file_id = f.id
+    JOIN file_versions v ON v.file_id = f.id AND v.revision > f.after_revision AND v.revision <= f.to_revision
     WHERE (f.ended_at IS NULL OR f.ended_at >= span.starts_at)
         AND (file_end.at IS NULL OR (file_end.at >= span.starts_at AND file_end.at > v.created_at))
         AND v.created_at < span.known_to
@@ -209,12 +216,27 @@ WITH span AS (
 )"""  # noqa: S608 (this module's own text)
 
 
-_FILES = f"SELECT id, payer_id, ended_at, retention_expires_at, {PARTS} FROM files"  # noqa: S608 (its own text)
-_BATCH = f"{_FILES} WHERE id > :after ORDER BY id LIMIT :size"
+_COLUMNS = f"id, payer_id, ended_at, retention_expires_at, {PARTS}"
+_FILES = f"SELECT {_COLUMNS}, 0 AS after_revision, {_LAST_REVISION} AS to_revision FROM files"  # noqa: S608 (its own text)
+# How many versions a file has, its revision says. One of which not all fit is the last of its batch, and the first of
+# the next.
+_BATCH = f"""
+    SELECT {_COLUMNS}, after_revision,
+        CASE WHEN before + revision - after_revision <= :most THEN {_LAST_REVISION}
+            ELSE after_revision + :most - before END AS to_revision
+    FROM (
+        SELECT *, sum(revision - after_revision) OVER (ORDER BY id) - (revision - after_revision) AS before
+        FROM (
+            SELECT *, CASE WHEN id = :after THEN :after_revision ELSE 0 END AS after_revision FROM files
+            WHERE id >= :after AND (id > :after OR revision > :after_revision) ORDER BY id LIMIT :size
+        ) AS next
+    ) AS counted
+    WHERE before < :most"""  # noqa: S608 (this module's own text)
 _ADD_UP = text(
     f"""{_stored(_BATCH)}
-SELECT last.id AS last_id, expected.*
-FROM (SELECT (SELECT id FROM batch ORDER BY id DESC LIMIT 1) AS id) last LEFT JOIN expected ON true
+SELECT last.*, expected.* FROM (SELECT) AS one
+LEFT JOIN (SELECT id AS last_id, to_revision FROM batch ORDER BY id DESC LIMIT 1) AS last ON true
+LEFT JOIN expected ON true
 """  # noqa: S608 (this module's own text)
 )
 _CLEAR = text(

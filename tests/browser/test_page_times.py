@@ -70,7 +70,9 @@ def much_for(member_id: UUID) -> Much:
             **dict.fromkeys(("tasks", "media_imports", "deliveries", "audit_events"), MILLION // 10),
         },
         changes={
-            "file_versions": {"file_name": "'report ' || substr(md5(gen_random_uuid()::text), 1, 4) || '.txt'"},
+            "file_versions": {
+                "file_name": "'report ' || substr(md5(gen_random_uuid()::text), 1, 4) || '.txt'"
+            },
             "usage_records": {
                 "occurred_at": "now() - make_interval(secs => i * 2.5)",
                 "model": "'scripted/' || i % 10",

@@ -130,6 +130,7 @@ class Month:
             size=byte_size,
             at=at,
         )
+        self._run("UPDATE files SET revision = :count WHERE id = :id", count=len(kept.versions), id=kept.id)
 
     def renew(self, kept: Kept, deadline: datetime | None) -> None:
         kept.deadline = deadline

@@ -411,3 +411,20 @@ def test_a_proof_that_is_cut_short_goes_on_where_it_ended(
         month.accrue(first + DAY * 3 / 4)
     assert runs == [(0, True), (0, True), (0, True), (1, False)]
     assert StorageProof().go_on(month.database) == 1
+
+
+def test_a_proof_adds_up_so_many_versions_at_a_time_whatever_a_file_has(
+    month: Month, first: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_proof, "BATCH_VERSIONS", 3)
+    for versions in (1, 7, 3, 1):
+        file = month.upload(first, GIB, payer_id=month.payers[0])
+        for byte_size in range(2, versions + 1):
+            month.replace(file, first + DAY / 4, byte_size)
+    month.accrue(first + DAY / 2)
+    proof, runs = StorageProof(), list[bool]()
+    while not runs or runs[-1]:
+        with budget(0) as given:
+            assert proof.go_on(month.database) == 0
+        runs.append(given.is_cut_short)
+    assert runs == [True] * 4 + [False]
