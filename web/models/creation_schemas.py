@@ -9,10 +9,15 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from shared.models.dialects.chat_requests import CHAT
+from shared.models.dialects.other_models import CHOOSE_A_MODEL
 from shared.models.dialects.responses_requests import RESPONSES
 from shared.models.dialects.shapes import Schema, schema_of
 
 _NOT: Schema = {"anyOf": [{"const": False}, {"type": "null"}]}
+_NOT_CHOSEN: dict[str, Schema] = {
+    name: {"type": "null", "description": "No other model answers than the one that `model` names."}
+    for name in CHOOSE_A_MODEL
+}
 _NOT_STORED: dict[str, Schema] = {
     "store": {"const": False, "description": "Nothing is stored: `false`."},
     "previous_response_id": {"type": "null"},
@@ -27,7 +32,7 @@ class ChatCreation(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         """Describe what the dialect checks."""
-        return _described(cls, schema_of(CHAT), {"store": _NOT})
+        return _described(cls, schema_of(CHAT), {**_NOT_CHOSEN, "store": _NOT})
 
 
 class ResponsesCreation(BaseModel):
@@ -36,7 +41,7 @@ class ResponsesCreation(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         """Describe what the dialect checks."""
-        schema = _described(cls, schema_of(RESPONSES), _NOT_STORED)
+        schema = _described(cls, schema_of(RESPONSES), {**_NOT_CHOSEN, **_NOT_STORED})
         return schema | {"required": [*schema["required"], "store"]}
 
 

@@ -5,6 +5,7 @@ Audio output and `store: true` are refused: only text is produced here, and noth
 
 from typing import Any
 
+from shared.models.dialects.other_models import refuse_other_models
 from shared.models.dialects.requests import Dialect, ParsedRequest, describe
 from shared.models.dialects.shapes import (
     Check,
@@ -36,6 +37,7 @@ def parse_chat(body: Any, *, accepts_events: bool = False) -> ParsedRequest:
     check_body(body, CHAT)
     if body.get("store"):
         raise ResponseStateNotSupported("Completions are not stored here: leave `store` out.", param="store")
+    refuse_other_models(body)
     return describe(Dialect.CHAT, body, is_stream=accepts_events or bool(body.get("stream")))
 
 

@@ -5,6 +5,7 @@ A request that wants state, or refers to any, is refused (docs/specification/mod
 
 from typing import Any
 
+from shared.models.dialects.other_models import refuse_other_models
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest, describe
 from shared.models.dialects.shapes import (
     Check,
@@ -39,6 +40,7 @@ def parse_responses(
     check_body(body, object_of({}))
     _refuse_state(body, store_absent_is_false=store_absent_is_false)
     check_body(body, RESPONSES)
+    refuse_other_models(body)
     return describe(Dialect.RESPONSES, body, is_stream=accepts_events or bool(body.get("stream")))
 
 

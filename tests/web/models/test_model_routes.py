@@ -120,6 +120,17 @@ def test_what_a_body_has_wrong_is_named(world: World, path: str, field: str) -> 
 
 
 @ENDPOINTS
+def test_another_model_beside_the_named_one_is_refused_by_name_and_holds_nothing(
+    world: World, path: str
+) -> None:
+    answer = world.ask(path, models=["openai/o1-pro"], route="fallback")
+    error = answer.get_json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "models")
+    assert answer.headers["x-should-retry"] == "false"
+    assert world.held() == 0
+
+
+@ENDPOINTS
 def test_a_call_that_no_worker_takes_is_refused_for_now_and_costs_nothing(world: World, path: str) -> None:
     for stream in (False, True):
         answer = world.ask(path, stream=stream)

@@ -101,6 +101,41 @@ def test_a_wrong_chat_field_is_named(change: dict[str, Any], param: str) -> None
     assert raised.value.kind is Kind.MALFORMED
 
 
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"models": ["a", "dear"]}, "models"),
+        ({"route": "fallback"}, "route"),
+        ({"preset": "dear"}, "preset"),
+        ({"plugins": [{"id": "web"}]}, "plugins"),
+        ({"fallbacks": ["dear"]}, "fallbacks"),
+        ({"context_window_fallbacks": [{"m": ["dear"]}]}, "context_window_fallbacks"),
+        ({"content_policy_fallbacks": [{"m": ["dear"]}]}, "content_policy_fallbacks"),
+        ({"providerOptions": {"gateway": {"models": ["dear"]}}}, "providerOptions"),
+        ({"extra_body": {"models": ["dear"]}}, "extra_body.models"),
+        ({"extra_body": {"tools": [{"type": "openrouter:advisor"}]}}, "extra_body.tools[0].type"),
+        ({"tools": [{"type": "openrouter:advisor", "parameters": {"model": "dear"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "web_search"}, {"type": "image_generation"}]}, "tools[1].type"),
+    ],
+)
+def test_no_other_model_than_the_named_one_is_to_be_had(change: dict[str, Any], param: str) -> None:
+    for parse, body in ((parse_chat, CHAT), (parse_responses, RESPONSES)):
+        with pytest.raises(InvalidRequest, match="no other") as raised:
+            parse({**body, **change})
+        assert raised.value.param == param
+
+
+def test_what_chooses_no_model_is_passed_on() -> None:
+    said: dict[str, Any] = {
+        "models": None,
+        "plugins": [],
+        "extra_body": {"top_k": 3},
+        "provider": {"sort": "price"},
+    }
+    for parse, body in ((parse_chat, CHAT), (parse_responses, RESPONSES)):
+        assert parse({**body, **said}).body == {**body, **said}
+
+
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(InvalidRequest, match="messages is required") as raised:
         parse_chat({"model": "m"})
