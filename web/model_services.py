@@ -16,6 +16,7 @@ from shared.models.cancellations import Cancellations
 from shared.models.catalog_file import CatalogFile
 from shared.models.heartbeats import LeaseReader
 from shared.models.invocations import Invoker, Limits
+from shared.models.providers.concurrency import ModelSlots
 from shared.models.shares import Shares
 from shared.replies import ReplyChannel
 from shared.settings import Settings
@@ -79,7 +80,9 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
         leases=LeaseReader(database),
         cancellations=cancellations,
         threads=ThreadPoolExecutor(SILENT_CALL_THREADS, thread_name_prefix="silent-calls"),
-        admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
+        admission=CallAdmission(
+            database, shares, ModelSlots(valkey), patience_seconds=settings.slot_wait_seconds
+        ),
     )
     return ModelServices(
         catalog=CatalogFile(settings.models_config).watch(), usage=RecentModelUsage(database), invoker=invoker

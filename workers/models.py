@@ -18,7 +18,6 @@ from shared.models.engine import Engine
 from shared.models.execution import Executor, FairCalls, execute
 from shared.models.former_calls import FormerCalls
 from shared.models.heartbeats import Heartbeats
-from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Announcement
 from shared.queues import MODELS
@@ -180,7 +179,6 @@ def _executor(context: WorkerContext) -> Executor:
     engine = Engine(
         database=context.database,
         router=Router(),
-        slots=ModelSlots(connect_valkey(settings.redis_url)),
         heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
         shows_cost=settings.usage_cost,
     )

@@ -1,22 +1,27 @@
 """Admit a call: hold its credits within its organization's share, after a bounded, fair wait if need be.
 
-The hold decides, in Postgres and for all processes. Each process orders those that it keeps waiting: one of each
-organization tries at a time, its credentials take turns, and the next tries when one is admitted or a call ends.
+The hold decides, in Postgres and for all processes; before it, where a model has a limit of its own, Valkey does, of
+which nothing is asked for any other. Each process orders those that it keeps waiting: one of each organization (and,
+for its limit, of each model) tries at a time, its credentials take turns, and the next tries when one is admitted or a
+call ends.
 """
+
+from __future__ import annotations
 
 import random
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 from shared.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.credits import holds
 from shared.database import Database
 from shared.errors import DomainError, Kind
+from shared.models.providers.concurrency import ModelSlots
 from shared.models.shares import Shares
 
 TRY_AGAIN_SECONDS = 0.25
@@ -34,33 +39,61 @@ class ModelsOverloaded(DomainError):
         super().__init__(retry_after_seconds=2)
 
 
+Attempt = Callable[[], DomainError | None]
+"""What tries to be admitted at once; else gives what a caller that tries no more is told."""
+
+
 class CallAdmission:
     """The admission of one process's calls; safe to share between threads."""
 
-    def __init__(self, database: Database, shares: Shares, *, patience_seconds: float) -> None:
+    def __init__(
+        self, database: Database, shares: Shares, slots: ModelSlots, *, patience_seconds: float
+    ) -> None:
         """Let nobody wait yet, and later nobody longer than this."""
         self._database = database
         self._patience_seconds = patience_seconds
         self._shares = shares
+        self.slots = slots
         self._line = _Line()
+        self._line_of_models = _Line()
         self._room = Pool("model_calls_waiting", WAITING_ROOM)
 
-    def hold(self, invocation: holds.NewInvocation, key: PoolKey, *, waited_seconds: float = 0.0) -> None:
-        """Hold a call's credits, or wait until its organization may have another call.
+    def hold(
+        self,
+        invocation: holds.NewInvocation,
+        key: PoolKey,
+        *,
+        limit: int | None = None,
+        waited_seconds: float = 0.0,
+    ) -> None:
+        """Hold a call's credits, or wait until its organization may have another call, of this model in particular.
 
-        Raises ConcurrencyLimited where the organization has calls and no room for more, ModelsOverloaded where it has
-        none and the service lacks room, and what `holds.hold` raises.
+        `limit` is how many calls the model may have at once, whosever they are. Raises ConcurrencyLimited where the
+        organization has calls and no room for more, ModelsOverloaded where it has none and there is no room, and what
+        `holds.hold` raises. `end` gives back what was taken by then.
         """
-        refused = None
-        if not self._line.has(key.tenant):
-            refused = self.try_to_hold(invocation)
-            if refused is None:
-                return
-        with self._waiting(key, refused):
-            self._wait(invocation, key, refused, max(0.0, self._patience_seconds - waited_seconds))
+        gives_up_at = time.monotonic() + max(0.0, self._patience_seconds - waited_seconds)
+        if limit is not None:
+            take = partial(
+                self.try_to_take,
+                invocation.id,
+                invocation.organization_id,
+                model=invocation.model,
+                limit=limit,
+            )
+            place = PoolKey((key.tenant, invocation.model), key.member)
+            self._admit(take, self._line_of_models, place, key, gives_up_at)
+        self._admit(partial(self.try_to_hold, invocation), self._line, key, key, gives_up_at)
 
-    def try_to_hold(self, invocation: holds.NewInvocation) -> holds.AtShare | None:
-        """Hold a call's credits if its organization may have another call now; else tell how many it has."""
+    def try_to_take(
+        self, call_id: UUID, organization_id: UUID, *, model: str, limit: int
+    ) -> DomainError | None:
+        """Take one of a model's slots for a call if it is its organization's turn; else give the refusal."""
+        held = self.slots.try_to_take(call_id, organization_id, model=model, limit=limit)
+        return None if held is None else refusal(held)
+
+    def try_to_hold(self, invocation: holds.NewInvocation) -> DomainError | None:
+        """Hold a call's credits if its organization may have another call now; else give the refusal."""
         assert invocation.provider is not None  # noqa: S101 (a call to be made has an upstream)
         try:
             with (
@@ -69,50 +102,53 @@ class CallAdmission:
             ):
                 holds.hold(session, invocation=invocation, share=share)
                 self._shares.begin(invocation.id, invocation.provider)
-        except holds.AtShare as refusal:
-            return refusal
+        except holds.AtShare as at_share:
+            return refusal(at_share.open_calls)
         return None
 
-    def end(self, invocation_id: UUID) -> None:
+    def end(self, call_id: UUID) -> None:
         """Note that a call has ended, or is not waited for any more, and let the next organization in turn try."""
-        self._shares.end(invocation_id)
+        self._shares.end(call_id)
         self._line.wake_next()
+        if self.slots.give_back(call_id):
+            self._line_of_models.wake_next()
 
-    @contextmanager
-    def _waiting(self, key: PoolKey, refused: holds.AtShare | None) -> Iterator[None]:
+    def _admit(self, attempt: Attempt, line: _Line, place: PoolKey, key: PoolKey, gives_up_at: float) -> None:
+        """Try now, unless others of the same place wait; else wait there. `key` is who waits."""
+        # Who did not even get to try has others of its own waiting.
+        refused: DomainError = ConcurrencyLimited()
+        if not line.has(place.tenant):
+            if (told := attempt()) is None:
+                return
+            refused = told
         seat = self._room.try_acquire(key)
         if seat is None:
-            raise refusal(refused)
+            raise refused
         with seat:
-            yield
+            self._wait(attempt, line, place, refused, gives_up_at)
 
     def _wait(
-        self,
-        invocation: holds.NewInvocation,
-        key: PoolKey,
-        refused: holds.AtShare | None,
-        patience_seconds: float,
+        self, attempt: Attempt, line: _Line, place: PoolKey, refused: DomainError, gives_up_at: float
     ) -> None:
-        gives_up_at = time.monotonic() + patience_seconds
-        turn = self._line.enter(key)
+        turn = line.enter(place)
         try:
             while time.monotonic() < gives_up_at:
                 # Spread, so that those who wait do not all look at the same moments.
                 if not turn.wait(TRY_AGAIN_SECONDS * random.uniform(1.0, 1.5)):  # noqa: S311
-                    self._line.wake_if_quiet(key.tenant)
+                    line.wake_if_quiet(place.tenant)
                     continue
-                refused = self.try_to_hold(invocation)
-                if refused is None:
+                if (told := attempt()) is None:
                     return
-                self._line.try_later(key, turn)
-            raise refusal(refused)
+                refused = told
+                line.try_later(place, turn)
+            raise refused
         finally:
-            self._line.leave(key, turn)
+            line.leave(place, turn)
 
 
-def refusal(refused: holds.AtShare | None) -> DomainError:
-    """Say whose lack it is that a call was not admitted; who did not even get to try has others of its own waiting."""
-    return ModelsOverloaded() if refused is not None and refused.open_calls == 0 else ConcurrencyLimited()
+def refusal(held: int) -> DomainError:
+    """Say whose lack it is that a call was not admitted, by how many its organization has."""
+    return ConcurrencyLimited() if held else ModelsOverloaded()
 
 
 @dataclass(slots=True, eq=False)

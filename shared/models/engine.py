@@ -36,7 +36,6 @@ from shared.models.dialects import (
 from shared.models.errors import ContextLengthExceeded
 from shared.models.heartbeats import Attended, Heartbeats, Listener
 from shared.models.providers.base import Cancellation, Event, UpstreamStream
-from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
 from shared.models.stream_loop import StreamLoop
@@ -55,7 +54,6 @@ class Engine:
 
     database: Database
     router: Router
-    slots: ModelSlots
     heartbeats: Heartbeats
     shows_cost: bool = True
     """Whether replies say what they cost."""

@@ -26,6 +26,7 @@ from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import end_of_stream, frame_writer
 from shared.models.engine import NOTHING, Asked, Carrier, Engine, ModelCall
 from shared.models.heartbeats import Attended
+from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled
 from shared.models.reply_waiting import describe_failure
 from shared.models.shares import PROVIDER_ALPHA
@@ -45,6 +46,7 @@ class Executor:
     """What a worker process carries out calls with."""
 
     engine: Engine
+    slots: ModelSlots
     valkey: redis.Redis
     queue: CallQueue
     catalog: CatalogFile
@@ -59,6 +61,7 @@ class Executor:
         lane = ReplyLane(valkey)
         return cls(
             engine=engine,
+            slots=ModelSlots(valkey),
             valkey=valkey,
             queue=queue or CallQueue(valkey),
             catalog=catalog,
@@ -125,8 +128,12 @@ def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended)
     call = ModelCall(executor.engine, attended, frame_writer(parsed.dialect))
     asked = Asked(entry=entry, parsed=parsed, created=request.created, cancelled=attended.cancelled)
     carrier = Carrier(loop=executor.loop, say=partial(attended.send, ReplyKind.DATA))
+    dispatch = attended.dispatch
+    slot = executor.slots.taken_over(
+        dispatch.invocation_id, dispatch.organization_id, model=entry.id, limit=entry.concurrency_limit
+    )
     try:
-        with closing(call.relay(asked, executor.engine.slots.slot(entry), carrier)) as frames:
+        with closing(call.relay(asked, slot, carrier)) as frames:
             for data in frames:
                 if not attended.send(ReplyKind.DATA, data):
                     raise CallCancelled(may_have_cost=True)

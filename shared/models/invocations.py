@@ -117,7 +117,7 @@ def invoke(
     inbox = _listen(invoker, invocation.id)
     try:
         key = PoolKey(payer_id, caller.credential_id)
-        invoker.admission.hold(invocation, key, waited_seconds=waited_seconds)
+        invoker.admission.hold(invocation, key, limit=entry.concurrency_limit, waited_seconds=waited_seconds)
         failpoints.hit("invocation.held")
         _queue(invoker, inbox.address, payer_id, entry, request)
     except BaseException:

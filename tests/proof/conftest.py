@@ -81,7 +81,7 @@ def _worker_of_agents(front: Front) -> Iterator[dict[str, Any]]:
     watch.shut_down()
     services.agents.watch.close()
     behaviors.calls.engine.router.close()
-    behaviors.calls.engine.slots.close()
+    behaviors.calls.admission.slots.close()
     valkey.close()
 
 

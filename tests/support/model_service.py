@@ -37,6 +37,7 @@ CATALOG = (
     + model_text("scripted/pictures", _SCRIPTED, output_modalities=["image"])
     + model_text("fake/chat", FAKE, retries=0)
     + model_text("fake/responses", FAKE_RESPONSES, retries=0)
+    + model_text("fake/narrow", FAKE, retries=0, concurrency_limit=2)
 )
 RECORDED = (
     *("invocation_id", "model", "provider", "status", "prompt_tokens", "completion_tokens", "cost"),

@@ -16,8 +16,9 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from shared import failpoints
 from shared.a2a.behaviors.waiting import TurnCancellation
@@ -26,7 +27,7 @@ from shared.a2a.turns.updates import Turn
 from shared.credits import holds
 from shared.credits.errors import InvocationConflict
 from shared.errors import DomainError, Kind, Unavailable
-from shared.models.call_admission import CallAdmission, refusal
+from shared.models.call_admission import Attempt, CallAdmission
 from shared.models.catalog import Catalog, ModelEntry, speaking_for
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Delta, parse_chat
@@ -34,7 +35,7 @@ from shared.models.engine import Asked, Engine, ModelCall
 from shared.models.errors import ModelNotSupported
 from shared.models.heartbeats import Attended
 from shared.models.invocations import get_model, new_invocation, require_model_access
-from shared.models.providers.errors import CallCancelled, ProviderOverloaded
+from shared.models.providers.errors import CallCancelled
 from shared.replies import ReplyKind
 from shared.retry import retry
 
@@ -85,7 +86,7 @@ class ModelCalls:
         reserved = self.reserved_completion_tokens
         cancellation = TurnCancellation(turn)
         asked = Asked(entry=entry, parsed=parsed, created=int(time.time()), cancelled=cancellation)
-        with self._slot(entry, cancellation):
+        with self._slot(entry, payer_id, cancellation):
             for call_id in calls_of(turn.id):
                 call = new_invocation(call_id, payer_id, turn.caller, entry, parsed, reserved_tokens=reserved)
                 with self._begun(call, cancellation) as attended:
@@ -109,20 +110,18 @@ class ModelCalls:
             return False
 
     @contextlib.contextmanager
-    def _slot(self, entry: ModelEntry, cancellation: TurnCancellation) -> Iterator[None]:
-        """Hold one of the model's slots, waiting for one before anything is owed."""
-        gives_up_at = time.monotonic() + SLOT_SECONDS
-        with contextlib.ExitStack() as held:
-            while True:
-                try:
-                    held.enter_context(self.engine.slots.slot(entry))
-                    break
-                except ProviderOverloaded as error:
-                    if time.monotonic() > gives_up_at:
-                        raise
-                    if cancellation.wait(error.retry_after_seconds):
-                        raise CallCancelled(may_have_cost=False) from None
+    def _slot(self, entry: ModelEntry, payer_id: UUID, cancellation: TurnCancellation) -> Iterator[None]:
+        """Hold one of the model's slots, where it has a limit, waiting for one before anything is owed."""
+        limit, taken_for = entry.concurrency_limit, uuid4()
+        if limit is None:
             yield
+            return
+        take = partial(self.admission.try_to_take, taken_for, payer_id, model=entry.id, limit=limit)
+        try:
+            _insist(take, cancellation)
+            yield
+        finally:
+            self.admission.end(taken_for)
 
     @contextlib.contextmanager
     def _begun(self, call: holds.NewInvocation, cancellation: TurnCancellation) -> Iterator[Attended | None]:
@@ -143,16 +142,21 @@ class ModelCalls:
         Gives False where a run before this one has held another amount for it: the model has another price now, or the
         agent another model.
         """
-        gives_up_at = time.monotonic() + SLOT_SECONDS
         try:
-            while (refused := self.admission.try_to_hold(call)) is not None:
-                if time.monotonic() > gives_up_at:
-                    raise refusal(refused)
-                if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
-                    raise CallCancelled(may_have_cost=False)
+            _insist(partial(self.admission.try_to_hold, call), cancellation)
         except InvocationConflict:
             return False
         return True
+
+
+def _insist(attempt: Attempt, cancellation: TurnCancellation) -> None:
+    """Try again and again to be admitted, for so long as a turn waits. Raises CallCancelled, or the last refusal."""
+    gives_up_at = time.monotonic() + SLOT_SECONDS
+    while (refused := attempt()) is not None:
+        if time.monotonic() > gives_up_at:
+            raise refused
+        if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
+            raise CallCancelled(may_have_cost=False)
 
 
 def _relay(engine: Engine, attended: Attended, asked: Asked) -> Iterator[str]:

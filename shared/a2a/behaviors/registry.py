@@ -43,13 +43,13 @@ def build_behaviors(
     if settings.models_redis_url:
         models_valkey = connect_valkey(settings.models_redis_url)
     shares = Shares(database, models_valkey, slots_when_unknown=settings.queued_model_calls)
-    engine = Engine(
-        database=database, router=Router(), slots=ModelSlots(valkey), heartbeats=Heartbeats(database)
-    )
+    engine = Engine(database=database, router=Router(), heartbeats=Heartbeats(database))
     calls = ModelCalls(
         engine=engine,
         catalog=CatalogFile(settings.models_config).watch(),
-        admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
+        admission=CallAdmission(
+            database, shares, ModelSlots(models_valkey), patience_seconds=settings.slot_wait_seconds
+        ),
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
     model_backed = ModelBackedBehavior(

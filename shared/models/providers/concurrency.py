@@ -1,20 +1,25 @@
-"""How many calls to a model run at once, over all workers: a semaphore in Valkey made of leases.
+"""How many calls to a model run at once, over all processes: slots in Valkey made of leases, shared by organization.
 
-Protects upstreams that can only do so much (a local server above all). Leases run out by the server's clock unless
-their process renews them, so a killed worker blocks its slots for seconds. If Valkey does not answer the call goes
-ahead: the limit protects an upstream's comfort, not anyone's credits.
+Protects upstreams that can only do so much (a local server above all), and each organization's part of them. A free
+slot goes to the organization that holds the fewest of those that want one, then to the one that has waited longest: one
+that was refused is remembered in the line for as long as it takes to ask again. Alone, an organization may hold seven
+times what is free.
+
+The front that admits a call takes its slot, and the worker that makes it takes the slot over; what waits in a queue
+holds it too. Leases run out by the server's clock unless their process renews them, so a killed process blocks its
+slots for seconds. If Valkey does not answer the call goes ahead: the limit protects an upstream's comfort, not anyone's
+credits.
 """
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from redis import Redis
 from redis.exceptions import RedisError
 
-from shared.models.catalog import ModelEntry
-from shared.models.providers.errors import ProviderOverloaded
 from shared.periodic_thread import InFlight
 from shared.telemetry import get_logger
 
@@ -22,22 +27,69 @@ log = get_logger(__name__)
 
 LEASE_SECONDS = 15.0
 RENEW_EVERY_SECONDS = 5.0
-RETRY_AFTER_SECONDS = 1
+WANTED_SECONDS = 3.0
+"""How long an organization that was refused keeps its place in the line: clients ask again after a second or two."""
+ALPHA = 7
+"""An organization alone may use seven eighths of the slots, and all of fewer than eight."""
 
+# KEYS: the leases by their end, the organizations in line by when they began to wait, and by when they last asked. A
+# lease begins with its organization. Gives -1 for a slot, else how many the organization holds.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
+local organization, lease, limit, alpha = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
-redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
-redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[3] * 2))
-return 1
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - ARGV[6])) do
+    redis.call('ZREM', KEYS[2], gone)
+    redis.call('ZREM', KEYS[3], gone)
+end
+local leases = redis.call('ZRANGE', KEYS[1], 0, -1)
+local left, active, use = limit - #leases, 1, {[organization] = 0}
+for _, held in ipairs(leases) do
+    local holder = string.sub(held, 1, #organization)
+    if not use[holder] then active = active + 1 end
+    use[holder] = (use[holder] or 0) + 1
+    if held == lease then return -1 end
+end
+local own, is_before = use[organization], true
+if left > 0 then
+    for _, waiting in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+        local others = use[waiting] or 0
+        if not use[waiting] then active = active + 1 end
+        if waiting == organization then is_before = false
+        elseif others < own or (others == own and is_before) then left = left - 1 end
+    end
+end
+if left > 0 and own < math.max(alpha * left, limit / (active + 1)) then
+    redis.call('ZADD', KEYS[1], now + ARGV[5], lease)
+    redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[5] * 2000))
+    redis.call('ZREM', KEYS[2], organization)
+    redis.call('ZREM', KEYS[3], organization)
+    return -1
+end
+redis.call('ZADD', KEYS[2], 'NX', now, organization)
+redis.call('ZADD', KEYS[3], now, organization)
+redis.call('PEXPIRE', KEYS[2], math.ceil(ARGV[6] * 2000))
+redis.call('PEXPIRE', KEYS[3], math.ceil(ARGV[6] * 2000))
+return own
+"""
+_TAKE_OVER = """
+local time = redis.call('TIME')
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZADD', KEYS[1], time[1] + time[2] / 1000000 + ARGV[3], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[3] * 2000))
 """
 _RENEW = """
 local time = redis.call('TIME')
 redis.call('ZADD', KEYS[1], 'XX', time[1] + time[2] / 1000000 + ARGV[2], ARGV[1])
-redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[2] * 2))
+redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[2] * 2000))
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    model: str
+    name: str
 
 
 class ModelSlots:
@@ -48,49 +100,78 @@ class ModelSlots:
         self._valkey = valkey
         self._lease_seconds = lease_seconds
         self._take: Any = valkey.register_script(_TAKE)
+        self._take_over: Any = valkey.register_script(_TAKE_OVER)
         self._renew: Any = valkey.register_script(_RENEW)
-        self._held: InFlight[tuple[str, str]] = InFlight(
+        self._taken: dict[UUID, _Lease] = {}
+        self._held: InFlight[_Lease] = InFlight(
             {"model-slots": self._renew_held},
             pause_seconds=lease_seconds * RENEW_EVERY_SECONDS / LEASE_SECONDS,
         )
 
+    def try_to_take(self, call_id: UUID, organization_id: UUID, *, model: str, limit: int) -> int | None:
+        """Take one of a model's `limit` slots for a call; else give how many the organization holds.
+
+        A refusal puts the organization into the model's line. A second time for a call changes nothing.
+        """
+        lease = _Lease(model, f"{organization_id}:{call_id}")
+        keys = [_leases(model), f"model:line:{model}", f"model:asked:{model}"]
+        values = [str(organization_id), lease.name, limit, ALPHA, self._lease_seconds, WANTED_SECONDS]
+        try:
+            held = int(self._take(keys=keys, args=values))
+        except RedisError:
+            log.warning("model_slots.unavailable")
+            return None
+        if held >= 0:
+            return held
+        self._taken[call_id] = lease
+        self._held.add(lease)
+        return None
+
+    def give_back(self, call_id: UUID) -> bool:
+        """Give back the slot of a call, if one was taken here and nobody has taken it over; tell whether one was."""
+        lease = self._taken.pop(call_id, None)
+        if lease is None:
+            return False
+        self._drop(lease)
+        return True
+
     @contextmanager
-    def slot(self, entry: ModelEntry) -> Iterator[None]:
-        """Hold one of the model's slots during the block. Raises ProviderOverloaded if all are taken."""
-        if entry.concurrency_limit is None:
+    def taken_over(
+        self, call_id: UUID, organization_id: UUID, *, model: str, limit: int | None
+    ) -> Iterator[None]:
+        """Hold the slot during the block that was taken for a call, in whichever process, and give it back.
+
+        It is held where it has run out meanwhile, too: the call is made, and counts.
+        """
+        if limit is None:
             yield
             return
-        key, lease = f"model:running:{entry.id}", uuid.uuid4().hex
-        if not self._taken(key, lease, entry.concurrency_limit):
-            raise ProviderOverloaded(
-                "This model answers as many calls at once as it can; try again.",
-                retry_after_seconds=RETRY_AFTER_SECONDS,
-            )
+        taken = f"{organization_id}:{call_id}"
+        lease = _Lease(model, f"{taken}:made")
+        try:
+            self._take_over(keys=[_leases(model)], args=[taken, lease.name, self._lease_seconds])
+        except RedisError:
+            log.warning("model_slots.unavailable")
+        self._held.add(lease)
         try:
             yield
         finally:
-            self._give_back(key, lease)
+            self._drop(lease)
 
     def close(self) -> None:
         """Renew no more."""
         self._held.stop(wait=True)
 
-    def _taken(self, key: str, lease: str, limit: int) -> bool:
-        try:
-            is_taken = bool(self._take(keys=[key], args=[lease, limit, self._lease_seconds]))
-        except RedisError:
-            log.warning("model_slots.unavailable")
-            return True
-        if is_taken:
-            self._held.add((lease, key))
-        return is_taken
-
-    def _give_back(self, key: str, lease: str) -> None:
-        self._held.discard((lease, key))
+    def _drop(self, lease: _Lease) -> None:
+        self._held.discard(lease)
         with suppress(RedisError):  # it runs out by itself
-            self._valkey.zrem(key, lease)
+            self._valkey.zrem(_leases(lease.model), lease.name)
 
-    def _renew_held(self, held: Sequence[tuple[str, str]]) -> None:
-        for lease, key in held:
+    def _renew_held(self, held: Sequence[_Lease]) -> None:
+        for lease in held:
             with suppress(RedisError):
-                self._renew(keys=[key], args=[lease, self._lease_seconds])
+                self._renew(keys=[_leases(lease.model)], args=[lease.name, self._lease_seconds])
+
+
+def _leases(model: str) -> str:
+    return f"model:slots:{model}"

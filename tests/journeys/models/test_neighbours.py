@@ -1,6 +1,7 @@
 """Slow streams of one organization on a worker with few slots: others are answered, and its own quick calls too."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -79,3 +80,22 @@ def test_many_quick_calls_of_one_organization_wait_their_turn(service: ModelServ
     with ThreadPoolExecutor(80) as pool:
         answers = list(pool.map(lambda _: ask(service, scripted(chunks=2, delay_seconds=0.02)), range(80)))
     assert {answer.status_code for answer in answers} == {200}
+
+
+def test_streams_that_never_rest_leave_another_its_turn_at_a_model_with_a_limit(
+    service: ModelService, neighbour: str
+) -> None:
+    short = scripted(chunks=5, delay_seconds=0.02)
+    is_over = threading.Event()
+
+    def never_rest() -> None:
+        while not is_over.is_set():
+            ask_with(service, service.api_key, short, model="fake/narrow", stream=True).content  # noqa: B018 (read to its end)
+
+    with ThreadPoolExecutor(6) as pool:
+        crowd = [pool.submit(never_rest) for _ in range(6)]
+        answers = [ask_with(service, neighbour, "hello", model="fake/narrow") for _ in range(4)]
+        is_over.set()
+        for at in crowd:
+            at.result()
+    assert [answer.status_code for answer in answers] == [200] * 4

@@ -30,7 +30,6 @@ from shared.models.engine import Engine
 from shared.models.execution import Executor, execute
 from shared.models.heartbeats import Heartbeats, LeaseReader
 from shared.models.invocations import Invoker, Limits, invoke
-from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
@@ -202,7 +201,6 @@ def model_calls(
     engine = Engine(
         database=database,
         router=Router(),
-        slots=ModelSlots(valkey),
         heartbeats=Heartbeats(database, partial(find_cancelled, valkey)),
     )
     executor = Executor.over(valkey, engine=engine, catalog=CatalogFile(catalog, look_every_seconds=0))
@@ -216,7 +214,7 @@ def model_calls(
         leases=LeaseReader(database),
         cancellations=Cancellations(queue),
         threads=ThreadPoolExecutor(4),
-        admission=CallAdmission(database, shares, patience_seconds=5.0),
+        admission=CallAdmission(database, shares, executor.slots, patience_seconds=5.0),
     )
     caller = factory.actor(factory.person(organization_id, bound=True)).caller
     try:
@@ -229,7 +227,8 @@ def model_calls(
         for inbox in list(replies._inboxes.values()):
             inbox.close()
         engine.router.close()
-        engine.slots.close()
+        executor.slots.close()
+        valkey.delete(*(f"model:{kind}:scripted/narrow" for kind in ("slots", "line", "asked")))
 
 
 def give_credits(database: Database, organization_id: UUID) -> None:

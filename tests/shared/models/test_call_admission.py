@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
 
+from deploy.embedded.valkey import EmbeddedValkey
 from shared.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.credits import holds
 from shared.credits.errors import InsufficientCredits
@@ -17,7 +18,9 @@ from shared.database import Database
 from shared.ids import new_id
 from shared.models import call_admission
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
+from shared.models.providers.concurrency import ModelSlots
 from shared.models.shares import Shares
+from shared.valkey import connect_valkey
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.prices import prices_of
@@ -55,26 +58,43 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 class Tenants:
     """Organizations with credits, and one process's admission of their calls."""
 
-    def __init__(self, database: Database, share: int) -> None:
+    def __init__(self, database: Database, slots: ModelSlots, share: int) -> None:
         self._factory = IdentityFactory(database, make_settings())
         self._database = database
         self.share = Share(share)
-        self.admission = CallAdmission(database, self.share, patience_seconds=20.0)
+        self.admission = CallAdmission(database, self.share, slots, patience_seconds=20.0)
 
     def organization(self) -> Calls:
         calls = Calls(self._database, self._factory.organization().id)
         calls.top_up(1000)
         return calls
 
-    def hold(self, calls: Calls, member: object = None) -> UUID:
-        invocation = replace(calls.new(0), provider="p")
-        self.admission.hold(invocation, PoolKey(calls.organization_id, member))
+    def hold(
+        self, calls: Calls, member: object = None, *, model: str = "acme/any", limit: int | None = None
+    ) -> UUID:
+        invocation = replace(calls.new(0, model=model), provider="p")
+        try:
+            self.admission.hold(invocation, PoolKey(calls.organization_id, member), limit=limit)
+        except BaseException:
+            self.admission.end(invocation.id)
+            raise
         return invocation.id
+
+    def end(self, calls: Calls, invocation_id: UUID) -> None:
+        """Let a call have ended."""
+        calls.void(invocation_id)
+        self.admission.end(invocation_id)
 
 
 @pytest.fixture
-def tenants(database: Database) -> Tenants:
-    return Tenants(database, share=2)
+def slots(valkey_server: EmbeddedValkey) -> Iterator[ModelSlots]:
+    with connect_valkey(valkey_server.url) as valkey, closing(ModelSlots(valkey)) as slots:
+        yield slots
+
+
+@pytest.fixture
+def tenants(database: Database, slots: ModelSlots) -> Tenants:
+    return Tenants(database, slots, share=2)
 
 
 def test_more_calls_than_the_share_all_get_their_turn(tenants: Tenants, threads: ThreadPoolExecutor) -> None:
@@ -99,6 +119,52 @@ def test_a_call_that_waited_in_vain_is_limited_and_nothing_is_held(
     assert raised.value.retry_after_seconds
     tenants.hold(other)
     assert one.discrepancies() == []
+
+
+def test_one_that_never_rests_leaves_others_the_slots_of_a_model(
+    tenants: Tenants, slots: ModelSlots, threads: ThreadPoolExecutor, database: Database
+) -> None:
+    """At another front, at that, whose calls it does not hear of."""
+    tenants.share.share = 100
+    elsewhere = Tenants(database, slots, share=100)
+    restless, other = tenants.organization(), elsewhere.organization()
+    is_over = threading.Event()
+
+    def never_rest() -> None:
+        while not is_over.is_set():
+            tenants.end(restless, tenants.hold(restless, model="acme/two", limit=2))
+
+    crowd = [threads.submit(never_rest) for _ in range(8)]
+    wait_until(lambda: tenants.admission._room.in_use > 3, "they fill the model and wait")
+    for _ in range(5):
+        elsewhere.end(other, elsewhere.hold(other, model="acme/two", limit=2))
+    is_over.set()
+    for at in crowd:
+        at.result()
+    assert restless.discrepancies() == other.discrepancies() == []
+
+
+def test_who_waits_for_a_model_keeps_nobody_from_another(
+    tenants: Tenants, threads: ThreadPoolExecutor
+) -> None:
+    one = tenants.organization()
+    first = tenants.hold(one, model="acme/one", limit=1)
+    waiting = threads.submit(tenants.hold, one, model="acme/one", limit=1)
+    wait_until(lambda: tenants.admission._room.in_use == 1, "it waits")
+    tenants.end(one, tenants.hold(one, model="acme/other", limit=1))
+    tenants.end(one, tenants.hold(one))
+    tenants.end(one, first)
+    tenants.end(one, waiting.result(60))
+
+
+def test_whose_lack_it_is_that_a_model_has_no_slot(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenants.admission, "_patience_seconds", 0.0)
+    one, other = tenants.organization(), tenants.organization()
+    held = tenants.hold(one, model="acme/single", limit=1)
+    for calls, refusal in ((one, ConcurrencyLimited), (other, ModelsOverloaded)):
+        with pytest.raises(refusal):
+            tenants.hold(calls, model="acme/single", limit=1)
+    tenants.end(one, held)
 
 
 def test_a_call_that_has_waited_for_a_thread_waits_no_longer_for_its_share(tenants: Tenants) -> None:

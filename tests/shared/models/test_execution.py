@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from shared.admission import ConcurrencyLimited
+from shared.credits.errors import InsufficientCredits
 from shared.database import Database
 from shared.ids import new_id
 from shared.models.call_queue import CallQueue, cancel
@@ -23,6 +25,7 @@ from shared.models.dialects import (
 from shared.models.engine import Engine
 from shared.models.execution import execute
 from shared.models.invocations import invoke
+from shared.models.reply_waiting import replies
 from shared.replies import Inbox, ReplyKind
 from shared.reply_lane import ReplyLane
 from shared.valkey import connect_valkey
@@ -316,16 +319,41 @@ def test_a_secret_is_sent_nowhere_but_where_the_workers_own_catalog_says(
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 
-def test_a_model_that_answers_all_it_can_takes_no_more(calls: ModelCalls) -> None:
+def test_a_model_that_answers_all_it_can_takes_no_more(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is refused leaves no trace; one whose client has gone counts until its worker has ended it."""
+    monkeypatch.setattr(calls.invoker.admission, "_patience_seconds", 0.0)
     first = calls.chat("!tokens 2\n!delay 60000", model="scripted/narrow")
-    second = calls.chat("hello", model="scripted/narrow")
+    with pytest.raises(ConcurrencyLimited):
+        calls.chat("hello", model="scripted/narrow")
     with calls.executing(first):
-        wait_until(lambda: first.receive(0) is not None, "the first one has begun")
-        wait_until(lambda: calls.valkey.exists("model:running:scripted/narrow"), "it has its slot")
-        calls.execute(second)
+        wait_until(lambda: b":made" in slots_of(calls, "scripted/narrow"), "the worker holds its slot")
+        calls.invoker.admission.end(first.address.invocation_id)
+        with pytest.raises(ConcurrencyLimited):
+            calls.chat("hello", model="scripted/narrow")
         cancel(calls.valkey, first.address.invocation_id)
-    assert json.loads(received(second)[-1].data)["code"] == "overloaded"
-    assert calls.charge(second) == ("failed", 0, 0, False)
+    second = calls.chat("hello", model="scripted/narrow")
+    calls.execute(second)
+    assert (calls.states(), slots_of(calls, "scripted/narrow")) == (["settled", "settled"], b"")
+
+
+def test_a_call_that_is_not_made_gives_its_slot_back(calls: ModelCalls) -> None:
+    withdrawn = calls.chat("hello", model="scripted/narrow")
+    waiting = replies(calls.invoker, withdrawn, lambda: 0.0)
+    assert (next(waiting), slots_of(calls, "scripted/narrow") != b"") == (None, True)
+    waiting.close()
+    assert slots_of(calls, "scripted/narrow") == b""
+    calls.execute(withdrawn)
+    with pytest.raises(InsufficientCredits):
+        calls.chat("hello", model="scripted/narrow", max_tokens=4000, n=128)
+    assert slots_of(calls, "scripted/narrow") == b""
+
+
+def slots_of(calls: ModelCalls, model: str) -> bytes:
+    """The leases of a model."""
+    leases: Any = calls.valkey.zrange(f"model:slots:{model}", 0, -1)
+    return b" ".join(leases)
 
 
 def test_a_call_cancelled_before_it_begins_is_not_made(calls: ModelCalls) -> None:

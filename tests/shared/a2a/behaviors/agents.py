@@ -233,5 +233,5 @@ def make_agents(
         )
     finally:
         behaviors.calls.engine.router.close()
-        behaviors.calls.engine.slots.close()
+        behaviors.calls.admission.slots.close()
         valkey.close()
