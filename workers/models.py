@@ -19,6 +19,7 @@ from shared.models.execution import Executor, FairCalls, execute
 from shared.models.former_calls import FormerCalls
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.routing import Router
+from shared.models.settlements import Settlements
 from shared.models.shares import Announcement
 from shared.queues import MODELS
 from shared.redis_transport import QueuesInTurn
@@ -27,6 +28,7 @@ from shared.valkey import connect_valkey, writes_to_disk
 from workers.call_strategy import CallStrategy
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
+from workers.last_settlements import settle_to_the_end
 
 log = get_logger(__name__)
 
@@ -180,8 +182,10 @@ def _executor(context: WorkerContext) -> Executor:
         database=context.database,
         router=Router(),
         heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
+        settlements=Settlements(context.database),
         shows_cost=settings.usage_cost,
     )
+    settle_to_the_end(context, engine.settlements)
     catalog = CatalogFile(settings.models_config).watch()
     queue = open_call_queue(settings, valkey)
     return Executor.over(valkey, engine=engine, catalog=catalog, queue=queue)

@@ -5,8 +5,8 @@ credits and who reads the deltas. No transaction is open while tokens move. The 
 nothing is repeated that may have cost something.
 
 Every ending is charged by one rule (docs/specification/models.md#calls): what the provider reported, else a marked
-estimate of what it delivered, else nothing. Dispatch and settlement are retried while the database is away; then, or
-if this process dies, the sweeps of `shared/credits` decide by the same rule.
+estimate of what it delivered, else nothing. Dispatch and settlement are retried while the database is away, settlement
+for as long as this process lives (`settlements`); if it dies, the sweeps of `shared/credits` decide by the same rule.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -17,13 +17,12 @@ from typing import Generic, TypeVar
 from uuid import UUID, uuid4
 
 from shared import failpoints
-from shared.credits import holds, settlement
+from shared.credits import holds
 from shared.credits.amounts import format_credits
 from shared.credits.prices import TokenCounts
-from shared.credits.settlement import Outcome, Settlement, Status
+from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
-from shared.models.call_metrics import count_settled
 from shared.models.catalog import ModelEntry, Upstream, speaking_for
 from shared.models.dialects import (
     Delta,
@@ -38,6 +37,7 @@ from shared.models.heartbeats import Attended, Heartbeats, Listener
 from shared.models.providers.base import Cancellation, Event, UpstreamStream
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
+from shared.models.settlements import Settlements
 from shared.models.stream_loop import StreamLoop
 from shared.retry import retry
 from shared.telemetry import get_logger
@@ -55,6 +55,7 @@ class Engine:
     database: Database
     router: Router
     heartbeats: Heartbeats
+    settlements: Settlements
     shows_cost: bool = True
     """Whether replies say what they cost."""
 
@@ -73,21 +74,12 @@ class Engine:
             yield attended
 
     def settle(self, attended: Attended, outcome: Outcome) -> str | None:
-        """Charge a dispatched call for what became of it; give its cost as the reply shows it, where it does."""
-        dispatch = attended.dispatch
+        """Charge a dispatched call for what became of it; give its cost as the reply shows it, where it does.
 
-        def settle_once() -> Settlement:
-            with self.database.autocommit() as session:
-                return settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
-
-        settled = None
-        try:
-            settled = retry(settle_once)
-        except Unavailable:
-            log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
+        Gives none where Postgres is away for so long that the call is charged later.
+        """
+        settled = self.settlements.settle(attended.dispatch, outcome)
         failpoints.hit("invocation.settled")
-        if settled is not None:
-            count_settled(outcome, settled)
         return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
     def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:

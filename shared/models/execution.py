@@ -3,7 +3,7 @@
 Fair queueing: the worker's slots are a pool whose tenants are providers, and one alone may use seven eighths. A call
 whose provider has no room is put aside, without a thread, until a thread ends a call of the provider or a worker with
 room for it reads the queue of its calls put aside. The last frame goes out only when the call has been settled: what
-the client reads has been charged.
+the client reads has been charged, unless Postgres is away for too long (`settlements`).
 """
 
 import threading

@@ -20,6 +20,7 @@ from shared.models.engine import Engine
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
+from shared.models.settlements import Settlements
 from shared.models.shares import Shares
 from shared.settings import Settings
 from shared.valkey import connect_valkey
@@ -43,7 +44,12 @@ def build_behaviors(
     if settings.models_redis_url:
         models_valkey = connect_valkey(settings.models_redis_url)
     shares = Shares(database, models_valkey, slots_when_unknown=settings.queued_model_calls)
-    engine = Engine(database=database, router=Router(), heartbeats=Heartbeats(database))
+    engine = Engine(
+        database=database,
+        router=Router(),
+        heartbeats=Heartbeats(database),
+        settlements=Settlements(database),
+    )
     calls = ModelCalls(
         engine=engine,
         catalog=CatalogFile(settings.models_config).watch(),

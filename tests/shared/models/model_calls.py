@@ -31,6 +31,7 @@ from shared.models.execution import Executor, execute
 from shared.models.heartbeats import Heartbeats, LeaseReader
 from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.providers.routing import Router
+from shared.models.settlements import Settlements
 from shared.models.shares import Shares
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
@@ -202,6 +203,7 @@ def model_calls(
         database=database,
         router=Router(),
         heartbeats=Heartbeats(database, partial(find_cancelled, valkey)),
+        settlements=Settlements(database),
     )
     executor = Executor.over(valkey, engine=engine, catalog=CatalogFile(catalog, look_every_seconds=0))
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
@@ -226,6 +228,7 @@ def model_calls(
         forget_calls(valkey)
         for inbox in list(replies._inboxes.values()):
             inbox.close()
+        engine.settlements.close()
         engine.router.close()
         executor.slots.close()
         valkey.delete(*(f"model:{kind}:scripted/narrow" for kind in ("slots", "line", "asked")))

@@ -1,0 +1,124 @@
+"""Charge the calls of a process, and keep what Postgres could not take in time, for as long as the process lives.
+
+A provider's report is known to the worker that made the call and to nobody else. So an outcome that is not taken
+within `SETTLE_SECONDS` is tried again in the background until it is, or the process has to end. Settling is safe to
+repeat, and corrects what a sweep has charged by estimate meanwhile (`shared/credits/settlement.py`): the lease of the
+call need not be kept. What is lost with a process that is killed is bounded by its calls that had ended since Postgres
+went away (docs/specification/credits.md#holds).
+"""
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from shared.credits import settlement
+from shared.credits.holds import Dispatch
+from shared.credits.settlement import Outcome, Settlement
+from shared.database import Database
+from shared.errors import DomainError
+from shared.models.call_metrics import count_settled
+from shared.periodic_thread import PeriodicThread
+from shared.retry import is_passing, retry
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+SETTLE_SECONDS = 20.0
+"""How long the end of a reply waits for its charge: longer than a database takes to restart."""
+TRY_AGAIN_SECONDS = 1.0
+STOP_SECONDS = 25.0
+"""How long after it was asked to stop a process still settles: a little less than the patience of who asks."""
+KEPT = 10_000
+"""Outcomes that one process keeps; more than it has threads, and no call begins without Postgres."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Late:
+    dispatch: Dispatch
+    outcome: Outcome
+
+
+class Settlements:
+    """The settlements of one process; safe to share between threads. Close it at the process's end."""
+
+    def __init__(self, database: Database) -> None:
+        """Begin a thread with the first outcome that is late."""
+        self._database = database
+        self._late: dict[UUID, _Late] = {}
+        self._ends_at: float | None = None
+        self._settler = PeriodicThread(
+            self._settle_late,
+            name="late-settlements",
+            pause_seconds=TRY_AGAIN_SECONDS,
+            has_work=lambda: self._late,
+        )
+
+    def settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement | None:
+        """Charge a dispatched call for what became of it; None where Postgres is away, and it is charged later.
+
+        Raises SettlementRefused for a dispatch that is not the call's.
+        """
+        try:
+            return retry(partial(self._settle, dispatch, outcome), for_seconds=self._patience_seconds())
+        except DomainError as error:
+            if not is_passing(error):
+                raise
+        self._keep(_Late(dispatch=dispatch, outcome=outcome))
+        return None
+
+    def wind_up(self) -> None:
+        """Wait no longer for Postgres than this process may take to stop; it was asked to."""
+        self._ends_at = time.monotonic() + STOP_SECONDS
+
+    def close(self) -> None:
+        """Charge what is late, if Postgres comes back before this process must end; log what remains."""
+        self._settler.stop(wait=True)
+        try:
+            retry(self._settle_late, for_seconds=self._patience_seconds())
+        except DomainError as error:
+            for late in self._late.values():
+                _log_lost(late, error)
+
+    def _patience_seconds(self) -> float:
+        if self._ends_at is None:
+            return SETTLE_SECONDS
+        return min(SETTLE_SECONDS, self._ends_at - time.monotonic())
+
+    def _settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement:
+        with self._database.autocommit() as session:
+            settled = settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
+        count_settled(outcome, settled)
+        return settled
+
+    def _keep(self, late: _Late) -> None:
+        if len(self._late) >= KEPT:
+            _log_lost(late)
+            return
+        log.warning("invocation.settled_later", invocation_id=late.dispatch.invocation_id)
+        self._late[late.dispatch.invocation_id] = late
+        self._settler.wake()
+
+    def _settle_late(self) -> None:
+        """Charge what is late, up to the first that Postgres does not take. Raises Unavailable."""
+        for invocation_id, late in list(self._late.items()):
+            try:
+                self._settle(late.dispatch, late.outcome)
+            except DomainError as error:
+                if is_passing(error):
+                    raise
+                _log_lost(late, error)
+            del self._late[invocation_id]
+
+
+def _log_lost(late: _Late, error: DomainError | None = None) -> None:
+    """Tell operators what a call consumed that is charged by its sweep, by what was noted of it."""
+    counts = late.outcome.counts
+    log.warning(
+        "invocation.not_settled",
+        invocation_id=late.dispatch.invocation_id,
+        status=late.outcome.status.value,
+        prompt_tokens=counts.prompt_tokens if counts is not None else None,
+        completion_tokens=counts.completion_tokens if counts is not None else None,
+        error=error.code if error is not None else None,
+    )

@@ -1,0 +1,47 @@
+"""A worker that is asked to stop settles its calls as long as it may, and at its very end those that are late."""
+
+import atexit
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.models.settlements import Settlements
+from tests.support.identity import make_settings
+from workers.agents import Turns
+from workers.handling import WorkerContext
+from workers.models import ModelCalls
+
+
+@pytest.fixture
+def context(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[WorkerContext]:
+    context = WorkerContext(make_settings(database_url=database_url, redis_url=valkey_server.url))
+    yield context
+    context.database.dispose()
+
+
+def make_calls(context: WorkerContext) -> None:
+    ModelCalls(context, limit=1)
+
+
+def answer_turns(context: WorkerContext) -> None:
+    assert Turns(context, limit=1)._execution is not None
+
+
+@pytest.mark.parametrize("begin", [make_calls, answer_turns])
+def test_a_worker_is_told_that_it_stops_and_closes_its_settlements_when_it_has(
+    context: WorkerContext, monkeypatch: pytest.MonkeyPatch, begin: Callable[[WorkerContext], None]
+) -> None:
+    at_the_end: list[Callable[[], None]] = []
+    wound_up: list[Settlements] = []
+
+    def wind_up(settlements: Settlements) -> None:
+        wound_up.append(settlements)
+
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    monkeypatch.setattr(Settlements, "wind_up", wind_up)
+    begin(context)
+    assert wound_up == []
+    context.stop()
+    (settlements,) = wound_up
+    assert settlements.close in at_the_end
