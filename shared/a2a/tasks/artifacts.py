@@ -5,6 +5,7 @@ other kind are added as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,29 +15,44 @@ from shared.database import Session
 
 _LAST = (1 << 63) - 1
 _EVENTS = """
-SELECT event FROM task_events WHERE task_id = %(task_id)s AND kind = 'artifact' AND sequence <= %(up_to)s
+SELECT event FROM task_events
+WHERE task_id = %(task_id)s AND kind = 'artifact' AND sequence > %(after)s AND sequence <= %(up_to)s
 ORDER BY sequence
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """The artifacts of a task as they were after an event."""
+
+    artifacts: Sequence[Artifact] = ()
+    sequence: int = 0
+
+
+NOTHING_FOLDED = Folded()
+
+
 def read_artifact_events(
-    session: Session, task_id: UUID, *, up_to_sequence: int = _LAST
+    session: Session, task_id: UUID, *, after_sequence: int = 0, up_to_sequence: int = _LAST
 ) -> Iterator[Mapping[str, Any]]:
-    """Read the events that made the artifacts of a task so far, or had made them up to an event."""
-    values = {"task_id": task_id, "up_to": up_to_sequence}
+    """Read the events that made the artifacts of a task so far, or those of them between two events."""
+    values = {"task_id": task_id, "after": after_sequence, "up_to": up_to_sequence}
     return (parse(row.event) for row in session.fetch_all(_EVENTS, values))
 
 
-def fold(events: Iterable[Mapping[str, Any]]) -> tuple[Artifact, ...]:
-    """Build a task's artifacts from its artifact events, in the order in which they began."""
-    pieces: dict[str, list[TaskArtifactUpdateEvent]] = {}
+def fold(events: Iterable[Mapping[str, Any]], *, onto: Sequence[Artifact] = ()) -> tuple[Artifact, ...]:
+    """Build a task's artifacts from its artifact events, in the order in which they began.
+
+    Those of earlier events may be folded already.
+    """
+    pieces = {artifact.artifact_id: [artifact] for artifact in onto}
     for event in events:
-        piece = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])
-        known = pieces.setdefault(piece.artifact.artifact_id, [])
-        if not piece.append:
+        said = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])
+        known = pieces.setdefault(said.artifact.artifact_id, [])
+        if not said.append:
             known.clear()
-        known.append(piece)
-    return tuple(join([piece.artifact for piece in held]) for held in pieces.values())
+        known.append(said.artifact)
+    return tuple(map(join, pieces.values()))
 
 
 def join(pieces: Sequence[Artifact]) -> Artifact:

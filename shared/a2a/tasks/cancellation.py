@@ -1,13 +1,14 @@
 """Cancel a task: at once for its readers, and within a moment for the worker that runs it.
 
 The turn is taken from its worker, which finds out when it next asks or writes; nothing it still says reaches the
-task.
+task. Artifacts are folded before the task is held, because an agent may have said thousands of pieces.
 """
 
 from uuid import UUID
 
 from shared.a2a.agents.directory import Scope
 from shared.a2a.errors import TaskNotCancelable, TaskNotFound
+from shared.a2a.tasks.artifacts import Folded
 from shared.a2a.tasks.events import Ending, find_and_hold_task, record
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.turns.rows import TurnOutcome
@@ -18,15 +19,17 @@ from shared.database import Session
 
 def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
     """Cancel a task. Raises TaskNotFound, TaskNotCancelable."""
-    if find_snapshot(session, scope, task_id, history_length=0) is None:
+    before = find_snapshot(session, scope, task_id, history_length=0)
+    if before is None:
         raise TaskNotFound
+    folded = Folded(artifacts=before.task.artifacts, sequence=before.sequence)
     task = find_and_hold_task(session, task_id)
     if task is None:
         raise TaskNotFound
     if task.state.is_terminal:
         raise TaskNotCancelable
     ending = Ending(own=None, others=TurnOutcome.CANCELED)
-    record(session, task, [StatusChanged(state=TaskState.CANCELED)], ending=ending)
+    record(session, task, [StatusChanged(state=TaskState.CANCELED)], ending=ending, folded=folded)
     snapshot = find_snapshot(session, scope, task_id)
     if snapshot is None:
         raise TaskNotFound

@@ -19,7 +19,7 @@ from shared.a2a.door.updates import tell_distribution
 from shared.a2a.exact_json import render
 from shared.a2a.push.deliveries import deliver
 from shared.a2a.tables import tasks
-from shared.a2a.tasks.artifacts import fold, read_artifact_events
+from shared.a2a.tasks.artifacts import NOTHING_FOLDED, Folded, fold, read_artifact_events
 from shared.a2a.turns.leases import LEASE_SECONDS
 from shared.a2a.turns.rows import AnswerTurn, TurnOutcome
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update
@@ -119,19 +119,23 @@ def record(
     hidden_state: TaskState | None = None,
     may_post: bool = True,
     may_wait: bool = True,
+    folded: Folded = NOTHING_FOLDED,
 ) -> Result:
     """Write updates in their order, and how the turn or the task's turns end with them.
 
     In a transaction, or with `may_post` false by a statement of its own, which is FOLLOWED where updates are to be
     posted. Without updates a task that its client does not see is put into `hidden_state`. Raises LockTimeout where
-    another holds the task, with `may_wait` false at once.
+    another holds the task, with `may_wait` false at once. A terminal state folds the artifacts: who holds the task
+    gives what it has `folded` before.
     """
     entries = [_entry(task, update) for update in updates]
     values = _task_values(task, updates, entries) | _turn_values(updates, writer, ending)
     values |= {"state": values["state"] or hidden_state, "is_posted": may_post, "artifacts": None}
     if updates and isinstance(updates[-1], StatusChanged) and updates[-1].state.is_terminal:
-        stored = read_artifact_events(session, task.id) if writer is None or writer.has_artifacts else ()
-        values["artifacts"] = _made(stored, entries)
+        stored: Iterable[Mapping[str, Any]] = ()
+        if writer is None or writer.has_artifacts:
+            stored = read_artifact_events(session, task.id, after_sequence=folded.sequence)
+        values["artifacts"] = _made(stored, entries, folded)
     row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_HELD, values)
     assert row is not None  # noqa: S101 (a function gives a row)
     result = Result(row.result)
@@ -187,10 +191,10 @@ def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_En
     }
 
 
-def _made(stored: Iterable[Mapping[str, Any]], entries: Sequence[_Entry]) -> str:
+def _made(stored: Iterable[Mapping[str, Any]], entries: Sequence[_Entry], folded: Folded) -> str:
     """Put the artifacts of a task that ends together, from events that are written and those that are not."""
     added = [entry.wire for entry in entries if entry.kind == "artifact"]
-    return render([artifact.to_wire() for artifact in fold([*stored, *added])])
+    return render([artifact.to_wire() for artifact in fold([*stored, *added], onto=folded.artifacts)])
 
 
 def _turn_values(updates: Sequence[Update], writer: Writer | None, ending: Ending | None) -> dict[str, Any]:

@@ -2,17 +2,21 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from shared import failpoints
 from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.tasks import cancellation
 from shared.a2a.tasks import log as log_module
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
+from shared.a2a.tasks.events import HeldTask, find_and_hold_task
 from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
+from shared.database import Session
 from shared.deliveries.ordering import hold_order
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
@@ -211,6 +215,22 @@ def test_two_clients_that_cancel_are_told_apart(agents: Agents) -> None:
     with ThreadPoolExecutor(4) as threads:
         outcomes = sorted(threads.map(cancel, range(4)))
     assert outcomes == ["TASK_STATE_CANCELED", *["TaskNotCancelable"] * 3]
+
+
+def test_what_is_said_before_a_cancellation_holds_the_task_is_in_it_once(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed = claim(agents)
+    for number in (1, 2):
+        agents.log.append(claimed, piece(number))
+
+    def say_before(session: Session, task_id: UUID) -> HeldTask | None:
+        agents.log.append(claimed, piece(3))
+        return find_and_hold_task(session, task_id)
+
+    monkeypatch.setattr(cancellation, "find_and_hold_task", say_before)
+    task = agents.cancel(claimed.turn.task_id)
+    assert [part.text for part in task.artifacts[0].parts] == ["1 2 3 "]
 
 
 def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path) -> None:
