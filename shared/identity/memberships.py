@@ -1,7 +1,8 @@
 """Who belongs to an organization, in which role.
 
 Only operators add members; people join by invitation (`invitations.py`). Nobody gives a role with more than they
-hold, only an owner changes owners, and an organization keeps an owner who can act. A member who leaves loses
+hold, only an owner changes owners, and an organization keeps an owner who can act, unless an operator disables the
+last one (`users.py`). A member who leaves loses
 bindings, bound keys and the selection.
 """
 

@@ -84,7 +84,10 @@ def select_active_organization(session: Session, *, by: Actor, organization_id: 
 
 
 def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
-    """Disable a user, and with them all their keys."""
+    """Disable a user, and with them all their keys: the last owner of an organization too.
+
+    A stranger who has taken an account over must not keep it for as long as nobody else owns the organization.
+    """
     authorize_operation(by)
     if turn_off(session, users, users.c.disabled_at, user_id):
         _record(session, by, "user.disabled", user_id)

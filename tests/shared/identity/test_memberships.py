@@ -35,6 +35,22 @@ def test_an_organization_keeps_an_owner(factory: IdentityFactory, database: Data
         )
 
 
+def test_an_operator_disables_the_last_owner_too_and_gives_the_organization_another(
+    factory: IdentityFactory, database: Database
+) -> None:
+    organization = factory.organization()
+    with database.transaction() as session:
+        (last,) = list_members(session, by=OPERATOR, organization_id=organization.id).items
+        assert disable_user(session, by=OPERATOR, user_id=last.user_id).disabled_at is not None
+    another = factory.person(organization.id, Role.WORKSPACE_OWNER)
+    with pytest.raises(LastOwner), database.transaction() as session:
+        remove_member(session, by=OPERATOR, organization_id=organization.id, user_id=another.user_id)
+    with database.transaction() as session:
+        remove_member(
+            session, by=factory.actor(another), organization_id=organization.id, user_id=last.user_id
+        )
+
+
 def test_who_leaves_takes_nothing_along(factory: IdentityFactory, database: Database, world: World) -> None:
     bound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN, bound=True)
     unbound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN)
