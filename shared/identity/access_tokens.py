@@ -99,12 +99,11 @@ def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> Ac
     )
 
 
-def revoke_token(session: Session, claims: AccessClaims) -> None:
-    """Add a token to the list of revoked ones, where it stays until it would have expired."""
+def revoke_token(session: Session, claims: AccessClaims) -> bool:
+    """Add a token to the list of revoked ones (`sweeps.py`); tell whether it was not there."""
     expires_at = datetime.fromtimestamp(claims.expires_at_seconds, tz=UTC)
-    session.execute(
-        insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
-    )
+    added = insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
+    return session.execute(added).rowcount > 0
 
 
 def write_scope(permissions: frozenset[Permission]) -> str:

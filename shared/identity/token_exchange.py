@@ -19,6 +19,9 @@ from shared.identity.access_tokens import (
     verify_access_token,
     write_scope,
 )
+from shared.identity.audit import record
+from shared.identity.authorization import Actor
+from shared.identity.callers import Caller, Executor, ExecutorKind
 from shared.identity.credential_lookup import find_live_runtime
 from shared.identity.credential_statements import is_live, used_recently
 from shared.identity.effective_permissions import bindings_of, identity_permissions
@@ -124,20 +127,36 @@ def issue_token(keys: SigningKeys, settings: Settings, client: Client, scope: st
 
 
 def revoke(
-    database: Database, settings: Settings, keys: SigningKeys, **presented: Unpack[PresentedToken]
+    database: Database,
+    settings: Settings,
+    keys: SigningKeys,
+    *,
+    request_id: str | None = None,
+    client_address: str | None = None,
+    **presented: Unpack[PresentedToken],
 ) -> None:
     """Revoke one of the client's own access tokens at once; any other token is ignored."""
-    claims = _find_own_claims(database, settings, keys, presented)
-    if claims is not None:
-        with database.transaction() as session:
-            revoke_token(session, claims)
+    client, claims = _find_own_claims(database, settings, keys, presented)
+    if claims is None:
+        return
+    by = Actor(caller=_caller(client), request_id=request_id, client_address=client_address)
+    with database.transaction() as session:
+        if revoke_token(session, claims):
+            record(
+                session,
+                by,
+                "access_token.revoked",
+                claims.token_id,
+                organization_id=client.organization_id,
+                deployment_id=client.deployment_id,
+            )
 
 
 def introspect(
     database: Database, settings: Settings, keys: SigningKeys, **presented: Unpack[PresentedToken]
 ) -> dict[str, Any]:
     """Describe one of the client's own tokens (RFC 7662 2.2); `{"active": false}` for everything else."""
-    claims = _find_own_claims(database, settings, keys, presented)
+    _, claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return {"active": False}
     with database.transaction() as session:
@@ -173,16 +192,28 @@ def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permiss
 
 def _find_own_claims(
     database: Database, settings: Settings, keys: SigningKeys, presented: PresentedToken
-) -> AccessClaims | None:
-    """Find what one of the client's own tokens says. Raises InvalidClient."""
+) -> tuple[Client, AccessClaims | None]:
+    """Give the client, and what the token says if it is one of theirs. Raises InvalidClient."""
     client = authenticate_client(
         database, client_id=presented["client_id"], client_secret=presented["client_secret"]
     )
     try:
         claims = verify_access_token(keys, settings, presented["token"])
     except TokenRefused:
-        return None
-    return claims if claims.client_id == client.client_id else None
+        return client, None
+    return client, claims if claims.client_id == client.client_id else None
+
+
+def _caller(client: Client) -> Caller:
+    """Give who asks when a client does: the deployment's daemon."""
+    return Caller(
+        executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=client.daemon_id),
+        credential_id=client.credential_id,
+        organization_id=client.organization_id,
+        owner=None,
+        payer_id=None,
+        deployment_id=client.deployment_id,
+    )
 
 
 def _note_use(session: Session, credential_id: UUID) -> None:

@@ -7,6 +7,7 @@ dialect (`web/errors.py`), and no answer may be stored.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from flask import Response
@@ -22,7 +23,8 @@ from shared.identity.authorization_server import (
 from shared.identity.key_rotation import PUBLICATION_SECONDS
 from shared.identity.workflow_exchange import SubjectTokenRefused, exchange_workflow_token
 from web.authentication import Authentication, limit_rate, slow_down_guessing
-from web.calls import Answer, Call
+from web.calls import Answer, Call, request_id
+from web.http.client_address import client_address
 from web.identity import oauth_schemas as schemas
 from web.identity.client_forms import ClientForm, FormTooLarge, InvalidTarget, read_client_form
 from web.routes import FormBody, Routes
@@ -141,7 +143,8 @@ def _exchange_subject(call: Call, form: ClientForm) -> AccessToken:
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def revoke_token(call: Call) -> Answer:
-    _with_token(call, token_exchange.revoke)
+    address = client_address(call.http.environ)
+    _with_token(call, partial(token_exchange.revoke, request_id=request_id(), client_address=address))
     return Answer(headers=_NO_STORE)
 
 

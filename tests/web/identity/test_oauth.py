@@ -14,6 +14,8 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity import client_credentials, deployments, identities, organizations, versions
+from shared.identity.access_tokens import verify_access_token
+from shared.identity.audit import list_audit_events
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import CreatedDeployment
 from shared.identity.secrets import Prefix, issue
@@ -264,6 +266,25 @@ def test_a_revoked_token_is_worthless_and_revoking_it_again_is_no_error(
         assert (answer.status_code, answer.data) == (200, b"")
         assert answer.headers["Cache-Control"] == "no-store"
     assert front.get("/files", f"Bearer {value}").get_json()["code"] == "invalid_token"
+
+
+def test_a_revoked_token_is_recorded_once(front: Front, created: CreatedDeployment) -> None:
+    value, of_other = (
+        token(front, created),
+        token(front, front.identity.deployment(front.identity.organization().id)),
+    )
+    for sent in (value, value, of_other, "nonsense"):
+        front.post("/oauth/revoke", by_basic(created), data={"token": sent}, headers={"X-Request-Id": "r-1"})
+    with front.services.database.transaction() as session:
+        events = list_audit_events(
+            session, by=OPERATOR, organization_id=created.deployment.organization_id
+        ).items
+    (event,) = [at for at in events if at.action == "access_token.revoked"]
+    claims = verify_access_token(front.services.signing_keys, front.settings, value)
+    assert event.resource_id == claims.token_id
+    assert event.actor_id == created.deployment.daemon_identity_id
+    assert event.credential_id == created.credential.credential.id
+    assert (event.request_id, event.client_address) == ("r-1", "127.0.0.1")
 
 
 @pytest.mark.parametrize("garbage", ["nonsense", "a.b.c", "x" * 5000, "svk_" + "0" * 49])
