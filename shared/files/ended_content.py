@@ -1,14 +1,15 @@
 """Hand the content of what has ended to the collector: little at once, much in batches, whatever it holds.
 
 A file ends with one small transaction, and so does a resumable upload: readers are refused, and charges end, from its
-commit. Up to AT_ONCE versions are doomed in that transaction. What holds more leaves a row in `ended_content`, and the
-collector dooms so many at a time, by organizations in turn and by files in turn (`shared/fair_claims.py`). A batch and
-how far it came are one transaction: a death costs nothing that was done.
+commit. Up to AT_ONCE versions or pieces are doomed in that transaction. What holds more leaves a row in
+`ended_content`, and the collector dooms so many at a time, by organizations in turn and by files in turn
+(`shared/fair_claims.py`). A batch and how far it came are one transaction: a death costs nothing that was done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,14 @@ from shared.files.tables import blobs, ended_content, versions
 from shared.sweeping import cut_short
 
 AT_ONCE = 2000
-"""Versions that are doomed in the transaction that ends their files."""
+"""Versions, or pieces of uploads, that are doomed in the transaction that ends what they belong to."""
+
+
+class ContentKind(StrEnum):
+    """What has ended and holds content."""
+
+    FILE = "File"
+    UPLOAD = "Upload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +49,7 @@ def doom_content(session: Session, file: EndedFile) -> None:
         doomed = update(blobs).where(blobs.c.version_id.in_(of_file))
         session.execute(doomed.values(state="doomed", lease_until=None))
     else:
-        leave_to_collector(session, [file])
+        leave_to_collector(session, ContentKind.FILE, {file.id: file.organization_id})
 
 
 def divide(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]]:
@@ -55,19 +63,18 @@ def divide(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]
     return few, many
 
 
-def leave_to_collector(session: Session, ended: Sequence[EndedFile]) -> None:
-    """Note files whose versions are still to be doomed."""
+def leave_to_collector(session: Session, kind: ContentKind, ended: Mapping[UUID, UUID]) -> None:
+    """Note whose content is still to be doomed: files or uploads, each with its organization."""
     if ended:
-        rows = [{"id": file.id, "kind": "File", "organization_id": file.organization_id} for file in ended]
+        rows = [{"id": each, "kind": kind, "organization_id": whose} for each, whose in ended.items()]
         session.execute(insert(ended_content), rows)
 
 
 _ROTATION = Rotation()
-_CLAIM = text(
-    next_in_turn(
-        table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
-    )
+_HEAD = next_in_turn(
+    table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
 )
+_CLAIM = text(f"SELECT head.*, kind FROM ({_HEAD}) AS head JOIN ended_content USING (id)")  # noqa: S608 (from the code)
 # After the lock, in a statement of its own: it sees how far the one before came.
 DOOM_VERSIONS = """
 WITH next AS (
@@ -86,11 +93,22 @@ UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
 FROM next WHERE blobs.version_id = next.id AND blobs.state <> 'doomed'
 RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
 """
-_DOOM_VERSIONS = text(DOOM_VERSIONS)
+DOOM_PIECES = """
+WITH gone AS (
+    DELETE FROM upload_pieces WHERE blob_id = ANY (ARRAY(
+        SELECT blob_id FROM upload_pieces WHERE upload_id = :id ORDER BY offset_bytes LIMIT :limit
+    )) RETURNING blob_id
+),
+done AS (DELETE FROM ended_content WHERE id = :id AND (SELECT count(*) FROM gone) < :limit)
+UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
+FROM gone WHERE blobs.version_id = gone.blob_id AND blobs.state <> 'doomed'
+RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
+"""
+_DOOM = {ContentKind.FILE: text(DOOM_VERSIONS), ContentKind.UPLOAD: text(DOOM_PIECES)}
 
 
 def claim_ended(database: Database, *, limit: int, lease: timedelta) -> list[Blob]:
-    """Doom up to `limit` more versions of what has ended, and claim them for removal; fewer when no more are left."""
+    """Doom up to `limit` more blobs of what has ended, and claim them for removal; fewer when no more are left."""
     claimed: list[Blob] = []
     while len(claimed) < limit:
         found = _claim_next(database, {"limit": limit - len(claimed), "lease": lease})
@@ -103,9 +121,9 @@ def claim_ended(database: Database, *, limit: int, lease: timedelta) -> list[Blo
 
 
 def _claim_next(database: Database, values: dict[str, Any]) -> list[Blob] | None:
-    """Doom the next versions of what is in turn; None when nothing waits."""
+    """Doom the next blobs of what is in turn; None when nothing waits."""
     with database.transaction() as session:
         row = _ROTATION.claim(session, _CLAIM)
         if row is None:
             return None
-        return [blob_of(at) for at in session.execute(_DOOM_VERSIONS, {**values, "id": row.id})]
+        return [blob_of(at) for at in session.execute(_DOOM[ContentKind(row.kind)], {**values, "id": row.id})]

@@ -14,7 +14,7 @@ from shared.database import Database
 from shared.fair_claims import find_fairly, first_of_each
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.collection import LEASE, remove_claimed
-from shared.files.ended_content import EndedFile, divide, leave_to_collector
+from shared.files.ended_content import ContentKind, EndedFile, divide, leave_to_collector
 from shared.files.placement import blob_of
 from shared.files.stores import StoreContext
 from shared.jobs import sweep
@@ -82,7 +82,7 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
         ids = {"ids": [str(file_id) for file_id in due]}
         ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
         few, many = divide(ended)
-        leave_to_collector(session, many)
+        leave_to_collector(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
         doomed = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
         rows = session.execute(_DOOM, doomed).all() if few else []
         failpoints.hit("expiry.before_commit")

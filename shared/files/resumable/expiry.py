@@ -2,12 +2,13 @@
 
 from datetime import timedelta
 
-from sqlalchemy import Integer, bindparam, delete, func, literal, select, text
+from sqlalchemy import Integer, bindparam, delete, exists, func, literal, select, text
 
 from shared import failpoints
 from shared.database import Database
 from shared.fair_claims import find_fairly, first_of_each
 from shared.files.resumable.uploads import UploadState, end_all
+from shared.files.tables import ended_content
 from shared.files.tables import resumable_uploads as uploads
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
@@ -53,9 +54,10 @@ def expire_uploads(database: Database) -> int:
 
 
 def purge_uploads(database: Database) -> int:
-    """Forget uploads that ended more than a day ago; return how many."""
+    """Forget uploads that ended more than a day ago and have no pieces left; return how many."""
     long_ago = func.now() - literal(ENDED_KEPT)
     limit = bindparam("limit", type_=Integer)
-    old = select(uploads.c.id).where(uploads.c.ended_at < long_ago).limit(limit)
+    has_pieces = exists().where(ended_content.c.id == uploads.c.id)
+    old = select(uploads.c.id).where(uploads.c.ended_at < long_ago, ~has_pieces).limit(limit)
     forget = delete(uploads).where(uploads.c.id.in_(old))
     return run_in_batches(database, forget, size=BATCH_SIZE, swept="uploads")

@@ -16,6 +16,7 @@ from sqlalchemy import func, insert, literal, select, update
 from shared.advisory_locks import AdvisoryLock, take_for
 from shared.database import Database, Session
 from shared.files.collection import CollectDoomed
+from shared.files.ended_content import AT_ONCE, ContentKind, leave_to_collector
 from shared.files.errors import OperationConflict, TooManyUploads, UploadEnded, UploadNotFound
 from shared.files.idempotency import Judged, OperationKind
 from shared.files.replaces import ReplaceRequest
@@ -145,21 +146,22 @@ def end(database: Database, upload_id: UUID, state: UploadState) -> None:
 
 
 def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> list[UUID]:
-    """End those of these uploads that are still open; give them."""
+    """End those of these uploads that are still open; give them. More pieces than a few are left to the collector."""
     ended = update(uploads).where(uploads.c.id.in_(upload_ids), _RECEIVING)
-    found = list(
-        session.execute(
-            ended.values(state=state.value, ended_at=func.now()).returning(uploads.c.id)
-        ).scalars()
-    )
+    values = ended.values(state=state.value, ended_at=func.now())
+    rows = session.execute(values.returning(uploads.c.id, uploads.c.organization_id))
+    found = {row.id: row.organization_id for row in rows}
     # After the row locks, in a statement of its own: it sees a piece that was being added until then.
-    forgotten = pieces.delete().where(pieces.c.upload_id.in_(found)).returning(pieces.c.blob_id)
+    few = select(pieces.c.blob_id).where(pieces.c.upload_id.in_(list(found))).limit(AT_ONCE)
+    forgotten = pieces.delete().where(pieces.c.blob_id.in_(few)).returning(pieces.c.blob_id)
     gone = list(session.execute(forgotten).scalars())
     if gone:
         doomed = update(blobs).where(blobs.c.version_id.in_(gone)).values(state="doomed", lease_until=None)
         session.execute(doomed)
         session.enqueue(CollectDoomed())
-    return found
+    if len(gone) == AT_ONCE:
+        leave_to_collector(session, ContentKind.UPLOAD, found)
+    return list(found)
 
 
 _COLUMNS = (

@@ -15,9 +15,11 @@ import pytest
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.files import collection
 from shared.files.blobs.base import StorageFull
 from shared.files.blobs.staging import LocalReceiver
 from shared.files.collection import collect_doomed
+from shared.files.resumable import uploads
 from shared.files.resumable.expiry import expire_uploads, purge_uploads
 from shared.telemetry import UPLOADED_BYTES
 from tests.support.front import Front, open_front
@@ -204,6 +206,31 @@ def test_an_upload_ends_at_its_time_and_is_forgotten_a_day_later(cast: Cast) -> 
     assert begun(cast.agent, operationId=operation).headers["Location"] != upload.headers["Location"]
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_an_upload_of_many_pieces_ends_at_once_and_its_pieces_go_in_batches(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
+) -> None:
+    monkeypatch.setattr(uploads, "AT_ONCE", 2)
+    monkeypatch.setattr(collection, "BATCH_SIZE", 2)
+    with leaving_nothing_kept(cast.front):
+        upload = begun(cast.agent)
+        for offset in range(5):
+            succeed(cast.agent.append(upload, offset, b"x"), 204)
+        if is_cancelled:
+            succeed(cast.agent.cancel(upload), 204)
+        else:
+            pass_time(cast.front, upload, "expires_at")
+            expire_uploads(cast.front.services.database)
+        assert cast.agent.progress(upload).status_code == 410
+        assert count_pieces(cast.front, upload) == 3
+        pass_time(cast.front, upload, "ended_at")
+        purge_uploads(cast.front.services.database)
+        assert cast.agent.progress(upload).status_code == 410
+    assert count_pieces(cast.front, upload) == 0
+    purge_uploads(cast.front.services.database)
+    assert cast.agent.progress(upload).status_code == 404
+
+
 def test_an_expired_upload_is_begun_anew_before_any_sweep(cast: Cast) -> None:
     operation = uuid4()
     upload = begun(cast.agent, operationId=operation)
@@ -359,6 +386,10 @@ def test_a_full_disk_keeps_what_was_told_of(cast: Cast, monkeypatch: pytest.Monk
         refuse(answer, 507, "storage_full")
         assert offset_of(answer) == ("100", "?0")
     succeed(cast.agent.append(upload, 100, CONTENT[100:], is_last=True), 201)
+
+
+def count_pieces(front: Front, upload: TestResponse) -> int:
+    return len(run_sql(front, "SELECT FROM upload_pieces WHERE upload_id = :id", id=id_of(upload)))
 
 
 def collect(front: Front) -> None:
