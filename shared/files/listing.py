@@ -31,7 +31,7 @@ from sqlalchemy import (
 from shared.database import Session
 from shared.files.access import OVER_OWNER, SELECT_FILE, is_unexpired, read_file
 from shared.files.resources import Availability, Page, Purpose
-from shared.files.searching import LOOKED_AT, Wording, search_matching, search_newest
+from shared.files.searching import LOOKED_AT, OWNERS_LOOKED_AT, Wording, search_matching, search_newest
 from shared.files.tables import blobs, files, versions
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
@@ -130,10 +130,10 @@ def _search(
     cursor: UUID | None,
     count: int,
 ) -> Sequence[UUID]:
-    """Find the newest by their words: among the newest of one owner or organization first, then by the index."""
+    """Find the newest by their words: among the newest of a few owners or an organization first, then by the index."""
     wording = Wording(whose=scope.words, media_type=wanted.media_type, name=wanted.name)
     found: Sequence[UUID] = ()
-    if len(scope.ids) == 1:
+    if 1 <= len(scope.ids) <= OWNERS_LOOKED_AT:
         recent = _newest(scope, strands, _span(wanted, cursor), LOOKED_AT)
         found, cursor = search_newest(session, wording, recent, count)
         if cursor is None or len(found) == count:

@@ -17,6 +17,9 @@ from shared.files.tables import file_words, files
 
 LOOKED_AT = 2000
 """How many of the newest files are looked at one by one, at a few microseconds each, before the index is asked."""
+OWNERS_LOOKED_AT = 10
+"""Of how many owners the newest are looked at: so many of each are read from an index. For more, the index of words is
+asked at once, and reads all of theirs that match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

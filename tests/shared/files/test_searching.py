@@ -32,8 +32,8 @@ FROM files WHERE organization_id = :organization_id
 
 
 @pytest.fixture(scope="module")
-def caller(database: Database) -> Caller:
-    """A user of an organization of many files whose words another one, as large, has not."""
+def owners(database: Database) -> tuple[UUID, UUID]:
+    """Two owners of many files, each an organization of its own, whose names have no word in common."""
     organization_id, other = uuid4(), uuid4()
     with database.transaction() as session:
         for whose, name in ((organization_id, "mine"), (other, "elsewhere")):
@@ -44,17 +44,23 @@ def caller(database: Database) -> Caller:
     for table in ("files", "file_versions", "file_words"):
         with database.transaction() as session:
             session.execute(text(f"ANALYZE {table}"))
-    return make_caller(organization_id)
+    return organization_id, other
 
 
-def make_caller(organization_id: UUID) -> Caller:
+@pytest.fixture
+def caller(owners: tuple[UUID, UUID]) -> Caller:
+    """A user of the first owner's organization."""
+    return make_caller(owners[0], owners[0])
+
+
+def make_caller(organization_id: UUID, *scopes: UUID) -> Caller:
     return Caller(
         executor=Executor(kind=ExecutorKind.USER, id=uuid4()),
         credential_id=uuid4(),
         organization_id=organization_id,
         owner=None,
         payer_id=organization_id,
-        permissions_by_scope={organization_id: frozenset({Permission.FILE_READ})},
+        permissions_by_scope=dict.fromkeys(scopes, frozenset({Permission.FILE_READ})),
     )
 
 
@@ -80,3 +86,17 @@ def test_a_search_reads_some_of_the_newest_and_what_it_finds(
     assert first[0] <= LOOKED_AT_ROWS + 50, first[1]
     for read, plan in rest:
         assert read <= 5 * (found + 1), plan
+
+
+def test_who_may_see_the_files_of_several_owners_searches_at_the_cost_of_the_newest_of_each(
+    database: Database, owners: tuple[UUID, UUID]
+) -> None:
+    """Both have only files that are met; somebody with roles over more owners asks the index at once."""
+    user = make_caller(uuid4(), *owners)
+    wanted = FileFilter(media_type="text/plain")
+    with recorded_statements(database) as statements, database.autocommit() as session:
+        page = list_files(session, user, wanted, cursor=None, limit=PAGE, pending=Availability.AVAILABLE)
+    read = [rows_read(database, statement) for statement in statements]
+    assert (len(page.files), {file.owner_id for file in page.files}) == (PAGE, set(owners))
+    assert read[0][0] <= LOOKED_AT_ROWS + LOOKED_AT + 50, read[0][1]
+    assert sum(rows for rows, _ in read[1:]) <= 5 * (PAGE + 1)
