@@ -23,6 +23,7 @@ from shared.database import Database
 from shared.errors import DomainError, Kind
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.shares import Shares
+from shared.periodic_thread import PeriodicThread
 
 TRY_AGAIN_SECONDS = 0.25
 WAITING_ROOM = 1024
@@ -57,6 +58,10 @@ class CallAdmission:
         self._line = _Line()
         self._line_of_models = _Line()
         self._room = Pool("model_calls_waiting", WAITING_ROOM)
+        self._left: deque[UUID] = deque()
+        self._leaver = PeriodicThread(
+            self._give_back, name="left-model-slots", pause_seconds=0.0, has_work=lambda: self._left
+        )
 
     def hold(
         self,
@@ -107,10 +112,20 @@ class CallAdmission:
         return None
 
     def end(self, call_id: UUID) -> None:
-        """Note that a call has ended, or is not waited for any more, and let the next organization in turn try."""
+        """Note that a call has ended, or is not waited for any more, and let the next organization in turn try.
+
+        Waits for no server: a slot of a model with a limit is given back by a thread of its own.
+        """
         self._shares.end(call_id)
         self._line.wake_next()
-        if self.slots.give_back(call_id):
+        if self.slots.leave(call_id):
+            self._left.append(call_id)
+            self._leaver.wake()
+
+    def _give_back(self) -> None:
+        """Give back the slots that were left, and let the next in line for one try."""
+        while self._left:
+            self.slots.give_back(self._left.popleft())
             self._line_of_models.wake_next()
 
     def _admit(self, attempt: Attempt, line: _Line, place: PoolKey, key: PoolKey, gives_up_at: float) -> None:

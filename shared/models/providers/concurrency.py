@@ -127,13 +127,19 @@ class ModelSlots:
         self._held.add(lease)
         return None
 
-    def give_back(self, call_id: UUID) -> bool:
-        """Give back the slot of a call, if one was taken here and nobody has taken it over; tell whether one was."""
-        lease = self._taken.pop(call_id, None)
+    def leave(self, call_id: UUID) -> bool:
+        """Renew the slot of a call no more, if one was taken here; tell whether one was. Asks no server."""
+        lease = self._taken.get(call_id)
         if lease is None:
             return False
-        self._drop(lease)
+        self._held.discard(lease)
         return True
+
+    def give_back(self, call_id: UUID) -> None:
+        """Give back the slot of a call, if one was taken here and nobody has taken it over."""
+        lease = self._taken.pop(call_id, None)
+        if lease is not None:
+            self._drop(lease)
 
     @contextmanager
     def taken_over(
