@@ -73,6 +73,7 @@ tasks = sa.Table(
     sa.CheckConstraint(f"state IN ({_STATES})", name="state"),
     sa.Index("ix_tasks_listed", *_SCOPE, *_LAST_CHANGED, postgresql_where=_VISIBLE),
     sa.Index("ix_tasks_by_context", *_SCOPE, "context_id", *_LAST_CHANGED, postgresql_where=_VISIBLE),
+    sa.Index("ix_tasks_history", *_SCOPE, "context_id", sa.text("created_at DESC"), sa.text("id DESC")),
     sa.Index("ix_tasks_by_state", *_SCOPE, "state", *_LAST_CHANGED, postgresql_where=_VISIBLE),
     sa.Index("ix_tasks_of_deployment", "deployment_id", *_LAST_CHANGED, postgresql_where=_VISIBLE),
     sa.Index(

@@ -120,18 +120,26 @@ def _read_artifacts(stored: str | None) -> tuple[Artifact, ...]:
     return tuple(Artifact.model_validate(artifact) for artifact in parse(stored)) if stored else ()
 
 
-# Sizes are added up from the newest message on; the artifacts of a task come with its last message.
+# Sizes are added up from the newest message on; the artifacts of a task come with its last message. The newest tasks
+# are found by `ix_tasks_history`, as a context may have any number; the turn's own may have said nothing before it.
 _HISTORY = """
 SELECT id, message, is_last, CASE WHEN is_last THEN artifacts END AS artifacts FROM (
-    SELECT tasks.id, tasks.created_at, tasks.artifacts, said.number, said.message,
+    SELECT newest.id, newest.created_at, newest.artifacts, said.number, said.message,
         sum(octet_length(said.message)) OVER newest_first AS so_far,
-        lag(tasks.id) OVER newest_first IS DISTINCT FROM tasks.id AS is_last
-    FROM tasks JOIN task_messages said ON said.task_id = tasks.id
-    WHERE tasks.caller_id = %(caller_id)s AND tasks.principal_id = %(principal_id)s
-        AND tasks.deployment_id = %(deployment_id)s AND tasks.context_id = %(context_id)s
-        AND (tasks.created_at < %(began_at)s OR (tasks.id = %(task_id)s AND said.number < %(number)s))
-    WINDOW newest_first AS (ORDER BY tasks.created_at DESC, tasks.id DESC, said.number DESC)
-    ORDER BY tasks.created_at DESC, tasks.id DESC, said.number DESC LIMIT %(limit)s
-) newest
+        lag(newest.id) OVER newest_first IS DISTINCT FROM newest.id AS is_last
+    FROM (
+        SELECT id, created_at, artifacts FROM tasks
+        WHERE caller_id = %(caller_id)s AND principal_id = %(principal_id)s
+            AND deployment_id = %(deployment_id)s AND context_id = %(context_id)s
+            AND created_at <= %(began_at)s AND (created_at < %(began_at)s OR id = %(task_id)s)
+        ORDER BY created_at DESC, id DESC LIMIT %(limit)s + 1
+    ) newest CROSS JOIN LATERAL (
+        SELECT number, message FROM task_messages
+        WHERE task_id = newest.id AND (newest.id <> %(task_id)s OR number < %(number)s)
+        ORDER BY number DESC LIMIT %(limit)s
+    ) said
+    WINDOW newest_first AS (ORDER BY newest.created_at DESC, newest.id DESC, said.number DESC)
+    ORDER BY newest.created_at DESC, newest.id DESC, said.number DESC LIMIT %(limit)s
+) read
 WHERE so_far <= %(bytes)s ORDER BY created_at, id, number
 """

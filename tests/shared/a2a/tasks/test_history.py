@@ -1,13 +1,30 @@
 """How much of what was said is read at once."""
 
+from typing import Any
+
 import pytest
+import sqlalchemy as sa
 
 from shared.a2a.tasks import snapshots
 from shared.a2a.tasks.listing import TaskQuery, list_tasks
 from shared.a2a.turns import reading
 from shared.a2a.types import Task
+from shared.database import StatementSession
 from tests.shared.a2a.behaviors.agents import Agents
+from tests.support.plans import Statement, rows_read
 
+COPIES = """
+WITH copies AS (
+    INSERT INTO tasks (id, context_id, organization_id, deployment_id, caller_id, principal_id, state, status_at,
+        is_visible, last_message, created_at)
+    SELECT gen_random_uuid(), context_id, organization_id, deployment_id, caller_id, principal_id, state, status_at,
+        is_visible, last_message, created_at - n * interval '1 second'
+    FROM tasks, generate_series(1, 3000) n WHERE tasks.id = :id RETURNING id
+)
+INSERT INTO task_messages (task_id, number, message)
+SELECT copies.id, number, message FROM copies, task_messages WHERE task_messages.task_id = :id
+"""
+"""Of one task, in its context, before it."""
 SCRIPT = "rules: [{steps: [{input_required: next}, {input_required: next}, {complete: Done}]}]"
 
 
@@ -53,3 +70,26 @@ def test_the_agent_is_given_the_newest_of_a_long_talk(
     assert claimed is not None
     texts = [message.parts[0].text or "" for message in claimed.turn.history()]
     assert [text[:4] for text in texts] == ["next", "cccc", "Done"]
+
+
+def test_a_long_context_costs_no_more_than_what_is_read_of_it(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents.set(COPIES, id=agents.say("one", context_id="long").task_id)
+    with agents.database.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").execute(
+            sa.text("VACUUM ANALYZE tasks, task_messages")
+        )
+    claimed = agents.log.claim(agents.say("and now", context_id="long").turn_id)
+    assert claimed is not None
+    asked: list[Statement] = []
+    fetch_all = StatementSession.fetch_all
+
+    def keep(session: StatementSession, statement: str, values: dict[str, Any]) -> Any:
+        asked.append(Statement(text=statement, parameters=values))
+        return fetch_all(session, statement, values)
+
+    monkeypatch.setattr(StatementSession, "fetch_all", keep)
+    assert len(claimed.turn.history()) == reading.HISTORY_LIMIT
+    rows, plan = rows_read(agents.database, asked[0])
+    assert rows <= 4 * reading.HISTORY_LIMIT, plan
