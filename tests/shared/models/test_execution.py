@@ -343,11 +343,11 @@ def test_a_call_that_is_not_made_gives_its_slot_back(calls: ModelCalls) -> None:
     waiting = replies(calls.invoker, withdrawn, lambda: 0.0)
     assert (next(waiting), slots_of(calls, "scripted/narrow") != b"") == (None, True)
     waiting.close()
-    assert slots_of(calls, "scripted/narrow") == b""
+    wait_until(lambda: slots_of(calls, "scripted/narrow") == b"", "its slot is free")
     calls.execute(withdrawn)
     with pytest.raises(InsufficientCredits):
         calls.chat("hello", model="scripted/narrow", max_tokens=4000, n=128)
-    assert slots_of(calls, "scripted/narrow") == b""
+    wait_until(lambda: slots_of(calls, "scripted/narrow") == b"", "its slot is free")
 
 
 def slots_of(calls: ModelCalls, model: str) -> bytes:
