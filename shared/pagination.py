@@ -58,7 +58,7 @@ def latest_first(
 ) -> Page[T]:
     """Run a select in the reverse order of a moment, for rows whose ids tell no time; `key` must be selected.
 
-    No index need have this order: it is for lists that are short as a whole.
+    The list's own index begins with its owner and has this order.
     """
 
     def is_after(cursor: UUID) -> ColumnElement[bool]:

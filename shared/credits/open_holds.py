@@ -47,10 +47,7 @@ class OpenHold(Attribution):
 def list_holds(
     session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[OpenHold]:
-    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound.
-
-    They are as few as its calls at once.
-    """
+    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
     authorize_administration(by, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     statement = select(*columns_of(OpenHold, invocations)).where(

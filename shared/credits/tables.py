@@ -94,6 +94,7 @@ invocations = sa.Table(
     sa.Index(
         "ix_invocations_open_of_organization",
         "organization_id",
+        "created_at",
         "id",
         postgresql_where=sa.text("state IN ('held', 'dispatched', 'unresolved')"),
     ),
