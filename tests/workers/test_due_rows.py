@@ -162,11 +162,10 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 @due("credits.prune_usage")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     bench.ask("UPDATE usage_rollup SET rolled_up_to = now() RETURNING 1")
-    made = UUID(int=int(LONG_AGO.timestamp() * 1000) << 80 | at.int & (1 << 80) - 1)
     plant(bench.database, credit_balances, organization_id=at)
-    record = {"invocation_id": made, "organization_id": at, "status": "completed", "occurred_at": LONG_AGO}
+    record = {"invocation_id": at, "organization_id": at, "status": "completed", "occurred_at": LONG_AGO}
     plant(bench.database, usage_records, **record)
-    return lambda: bench.ask("SELECT count(*) FROM usage_records WHERE invocation_id = :id", id=made), 1, 0
+    return lambda: bench.ask("SELECT count(*) FROM usage_records WHERE invocation_id = :id", id=at), 1, 0
 
 
 @due("files.accrue_storage")
