@@ -1,6 +1,7 @@
 """The front with its patience shortened, so that journeys need not wait as long as clients may.
 
-For gunicorn in the place of `web.wsgi`; nothing else about the front is different, and with PATIENCE=whole nothing is.
+For gunicorn in the place of `web.wsgi`; nothing else about the front is different. With PATIENCE=whole nothing is, and
+with PATIENCE=endless only calls wait for a worker as long as a slow machine may take to bring all of them.
 """
 
 import os
@@ -8,7 +9,9 @@ import os
 from shared.models import reply_waiting
 from web.models import answers
 
-if os.environ.get("PATIENCE") != "whole":
+if os.environ.get("PATIENCE") == "endless":
+    reply_waiting.QUEUE_SECONDS = 3600.0
+elif os.environ.get("PATIENCE") != "whole":
     reply_waiting.PING_SECONDS = 0.5
     reply_waiting.QUEUE_SECONDS = 3.0
     answers.COMMENT_AFTER_SECONDS = 1.0
