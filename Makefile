@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams test-clients test-brokers test-openapi test-deploy test-console lint format chaos hosts bench fuzz fuzz-parsers mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
+.PHONY: help up test coverage test-upstreams test-clients test-brokers test-chaos test-openapi test-deploy test-console lint format chaos hosts bench fuzz fuzz-parsers mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -55,6 +55,9 @@ test-clients: $(TEST_READY) $(STRICT_CLIENTS)/.ready ## Ask a running service wi
 
 test-brokers: $(TEST_READY) ## Run the service over RabbitMQ, and kill both (takes minutes; needs rabbitmq-server)
 	BROKER_JOURNEYS=1 $(BIN)/python -m pytest tests/brokers $(ARGUMENTS)
+
+test-chaos: $(TEST_READY) ## Break rules of the service in short runs of chaos, which must notice each (takes minutes)
+	SABOTAGE=1 $(BIN)/python -m pytest tests/chaos/test_sabotage.py $(ARGUMENTS)
 
 test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter and a browser read what the service says of itself (needs node and chromium)
 	@command -v node >/dev/null || echo "node is missing: the document is not linted, no types are generated, no page is looked at"

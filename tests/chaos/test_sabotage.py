@@ -1,10 +1,13 @@
 """The comparison at the end of chaos bites: with rules broken it reports what each of them led to, and fails."""
 
+import os
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from tests.support import quick_starts
+
+pytestmark = pytest.mark.skipif("SABOTAGE" not in os.environ, reason="make test-chaos takes minutes")
 
 FILES = {
     # What has ended is asked for last of all: either its bytes come, or they are missed because they are removed.

@@ -7,7 +7,6 @@ words, everything that does not agree. The store's tree and the rows must be exa
 import contextlib
 import functools
 import hashlib
-import os
 import select
 import threading
 import time
@@ -236,13 +235,17 @@ def _find_damage(stack: Stack, objects: dict[str, Path]) -> list[str]:
     return [
         f"damaged bytes: {name}"
         for name, path in objects.items()
-        if name in digests and _digest(path, path.stat()) != digests[name]
+        if name in digests and _digest(path) not in {digests[name], None}
     ]
 
 
-def _digest(path: Path, status: os.stat_result) -> bytes:
-    """Hash a file, unless it is the one that was hashed before."""
-    return _digest_once(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def _digest(path: Path) -> bytes | None:
+    """Hash a file, unless it is the one that was hashed before; None if it was removed since it was listed."""
+    try:
+        status = path.stat()
+        return _digest_once(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    except FileNotFoundError:
+        return None
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from sdk.tests.agents.served import Served, message, served, status_text, text_o
 
 agent = Agent("Tester", "Says things.", version="1.2.3")
 steps = threading.Semaphore(0)
-closed = threading.Event()
+begun, closed = threading.Event(), threading.Event()
 
 
 @agent.skill(tags=["echo"], examples=["Say hello"], input_modes=["text/plain", "image/png"])
@@ -82,6 +82,7 @@ def nameless() -> Any:
 @agent.skill
 def kept(text: str) -> Iterator[str]:
     try:
+        begun.set()
         for at in range(100):
             yield f"{at} "
             steps.acquire()
@@ -242,6 +243,7 @@ def test_an_agent_without_a_service_sends_content_itself(tester: Served) -> None
 def test_cancelling_closes_the_generator_after_its_step(tester: Served) -> None:
     body = message("x", metadata={"skillId": "kept"}, configuration={"returnImmediately": True})
     task = tester.ask("POST", "/message:send", json=body).json()["task"]
+    assert begun.wait(60)
     canceled = tester.ask("POST", f"/tasks/{task['id']}:cancel").json()
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
     steps.release()
