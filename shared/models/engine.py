@@ -10,7 +10,7 @@ for as long as this process lives (`settlements`); if it dies, the sweeps of `sh
 """
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -136,9 +136,9 @@ class ModelCall(Generic[Said]):
     ) -> Generator[Said]:
         """Ask, and give what is read of the deltas, those that arrived together at once; then settle.
 
-        Closing this early cancels the call. `slot` is one of the model's, unless it is held already. With a `carrier`
-        all but the first words are said by its loop, in order with what is given here. Raises the DomainError that
-        ended the reply.
+        Closing this early cancels the call; what had come by then is still read, and charged. `slot` is one of the
+        model's, unless it is held already. With a `carrier` all but the first words are said by its loop, in order with
+        what is given here. Raises the DomainError that ended the reply.
         """
         self._asked, self._carrier = asked, carrier
         try:
@@ -197,15 +197,27 @@ class ModelCall(Generic[Said]):
         )
 
     def _said(self, stream: UpstreamStream, translator: Translator) -> Iterator[Said]:
-        for events in stream.batches():
+        batches = stream.batches()
+        for events in batches:
             if said := self._told(events, translator):
-                yield said
+                try:
+                    yield said
+                except GeneratorExit:
+                    stream.hang_up()
+                    self._hear_out(batches, translator)
+                    raise
             if translator.failure is None and self._carrier is not None and stream.is_flowing:
                 with stream.flow() as arrivals:
                     go_on = partial(self._go_on, stream, translator, self._carrier)
                     self._carrier.loop.carry(arrivals, go_on)
             if translator.failure is not None:
                 return
+
+    def _hear_out(self, batches: Iterator[list[Event]], translator: Translator) -> None:
+        """Read what had come of a reply that nobody reads any more: its end says what it cost."""
+        with suppress(DomainError):
+            for events in batches:
+                self._told(events, translator)
 
     def _go_on(self, stream: UpstreamStream, translator: Translator, carrier: Carrier[Said]) -> bool:
         """Say what has come; False when the stream is for this call's own thread again."""
@@ -235,11 +247,14 @@ class ModelCall(Generic[Said]):
         if provider is None and isinstance(error, ProviderError):
             provider = error.provider
         translator = self._translator
-        if translator is not None and (translator.has_started or translator.usage is not None):
-            return self._outcome(status, provider)
-        if isinstance(error, CallCancelled) and error.may_have_cost and self._is_whole:
+        reported = translator.usage if translator is not None else None
+        outcome = Outcome(status=status, counts=NOTHING, provider=provider)
+        if translator is not None and (translator.has_started or reported is not None):
+            outcome = self._outcome(status, provider)
+        is_given_up = isinstance(error, CallCancelled) and error.may_have_cost and self._is_whole
+        if is_given_up and outcome.counts == NOTHING and reported is None:
             return self._prompt_alone(provider)
-        return Outcome(status=status, counts=NOTHING, provider=provider)
+        return outcome
 
     @property
     def _is_whole(self) -> bool:

@@ -1,9 +1,12 @@
 """Run chaos for a while and say what came of it; the status is 1 if any promise was broken."""
 
 import argparse
+import contextlib
 import random
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.chaos.agents.workload import Agents
@@ -71,13 +74,34 @@ def main() -> int:
         try:
             workloads = [WORKLOADS[name] for name in names]
             stack = Path(directory) / "stack"
-            with Run(
-                stack, servers, workloads, seed=seed, sabotage=options.sabotage, strikes=options.strikes
-            ) as run:
+            with (
+                _keeping_logs(stack) as ended_as_expected,
+                Run(
+                    stack, servers, workloads, seed=seed, sabotage=options.sabotage, strikes=options.strikes
+                ) as run,
+            ):
                 run.play(options.seconds, dict(options.until))
-                return run.report()
+                status = run.report()
+                if status == 0 or options.sabotage:
+                    ended_as_expected()
+                return status
         finally:
             servers.stop()
+
+
+@contextlib.contextmanager
+def _keeping_logs(directory: Path) -> Iterator[Callable[[], object]]:
+    """Keep what the processes logged, unless told that the run ended as expected: it is hard to repeat."""
+    with contextlib.ExitStack() as keeping:
+        keeping.callback(_keep_logs, directory)
+        yield keeping.pop_all
+
+
+def _keep_logs(directory: Path) -> None:
+    kept = Path(tempfile.mkdtemp(prefix="quartermaster-chaos-logs-"))
+    for log in directory.glob("*.log"):
+        shutil.copy(log, kept)
+    print(f"the logs of the processes are kept in {kept}", flush=True)
 
 
 def _counted(text: str) -> tuple[str, int]:

@@ -59,8 +59,6 @@ class AnswerStream:
         self._is_streamed = False
         self._is_terminated = False
         self._is_at_end = False
-        self._has_been_cut = False
-        """Whether what had come when the call was cut has been read; what comes later is not."""
 
     def __enter__(self) -> Self:
         """Begin to read."""
@@ -116,12 +114,16 @@ class AnswerStream:
     def take(self) -> list[Event] | None:
         """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
         assert self._response is not None  # noqa: S101 (within `flow`)
-        received = None if self._has_been_cut else self._response.take()
+        received = None if self._call.reason is not None else self._response.take()
         if received is None:
             return None
         self._note(received)
         self._call.listens()
         return self._events_of(received)
+
+    def hang_up(self) -> None:
+        """Have `batches` give what has come, and no more, and raise CallCancelled where that was not all."""
+        self._call.cancel()
 
     def _streamed(self, received: bytes) -> Iterator[list[Event]]:
         self._is_streamed = True
@@ -188,13 +190,21 @@ class AnswerStream:
         return start
 
     def _document(self, start: bytes) -> Event:
-        pieces, size_bytes = [start], len(start)
-        while received := self._read():
-            pieces.append(received)
-            size_bytes += len(received)
-            if size_bytes > MAX_JSON_BYTES:
-                raise self._failure("The provider's answer is larger than is sane.")
-        return self._event("", b"".join(pieces))
+        """Read the whole answer; one that ends with its JSON was not cut, however its connection ended."""
+        content, broken = bytearray(start), None
+        try:
+            while len(content) <= MAX_JSON_BYTES and (received := self._read()):
+                content += received
+        except ProviderError as error:
+            broken = error
+        if len(content) > MAX_JSON_BYTES:
+            raise self._failure("The provider's answer is larger than is sane.")
+        try:
+            return self._event("", bytes(content))
+        except ProviderError:
+            if broken is not None:
+                raise broken from None
+            raise
 
     def _read(self) -> bytes:
         self._call.listens()
@@ -204,10 +214,9 @@ class AnswerStream:
             raise self._failure(
                 "The connection to the provider broke in the middle of its answer."
             ) from error
-        if self._has_been_cut or not received:
-            # A socket that the watchdog shut may look like an answer that has ended, or go on to receive.
-            self._call.raise_if_cut(may_have_cost=True)
         if not received:
+            # A socket that the watchdog shut gives what it holds, and then looks like an answer that has ended.
+            self._call.raise_if_cut(may_have_cost=True)
             self._is_at_end = True
             self._call.over()  # urllib3 has given the connection back already
             return b""
@@ -216,7 +225,6 @@ class AnswerStream:
 
     def _note(self, received: bytes) -> None:
         self._call.rests()
-        self._has_been_cut = self._call.reason is not None
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
             raise self._failure("The provider's answer is larger than is sane.")

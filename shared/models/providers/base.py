@@ -42,7 +42,7 @@ class UpstreamRequest:
 
 
 class UpstreamStream(Protocol):
-    """An answer under way. Leave the `with` block early to hang up."""
+    """An answer under way. Leave the `with` block early to hang up, unheard what has come."""
 
     upstream: Upstream
 
@@ -65,6 +65,9 @@ class UpstreamStream(Protocol):
 
     def __iter__(self) -> Iterator[Event]:
         """Give the events one by one."""
+
+    def hang_up(self) -> None:
+        """Have `batches` give what has come, and no more, and raise CallCancelled where that was not all."""
 
     @property
     def is_flowing(self) -> bool:

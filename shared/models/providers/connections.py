@@ -227,7 +227,8 @@ class _Cuttable(HTTPConnection):
 
     def _tell(self) -> None:
         if _serving.call is not None and self.sock is not None:
-            # The plain socket's method: an SSL socket's own would drop its state under the thread that reads.
+            # The plain socket's method: an SSL socket's own would drop its state under the thread that reads. Shut in
+            # both directions it takes nothing more, so that all that the upstream could deliver can be read.
             cut = partial(socket.socket.shutdown, self.sock, socket.SHUT_RDWR)
             _serving.call.attach(cut, partial(has_unread_bytes, self.sock))
 

@@ -86,7 +86,6 @@ class OpenAiCompatibleProvider:
             response = response_of(body)
             if call.reason is not None and not (response and response.holds_bytes()):
                 call.raise_if_cut(may_have_cost=True)
-            call.attach(body.shutdown)
             call.rests()
             _refuse_unusable(body, call)
         except BaseException:

@@ -79,6 +79,10 @@ class ScriptedStream:
         else:
             yield from self._told()
 
+    def hang_up(self) -> None:
+        """Say no more."""
+        self._pacing.is_hung_up = True
+
     def flow(self) -> AbstractContextManager[Arrivals]:
         """There is no socket."""
         raise NotImplementedError
@@ -127,11 +131,12 @@ class _Pacing:
     def __init__(self, request: UpstreamRequest, cancelled: Cancellation) -> None:
         self._deadline_at = request.deadline_at
         self._cancelled = cancelled
+        self.is_hung_up = False
 
     def wait(self, seconds: float) -> None:
-        if seconds > 0:
+        if seconds > 0 and not self.is_hung_up:
             self._cancelled.wait(min(seconds, max(0.0, self._deadline_at - time.monotonic())))
-        if self._cancelled.is_set():
+        if self.is_hung_up or self._cancelled.is_set():
             raise CallCancelled(may_have_cost=True)
         if time.monotonic() >= self._deadline_at:
             raise ProviderTimeout(str(Reason.DEADLINE), may_have_cost=True)

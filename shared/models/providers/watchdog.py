@@ -71,11 +71,11 @@ class Call:
         """Whether the connection broke before the upstream had accepted a byte of the request."""
         self.reason: Reason | None = None
 
-    def attach(self, cut: Callable[[], object], has_unread_bytes: Callable[[], bool] | None = None) -> None:
+    def attach(self, cut: Callable[[], object], has_unread_bytes: Callable[[], bool]) -> None:
         """Say what hangs up from now on, and what tells of unread bytes; hangs up at once if a bound has passed."""
         with self._lock:
             self._cut = cut
-            self._unread = has_unread_bytes or self._unread
+            self._unread = has_unread_bytes
             if self.reason is not None:
                 _quietly(cut)
 
@@ -96,6 +96,10 @@ class Call:
         """Allow only so much more time: what is awaited now is of no value to anyone."""
         self._deadline_at = min(self._deadline_at, time.monotonic() + seconds)
 
+    def cancel(self) -> None:
+        """Hang up now: nobody waits for the answer."""
+        self._end(Reason.CANCELLED)
+
     def over(self) -> None:
         """Watch no more; the connection may serve others now and is never cut again."""
         with self._lock:
@@ -109,7 +113,7 @@ class Call:
         elif now >= self._silent_at and not self._has_unread_bytes():
             self._end(self._waits_for)
         elif self._cancelled.is_set():
-            self._end(Reason.CANCELLED)
+            self.cancel()
 
     def raise_if_cut(self, *, may_have_cost: bool) -> None:
         """Raise what the watchdog did, if it did something."""

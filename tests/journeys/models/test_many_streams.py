@@ -14,6 +14,7 @@ from tests.support.stack import free_port, wait_until
 
 STREAMS = 500
 WAITING_STREAMS = 2000
+WAITING_IN_LITTLE_MEMORY = 1000
 WAVE = 50
 """Streams that are sent at once: no more than a slow machine begins within the wait for a thread."""
 MOST_MEMORY_BYTES = 150 << 20
@@ -69,11 +70,17 @@ def test_streams_that_wait_for_a_worker_keep_no_other_request_waiting(service: M
             for _ in range(WAVE):
                 streams.enter_context(waiting(service, "hello", stream=True, front=front))
             wait_for_open(service, sent)
+            if sent == WAITING_IN_LITTLE_MEMORY:
+                half_full = resident_bytes(front.pid)
         for _ in range(10):
             assert requests.get(f"{front.url}/readyz", timeout=60).status_code == 200
             assert requests.get(f"{front.url}/admin/me", headers=other, timeout=60).status_code == 200
         full = resident_bytes(front.pid)
-        print(f"\n{WAITING_STREAMS} waiting streams: front {empty >> 20} -> {full >> 20} MiB")
+        print(
+            f"\n{WAITING_STREAMS} waiting streams: front {empty >> 20} -> {full >> 20} MiB,"
+            f" {half_full >> 20} at {WAITING_IN_LITTLE_MEMORY}"
+        )
+        assert half_full < MOST_MEMORY_BYTES
         assert full - empty < WAITING_STREAMS * MOST_BYTES_OF_A_WAIT
         streams.close()
         with running_worker(service):  # which finds the calls cancelled

@@ -24,6 +24,7 @@ from shared.models.dialects import (
 )
 from shared.models.engine import Engine
 from shared.models.execution import execute
+from shared.models.heartbeats import Attended
 from shared.models.invocations import invoke
 from shared.models.reply_waiting import replies
 from shared.replies import Inbox, ReplyKind
@@ -232,16 +233,20 @@ def test_a_plain_call_asks_its_upstream_for_the_whole_unless_it_only_streams(
 
 
 @pytest.mark.parametrize(
-    ("script", "ended"),
-    [(Script(wait_seconds=60), "client left"), (Script(stall_after=2), "broken")],
-    ids=["head", "body"],
+    ("script", "streams_only", "ended"),
+    [
+        (Script(wait_seconds=60), False, "client left"),
+        (Script(stall_after=2), False, "broken"),
+        (Script(stall_after=0), True, "broken"),
+    ],
+    ids=["head", "body", "stream without a word"],
 )
 @pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 def test_a_whole_answer_that_is_given_up_closes_its_connection_and_owes_its_prompt_by_estimate(
-    calls: ModelCalls, dialect: Dialect, script: Script, ended: str
+    calls: ModelCalls, dialect: Dialect, script: Script, ended: str, *, streams_only: bool
 ) -> None:
     with FakeUpstream(script) as upstream:
-        inbox = invoked(calls, asked_at(calls, upstream, dialect), "chat")
+        inbox = invoked(calls, asked_at(calls, upstream, dialect, streams_only=streams_only), "chat")
         with calls.executing(inbox):
             wait_until(lambda: upstream.served, "the upstream is asked")
             cancel(calls.valkey, inbox.address.invocation_id)
@@ -262,9 +267,9 @@ def asked_at(
     return replace(calls.executor.catalog.current().entries[0], upstreams=(at,))
 
 
-def invoked(calls: ModelCalls, entry: ModelEntry, endpoint: str) -> Inbox:
-    chat = {"model": entry.id, "messages": HELLO}
-    responses = {"model": entry.id, "input": "hello", "store": False}
+def invoked(calls: ModelCalls, entry: ModelEntry, endpoint: str, *, stream: bool = False) -> Inbox:
+    chat = {"model": entry.id, "messages": HELLO, "stream": stream}
+    responses = {"model": entry.id, "input": "hello", "store": False, "stream": stream}
     request = parse_chat(chat) if endpoint == "chat" else parse_responses(responses)
     return invoke(calls.invoker, Catalog([entry]), calls.caller, request)
 
@@ -382,6 +387,25 @@ def test_a_call_cancelled_while_its_upstream_is_silent_ends_too(calls: ModelCall
             pass
         cancel(calls.valkey, inbox.address.invocation_id)
     assert calls.charge(inbox)[:3:2] == ("cancelled", 6)
+
+
+@pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
+@ENDPOINTS
+def test_a_call_whose_client_has_left_is_charged_by_the_report_that_had_come(
+    calls: ModelCalls, endpoint: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker hears that nobody listens when it sends the first words; all else has come meanwhile."""
+    with FakeUpstream(Script(delay_seconds=0.02)) as upstream:
+
+        def send_to_nobody(attended: Attended, kind: ReplyKind, data: bytes = b"") -> bool:
+            assert upstream.wait_for_end_of(1)[0].ended == "answered"
+            attended.cancelled.set()
+            return False
+
+        monkeypatch.setattr(Attended, "send", send_to_nobody)
+        inbox = invoked(calls, asked_at(calls, upstream, dialect), endpoint, stream=True)
+        calls.execute(inbox)
+    assert calls.charge(inbox) == ("cancelled", 10, 3, False)
 
 
 def test_a_call_whose_front_has_gone_is_cancelled(calls: ModelCalls) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from http.client import IncompleteRead
 
 import pytest
 from urllib3.util import wait_for_read
@@ -15,18 +16,20 @@ from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.connections import GatheringResponse
 from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
-from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of
+from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of, usage_of
 from tests.shared.models.providers.conftest import set_by
 from tests.support.monotonic_clock import MonotonicClock, once
 from tests.support.stack import wait_until
 from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
+FRAMINGS = pytest.mark.parametrize("framing", ["chunked", "close", "length"])
 WHOLE = (
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n{                    }"
 )
 SILENT = Script(wait_seconds=3600)
 MORE_THAN_SOCKETS_HOLD = 32 << 20
+MORE_PIECES_THAN_ONE_READ = 4000
 HEADERS_THAT_DRIP = "HTTP/1.1 200 OK\r\n" + "X-Slow: yes\r\n" * 1000
 
 
@@ -125,7 +128,7 @@ class Looked(threading.Event):
         wait_until(lambda: self.times >= before + 2, "the watchdog lets the call go on", seconds=10)
 
 
-@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+@FRAMINGS
 def test_a_reader_that_is_busy_elsewhere_is_not_the_upstreams_silence(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock, framing: str
 ) -> None:
@@ -211,7 +214,7 @@ def test_an_answer_that_had_come_whole_before_the_call_was_cancelled_is_read(
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "past its deadline"])
-@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+@FRAMINGS
 def test_what_had_come_before_the_call_was_cut_is_read(
     router: Router,
     upstream: FakeUpstream,
@@ -244,6 +247,143 @@ def test_what_had_come_before_the_call_was_cut_is_read(
             list(batches)
 
 
+@pytest.fixture
+def cancelled_once_answered(
+    upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> tuple[threading.Event, Callable[[], None]]:
+    """What cancels a call, and how to wait until its whole answer has come, cancel it, and see it cut."""
+    cut, cancelled = set_by("_end", monkeypatch), threading.Event()
+
+    def cancel() -> None:
+        assert upstream.wait_for_end_of(1)[0].ended == "answered"
+        cancelled.set()
+        assert cut.wait(10)
+
+    return cancelled, cancel
+
+
+IN_PIECES = 0.02
+"""Seconds between the parts of an answer, so that a reader has only the first of them when it has read once."""
+
+
+@FRAMINGS
+def test_what_comes_while_an_earlier_part_is_read_is_read_too(
+    router: Router,
+    upstream: FakeUpstream,
+    cancelled_once_answered: tuple[threading.Event, Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
+    framing: str,
+) -> None:
+    cancelled, cancel = cancelled_once_answered
+    read1 = GatheringResponse.read1
+
+    def read_before_the_cut(response: GatheringResponse, n: int = -1) -> bytes:
+        monkeypatch.setattr(GatheringResponse, "read1", read1)
+        received = read1(response, n)
+        assert received.count(b"token") < 3
+        cancel()
+        return received
+
+    monkeypatch.setattr(GatheringResponse, "read1", read_before_the_cut)
+    upstream.script = Script(delay_seconds=IN_PIECES, framing=framing)  # type: ignore[arg-type]
+    events = events_of(router, model(upstream.base_url), cancelled=cancelled)
+    assert text_of(events) == "token token token "
+    assert usage_of(events)
+
+
+@FRAMINGS
+def test_what_comes_after_the_head_is_read_too(
+    router: Router,
+    upstream: FakeUpstream,
+    cancelled_once_answered: tuple[threading.Event, Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
+    framing: str,
+) -> None:
+    """The head was read with the first part of the body; the rest waits in the socket."""
+    cancelled, cancel = cancelled_once_answered
+    begin = GatheringResponse.begin
+
+    def begin_before_the_cut(response: GatheringResponse) -> None:
+        begin(response)
+        cancel()
+
+    monkeypatch.setattr(GatheringResponse, "begin", begin_before_the_cut)
+    upstream.script = Script(delay_seconds=IN_PIECES, framing=framing)  # type: ignore[arg-type]
+    events = events_of(router, model(upstream.base_url), cancelled=cancelled)
+    assert text_of(events) == "token token token "
+    assert usage_of(events)
+
+
+@FRAMINGS
+def test_a_document_that_had_come_whole_before_the_call_was_cut_is_read(
+    router: Router,
+    upstream: FakeUpstream,
+    cancelled_once_answered: tuple[threading.Event, Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
+    framing: str,
+) -> None:
+    cancelled, cancel = cancelled_once_answered
+    begin = GatheringResponse.begin
+
+    def begin_before_the_cut(response: GatheringResponse) -> None:
+        begin(response)
+        cancel()
+
+    monkeypatch.setattr(GatheringResponse, "begin", begin_before_the_cut)
+    upstream.script = Script(framing=framing, chunks=MORE_PIECES_THAN_ONE_READ)  # type: ignore[arg-type]
+    (document,) = events_of(router, model(upstream.base_url), cancelled=cancelled, stream=False)
+    assert document["usage"]
+
+
+@FRAMINGS
+def test_a_document_of_which_a_part_had_come_when_the_call_was_cut_is_none(
+    router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, framing: str
+) -> None:
+    cancelled = threading.Event()
+    read1 = GatheringResponse.read1
+
+    def read_and_cancel(response: GatheringResponse, n: int = -1) -> bytes:
+        received = read1(response, n)
+        cancelled.set()
+        return received
+
+    monkeypatch.setattr(GatheringResponse, "read1", read_and_cancel)
+    upstream.script = Script(framing=framing, drip_bytes=200, drip_seconds=0.5)  # type: ignore[arg-type]
+    with pytest.raises(CallCancelled) as raised:
+        events_of(router, model(upstream.base_url), cancelled=cancelled, stream=False)
+    assert raised.value.may_have_cost
+
+
+@FRAMINGS
+def test_nothing_arrives_any_more_once_a_call_was_cut(
+    router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, framing: str
+) -> None:
+    """What this machine takes of a report that nobody reads is charged to nobody."""
+    cancelled = threading.Event()
+    read1 = GatheringResponse.read1
+
+    def read_and_close_late(response: GatheringResponse, n: int = -1) -> bytes:
+        try:
+            received = read1(response, n)
+        except IncompleteRead:
+            upstream.wait_for_end_of(1)
+            raise
+        if not received:
+            upstream.wait_for_end_of(1)
+        return received
+
+    monkeypatch.setattr(GatheringResponse, "read1", read_and_close_late)
+    upstream.script = Script(delay_seconds=0.1, framing=framing)  # type: ignore[arg-type]
+    with router.open(model(upstream.base_url), lambda _: body(), cancelled=cancelled) as stream:
+        batches = stream.batches()
+        next(batches)
+        cancelled.set()
+        with pytest.raises(CallCancelled):
+            list(batches)
+    wait_until(lambda: not upstream.is_connected, "the upstream sees that it was hung up on")
+    assert not upstream.served[0].is_reported
+
+
 @pytest.fixture(params=["chunked", "close", "length"])
 def cut_while_sending(
     router: Router,
@@ -267,7 +407,6 @@ def cut_while_sending(
 def test_an_upstream_that_never_pauses_is_cut_too(
     cut_while_sending: tuple[UpstreamStream, Iterator[object]],
 ) -> None:
-    """A socket that was shut for reading goes on to receive, and gives what it has received."""
     _, batches = cut_while_sending
     with pytest.raises(ProviderTimeout):
         list(batches)
@@ -286,7 +425,7 @@ def test_a_loop_takes_no_more_of_an_upstream_that_never_pauses(
         list(batches)
 
 
-@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+@FRAMINGS
 def test_an_upstream_that_drips_past_the_deadline(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock, framing: str
 ) -> None:

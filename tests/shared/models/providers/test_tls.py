@@ -1,6 +1,7 @@
 """Providers over TLS: trusted as configured, and cut as quickly as others."""
 
 import ipaddress
+import itertools
 import ssl
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from cryptography.x509.oid import NameOID
 from shared.models.providers.base import Event
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
 from shared.models.providers.routing import Router
-from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of
+from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of, usage_of
+from tests.shared.models.providers.conftest import set_by
 from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
@@ -75,6 +77,24 @@ def test_a_file_of_authorities_that_is_missing_costs_nothing(
     with pytest.raises(ProviderError) as raised:
         events_of(router, model(secure_upstream.base_url, retries=0, provider_keys='ca_file = "/absent"'))
     assert not raised.value.may_have_cost
+
+
+def test_what_had_come_before_the_call_was_cut_is_read(
+    router: Router, secure_upstream: FakeUpstream, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part came in a record of its own."""
+    cut, cancelled = set_by("_end", monkeypatch), threading.Event()
+    secure_upstream.script = Script(delay_seconds=0.02)
+    entry = model(secure_upstream.base_url, provider_keys=f'ca_file = "{certificate}"')
+    with router.open(entry, lambda _: body(), cancelled=cancelled) as stream:
+        batches = stream.batches()
+        events = list(next(batches))
+        assert secure_upstream.wait_for_end_of(1)[0].ended == "answered"
+        cancelled.set()
+        assert cut.wait(10)
+        events += itertools.chain.from_iterable(batches)
+    assert text_of(events) == "token token token "
+    assert usage_of(events)
 
 
 def test_what_arrives_together_comes_together(
