@@ -1,5 +1,6 @@
 """What takes messages out of a broker, and puts them back: each as it was, as often as it is put."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +14,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.broker import KEY_PREFIX, Broker
 from shared.publisher import create_celery, send_kind
 from shared.queues import MODELS, MODELS_ASIDE, RETENTION, UPLOADS
+from tests.chaos import taps
 from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.strikes import Chance
 from tests.chaos.taps import BrokerAway, RabbitTap, Tap, ValkeyTap
@@ -84,19 +86,28 @@ def test_calls_that_were_put_aside_are_reached(valkey_server: EmbeddedValkey) ->
     assert (taken.queue, taken.content) == (key, b"call")
 
 
-def test_who_has_waited_longest_does_not_come_first(valkey_server: EmbeddedValkey) -> None:
+def test_who_has_waited_longest_does_not_come_first(
+    valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Idle workers wait all the time; the tap is given a message before them, and they the next."""
+    monkeypatch.setattr(taps, "TAKE_SECONDS", 20.0)
+    monkeypatch.setattr(taps, "SOCKET_SECONDS", 30.0)
     url = valkey_server.url.rpartition("/")[0] + "/61"
     key = KEY_PREFIX + MODELS[0]
     given: list[Any] = []
+    sent_away = threading.Event()
     with redis.Redis.from_url(url) as client, closing(ValkeyTap(url, Random(1), is_for_calls=True)) as tap:
         client.flushdb()
 
         def work() -> None:
             while len(given) < 2:
-                given.extend([found] if (found := client.brpop([key], timeout=20)) else [])
+                if found := client.brpop([key], timeout=20):
+                    given.append(found)
+                else:
+                    sent_away.set()
 
         def put_two_once_all_wait() -> None:
+            assert sent_away.wait(20)
             wait_until(lambda: waiting_names(client) == ["", "tap"], "the tap waits behind nobody")
             client.lpush(key, "first", "second")
 
@@ -104,12 +115,11 @@ def test_who_has_waited_longest_does_not_come_first(valkey_server: EmbeddedValke
             working = pool.submit(work)
             wait_until(lambda: waiting_names(client) == [""], "a worker waits")
             putting = pool.submit(put_two_once_all_wait)
-            taken = None
-            while taken is None:
-                taken = tap.take()
+            taken = tap.take()
             putting.result()
             client.lpush(key, "third")
             working.result()
+    assert taken is not None
     assert taken.content == b"first"
     assert [content for _, content in given] == [b"second", b"third"]
 
