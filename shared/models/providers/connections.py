@@ -12,6 +12,7 @@ undone, at once.
 import re
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -227,10 +228,7 @@ class _Cuttable(HTTPConnection):
 
     def _tell(self) -> None:
         if _serving.call is not None and self.sock is not None:
-            # The plain socket's method: an SSL socket's own would drop its state under the thread that reads. Shut in
-            # both directions it takes nothing more, so that all that the upstream could deliver can be read.
-            cut = partial(socket.socket.shutdown, self.sock, socket.SHUT_RDWR)
-            _serving.call.attach(cut, partial(has_unread_bytes, self.sock))
+            _serving.call.attach(partial(_hang_up, self.sock), partial(has_unread_bytes, self.sock))
 
 
 class _CuttableSecure(_Cuttable, HTTPSConnection):
@@ -280,4 +278,15 @@ class ProviderAdapter(HTTPAdapter):
         return manager
 
 
+def _hang_up(connection: socket.socket) -> None:
+    """Take nothing more, so that all that the upstream could deliver can be read, and reset the connection when closed.
+
+    An upstream that waits for room hears nothing of a socket that is shut and was read empty, until it asks again.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
+    # The plain socket's method: an SSL socket's own would drop its state under the thread that reads.
+    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+_RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 _SOCKET_OPTIONS = [*HTTPConnection.default_socket_options, *KEEPALIVE_OPTIONS]

@@ -1,11 +1,14 @@
 """Slow upstreams and callers who left: each bound ends the call, whatever the upstream is doing."""
 
+import contextlib
+import errno
 import itertools
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import IncompleteRead
 
@@ -382,6 +385,34 @@ def test_nothing_arrives_any_more_once_a_call_was_cut(
             list(batches)
     wait_until(lambda: not upstream.is_connected, "the upstream sees that it was hung up on")
     assert not upstream.served[0].is_reported
+
+
+def test_an_upstream_that_waits_for_room_hears_at_once_that_it_was_hung_up_on(router: Router) -> None:
+    """Else it would hear when it asks for room again, which it does ever more rarely."""
+
+    def answer_until_there_is_no_room(server: socket.socket) -> socket.socket:
+        connection, _ = server.accept()
+        connection.recv(64 << 10)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        connection.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection.send(b'data: {"choices": []}\n\n' * 1000)
+        return connection
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(answer_until_there_is_no_room, server)
+        entry = model(f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+        with router.open(entry, lambda _: body(), cancelled=NEVER) as stream:
+            connection = answering.result()
+            batches = stream.batches()
+            next(batches)
+            stream.hang_up()
+            with pytest.raises(CallCancelled):
+                list(batches)
+        with connection:
+            # A connection that had ended, and was reset then.
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.EPIPE
 
 
 @pytest.fixture(params=["chunked", "close", "length"])
