@@ -70,9 +70,9 @@ def test_a_link_to_nowhere_is_reset_and_leads_there_once_somebody_listens() -> N
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         with Link(server.getsockname()) as link:
-            with (
-                socket.create_connection(("127.0.0.1", link.port), timeout=20) as near,
+            with (  # a slow machine hears of it before it is connected
                 pytest.raises(ConnectionResetError),
+                socket.create_connection(("127.0.0.1", link.port), timeout=20) as near,
             ):
                 near.recv(99)
             server.listen()
