@@ -36,32 +36,7 @@ WORKLOADS: dict[str, type[Workload]] = {
 
 def main() -> int:
     """Read the arguments, run, report."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long to kill")
-    parser.add_argument(
-        "--until",
-        type=_counted,
-        nargs="+",
-        default=(),
-        metavar="KIND=COUNT",
-        help="end sooner, once so much is done",
-    )
-    parser.add_argument("--seed", type=int, default=None, help="choose the same actions again")
-    parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
-    parser.add_argument(
-        "--strikes",
-        choices=KINDS,
-        nargs="*",
-        default=KINDS,
-        help="what is struck at, instead of all; nothing, to see what a sabotage alone does",
-    )
-    parser.add_argument(
-        "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="run the service with rules broken"
-    )
-    parser.add_argument(
-        "--broker", choices=("valkey", "rabbitmq"), default="valkey", help="what carries messages"
-    )
-    options = parser.parse_args()
+    options = _parser().parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     names = options.only or list(WORKLOADS)
     print(
@@ -87,6 +62,35 @@ def main() -> int:
                 return status
         finally:
             servers.stop()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long to kill")
+    parser.add_argument(
+        "--until",
+        type=_counted,
+        nargs="+",
+        default=(),
+        metavar="KIND=COUNT",
+        help="end sooner, once so much is done",
+    )
+    parser.add_argument("--seed", type=int, default=None, help="choose the same actions again")
+    parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
+    parser.add_argument(
+        "--strikes",
+        choices=KINDS,
+        nargs="*",
+        default=KINDS,
+        help="what is struck at, instead of all; nothing, to see what a sabotage alone does",
+    )
+    parser.add_argument(
+        "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="run the service with rules broken"
+    )
+    parser.add_argument(
+        "--broker", choices=("valkey", "rabbitmq"), default="valkey", help="what carries messages"
+    )
+    return parser
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ class UpstreamRequest:
 
 
 class UpstreamStream(Protocol):
-    """An answer under way. Leave the `with` block early to hang up, unheard what has come."""
+    """An answer under way. Leave the `with` block early to hang up without hearing what has come."""
 
     upstream: Upstream
 

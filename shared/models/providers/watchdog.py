@@ -193,5 +193,5 @@ class Watchdog:
 def _quietly(cut: Callable[[], object]) -> None:
     try:
         cut()
-    except (OSError, RuntimeError, ValueError):
+    except OSError:
         return  # the connection was gone already

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_format import parse_catalog
 from shared.models.dialects.requests import Dialect
@@ -11,6 +13,8 @@ from shared.models.providers.base import Cancellation, Event, UpstreamStream
 from shared.models.providers.routing import Router
 
 NEVER = threading.Event()
+FRAMINGS = pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+"""How the end of an answer's body is told."""
 
 
 def model(

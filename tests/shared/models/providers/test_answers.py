@@ -9,7 +9,16 @@ from shared.models.dialects.requests import UPSTREAM_DIALECTS, Dialect
 from shared.models.providers.base import Event
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.routing import Router
-from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of, usage_of
+from tests.shared.models.providers.calls import (
+    FRAMINGS,
+    NEVER,
+    body,
+    events_of,
+    model,
+    read,
+    text_of,
+    usage_of,
+)
 from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
@@ -54,7 +63,7 @@ def test_usage_that_is_not_sent_is_not_invented(router: Router, upstream: FakeUp
     assert usage_of(events_of(router, model(upstream.base_url))) is None
 
 
-@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+@FRAMINGS
 def test_events_that_arrive_together_come_together(
     router: Router, upstream: FakeUpstream, framing: Literal["chunked", "length", "close"]
 ) -> None:
