@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,15 +23,30 @@ class GenuineAgent:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        command = [sys.executable, "-m", "tests.support.remote_agent", *self._arguments]
-        self._process = subprocess.Popen(command, cwd=ROOT)
-        wait_until(self._answers, "the agent", seconds=60)
+        self._listen(self._prepare())
+
+    @contextmanager
+    def prepared_restart(self) -> Iterator[Callable[[], None]]:
+        """Within the block, have another of it wait; what is given kills the one and has the other listen.
+
+        So the agent is away for a moment, however long it takes to start a process.
+        """
+        successor = self._prepare()
+
+        def restart() -> None:
+            self.kill()
+            self._listen(successor)
+
+        try:
+            yield restart
+        finally:
+            if self._process is not successor:
+                _end(successor)
 
     def kill(self) -> None:
         """End it without a chance to say anything."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            _end(self._process)
             self._process = None
 
     def seen(self) -> list[dict[str, Any]]:
@@ -60,11 +75,30 @@ class GenuineAgent:
             "a task of the agent",
         )
 
+    def _prepare(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.support.remote_agent", "--when-told", *self._arguments]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the agent ended"
+        return process
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_until(self._answers, "the agent", seconds=60)
+
     def _answers(self) -> bool:
         try:
             return requests.get(f"{self.url}/seen", timeout=60).ok
         except requests.RequestException:
             return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with process:
+        process.kill()
 
 
 @contextmanager

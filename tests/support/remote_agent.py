@@ -1,13 +1,15 @@
 """An agent of somebody else: a2a-sdk's own server with both bindings, which does what a message's text says.
 
-`python -m tests.support.remote_agent PORT [DATABASE_URL | DIRECTORY]`. It keeps tasks in memory, in Postgres, or in
-files: then, once started again, it goes on counting where it was killed. Requests are noted, with their headers, at
-`/seen`; nothing else of it is ours but the executor and that store.
+`python -m tests.support.remote_agent [--when-told] PORT [DATABASE_URL | DIRECTORY]`. It keeps tasks in memory, in
+Postgres, or in files: then, once started again, it goes on counting where it was killed. Requests are noted, with their
+headers, at `/seen`; nothing else of it is ours but the executor and that store. `--when-told`: it says when it is
+ready, and listens once it is sent a line.
 """
 
 import asyncio
 import json
 import sys
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -192,6 +194,8 @@ def make_app(port: int, store: TaskStore) -> Starlette:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if isinstance(store, FileStore):
             await store.go_on()
+        elif isinstance(store, DatabaseTaskStore):
+            await store.initialize()
         yield
 
     app = Starlette(
@@ -213,14 +217,26 @@ def make_app(port: int, store: TaskStore) -> Starlette:
 
 def main() -> None:
     """Serve until killed."""
-    port = int(sys.argv[1])
-    store: TaskStore = InMemoryTaskStore()
-    if len(sys.argv) > 2 and Path(sys.argv[2]).is_dir():
-        store = FileStore(Path(sys.argv[2]))
-    elif len(sys.argv) > 2:
-        url = make_url(sys.argv[2]).set(drivername="postgresql+asyncpg")
-        store = DatabaseTaskStore(create_async_engine(url), table_name="tasks_of_an_agent")
-    uvicorn.run(make_app(port, store), host=ADDRESS, port=port, log_level="error", access_log=False)
+    arguments = ArgumentParser()
+    arguments.add_argument("--when-told", action="store_true")
+    arguments.add_argument("port", type=int)
+    arguments.add_argument("store", nargs="?")
+    options = arguments.parse_args()
+    app = make_app(options.port, _store(options.store))
+    if options.when_told:
+        print("ready", flush=True)
+        if not sys.stdin.readline():
+            return
+    uvicorn.run(app, host=ADDRESS, port=options.port, log_level="error", access_log=False)
+
+
+def _store(at: str | None) -> TaskStore:
+    if at is None:
+        return InMemoryTaskStore()
+    if Path(at).is_dir():
+        return FileStore(Path(at))
+    url = make_url(at).set(drivername="postgresql+asyncpg")
+    return DatabaseTaskStore(create_async_engine(url), table_name="tasks_of_an_agent")
 
 
 if __name__ == "__main__":

@@ -70,13 +70,12 @@ def test_an_agent_that_forgot_its_task_in_a_restart_fails_it(agents: Agents, dat
 def test_an_agent_that_works_for_ever_after_a_restart_fails_when_it_was_silent_for_long(
     agents: Agents, administrator_url: str
 ) -> None:
-    with genuine_agent(store=administrator_url) as restarted:
-        use_endpoint(agents, restarted.url)
+    with genuine_agent(store=administrator_url) as agent, agent.prepared_restart() as restart:
+        use_endpoint(agents, agent.url)
         sent = agents.say("hang")
         with agents.answering(sent):
-            restarted.wait_for_a_task()
-            restarted.kill()
-            restarted.start()
+            agent.wait_for_a_task()
+            restart()
     task = agents.task(sent.task_id)
     assert task.status.state is TaskState.FAILED
     assert "said nothing" in said(task)
