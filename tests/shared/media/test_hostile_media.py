@@ -31,25 +31,31 @@ PROGRAM = b"\x7fELF" + bytes(200)
 
 
 @pytest.fixture
+def strict(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A worker that takes little and tries twice."""
+    return _strict_desk(desk, monkeypatch)
+
+
+@pytest.fixture
 def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A worker that gives up soon."""
+    """One that also gives up soon."""
+    return _strict_desk(desk, monkeypatch, media_fetch_seconds=0.4)
+
+
+def _strict_desk(desk: Desk, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Desk:
     return make_desk(
         desk.database,
         desk.store,
         desk.source,
         monkeypatch,
-        media_fetch_seconds=0.4,
         media_attempts=2,
         max_media_bytes=100_000,
+        **options,
     )
 
 
 def endless_media(source: MediaSource) -> Respond:
     return endless(source, PNG.content + bytes(4096))
-
-
-def dripping(source: MediaSource) -> Respond:
-    return endless(source, b"\0", pause_seconds=0.05)
 
 
 def bomb(source: MediaSource) -> Respond:
@@ -99,7 +105,6 @@ def drawing(source: MediaSource) -> Respond:
 HOSTILE: dict[Callable[[MediaSource], Respond], str] = {
     endless_media: "media_too_large",
     too_large: "media_too_large",
-    dripping: "fetch_timed_out",
     bomb: "encoding_refused",
     truncated: "source_truncated",
     circle: "too_many_redirects",
@@ -120,11 +125,18 @@ HOSTILE: dict[Callable[[MediaSource], Respond], str] = {
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: HOSTILE[hostile] + "." + hostile.__name__)
 def test_hostile_media_fails_with_its_code_and_leaves_nothing(
-    impatient: Desk, mailbox: Mailbox, hostile: Callable[[MediaSource], Respond]
+    strict: Desk, mailbox: Mailbox, hostile: Callable[[MediaSource], Respond]
 ) -> None:
-    url = impatient.source.serve("/hostile", hostile(impatient.source))
-    failed = import_one(impatient, mailbox, attachment(url))
+    url = strict.source.serve("/hostile", hostile(strict.source))
+    failed = import_one(strict, mailbox, attachment(url))
     assert (failed.state, failed.code) == (ImportState.FAILED, HOSTILE[hostile])
+    require_nothing_left(strict, mailbox)
+
+
+def test_a_source_that_drips_is_given_up(impatient: Desk, mailbox: Mailbox) -> None:
+    dripping = endless(impatient.source, b"\0", pause_seconds=0.05)
+    failed = import_one(impatient, mailbox, attachment(impatient.source.serve("/hostile", dripping)))
+    assert (failed.state, failed.code) == (ImportState.FAILED, "fetch_timed_out")
     require_nothing_left(impatient, mailbox)
 
 
@@ -139,33 +151,33 @@ def test_hostile_media_fails_with_its_code_and_leaves_nothing(
 )
 @pytest.mark.parametrize("is_length_told", [True, False])
 def test_what_was_announced_must_be_true(
-    impatient: Desk, mailbox: Mailbox, declared: dict[str, Any], code: str, is_length_told: bool
+    strict: Desk, mailbox: Mailbox, declared: dict[str, Any], code: str, is_length_told: bool
 ) -> None:
     answer = content(PNG.content) if is_length_told else chunked(PNG.content)
-    url = impatient.source.serve("/announced", answer)
-    failed = import_one(impatient, mailbox, attachment(url, **declared))
+    url = strict.source.serve("/announced", answer)
+    failed = import_one(strict, mailbox, attachment(url, **declared))
     assert (failed.state, failed.code) == (ImportState.FAILED, code)
-    require_nothing_left(impatient, mailbox)
+    require_nothing_left(strict, mailbox)
 
 
-def test_what_was_announced_and_is_true_is_stored(impatient: Desk, mailbox: Mailbox) -> None:
+def test_what_was_announced_and_is_true_is_stored(strict: Desk, mailbox: Mailbox) -> None:
     digest = hashlib.sha256(PNG.content).digest()
     wanted = attachment(
-        impatient.source.serve("/announced", content(PNG.content)),
+        strict.source.serve("/announced", content(PNG.content)),
         size_bytes=len(PNG.content),
         sha256=digest,
     )
-    assert import_one(impatient, mailbox, wanted).state is ImportState.STORED
+    assert import_one(strict, mailbox, wanted).state is ImportState.STORED
 
 
 @pytest.mark.parametrize(("declared", "sent"), [("image/png", PDF), ("application/pdf", JPEG)])
 def test_inert_content_of_another_kind_is_kept_without_its_false_label(
-    impatient: Desk, mailbox: Mailbox, declared: str, sent: Sample
+    strict: Desk, mailbox: Mailbox, declared: str, sent: Sample
 ) -> None:
-    url = impatient.source.serve("/relabelled", content(sent.content, declared))
-    stored = import_one(impatient, mailbox, attachment(url, media_type=declared))
+    url = strict.source.serve("/relabelled", content(sent.content, declared))
+    stored = import_one(strict, mailbox, attachment(url, media_type=declared))
     assert stored.state is ImportState.STORED
-    (file,) = impatient.files_of(mailbox)
+    (file,) = strict.files_of(mailbox)
     assert file.media_type == "application/octet-stream"
 
 
@@ -180,11 +192,11 @@ def test_inert_content_of_another_kind_is_kept_without_its_false_label(
         "https://[::ffff:169.254.169.254]/",
     ],
 )
-def test_addresses_of_our_own_network_are_never_asked(impatient: Desk, mailbox: Mailbox, url: str) -> None:
-    impatient.fetcher = replace(impatient.fetcher, policy=EgressPolicy(allow_http=True))
-    failed = import_one(impatient, mailbox, attachment(url))
+def test_addresses_of_our_own_network_are_never_asked(strict: Desk, mailbox: Mailbox, url: str) -> None:
+    strict.fetcher = replace(strict.fetcher, policy=EgressPolicy(allow_http=True))
+    failed = import_one(strict, mailbox, attachment(url))
     assert (failed.state, failed.code) == (ImportState.FAILED, "address_refused")
-    require_nothing_left(impatient, mailbox)
+    require_nothing_left(strict, mailbox)
 
 
 class OnlyTheSourceIsPublic(EgressPolicy):
@@ -195,28 +207,26 @@ class OnlyTheSourceIsPublic(EgressPolicy):
 
 
 @pytest.mark.parametrize("inside", ["127.0.0.2", "[::1]", "10.0.0.1", "192.168.0.1", "[fd00::1]", "0.0.0.0"])
-def test_a_redirect_inside_is_not_followed(impatient: Desk, mailbox: Mailbox, inside: str) -> None:
+def test_a_redirect_inside_is_not_followed(strict: Desk, mailbox: Mailbox, inside: str) -> None:
     policy = OnlyTheSourceIsPublic(allow_private=True, allow_http=True)
-    impatient.fetcher = replace(impatient.fetcher, policy=policy)
-    port = impatient.source.url.rpartition(":")[2]
-    url = impatient.source.serve("/hostile", redirect(f"http://{inside}:{port}/inside"))
-    failed = import_one(impatient, mailbox, attachment(url))
+    strict.fetcher = replace(strict.fetcher, policy=policy)
+    port = strict.source.url.rpartition(":")[2]
+    url = strict.source.serve("/hostile", redirect(f"http://{inside}:{port}/inside"))
+    failed = import_one(strict, mailbox, attachment(url))
     assert (failed.state, failed.code) == (ImportState.FAILED, "address_refused")
-    require_nothing_left(impatient, mailbox)
+    require_nothing_left(strict, mailbox)
 
 
-def test_a_name_that_changes_its_address_between_two_looks_is_refused(
-    impatient: Desk, mailbox: Mailbox
-) -> None:
+def test_a_name_that_changes_its_address_between_two_looks_is_refused(strict: Desk, mailbox: Mailbox) -> None:
     answers = iter([("127.0.0.1",), ("169.254.169.254",)])
     policy = EgressPolicy(allow_private=True, allow_http=True, resolve=lambda *_: next(answers))
-    impatient.fetcher = replace(impatient.fetcher, policy=policy)
-    port = impatient.source.url.rpartition(":")[2]
-    impatient.source.serve("/rebinding", redirect("/again"))
-    failed = import_one(impatient, mailbox, attachment(f"http://rebinding.example:{port}/rebinding"))
+    strict.fetcher = replace(strict.fetcher, policy=policy)
+    port = strict.source.url.rpartition(":")[2]
+    strict.source.serve("/rebinding", redirect("/again"))
+    failed = import_one(strict, mailbox, attachment(f"http://rebinding.example:{port}/rebinding"))
     assert (failed.state, failed.code) == (ImportState.FAILED, "address_refused")
-    assert impatient.source.count("/again") == 0
-    require_nothing_left(impatient, mailbox)
+    assert strict.source.count("/again") == 0
+    require_nothing_left(strict, mailbox)
 
 
 def import_one(desk: Desk, mailbox: Mailbox, wanted: Attachment) -> Import:
