@@ -2,8 +2,8 @@
 
 begin → (update → append) … → settle, under a lease all the while (`heartbeats.py`). A cancelled or lost turn ends
 silently, because the task has been told; a deadline, a revocation and any failure end it as FAILED, with a sentence
-of ours for the client; a process that ends hands the turn back. A turn whose worker dies is taken back when its lease
-ends (`lost_turns.py`).
+of ours for the client. A process that ends hands the turn back, as does one from which a server or room in the store
+stays away. A turn whose worker dies is taken back when its lease ends (`lost_turns.py`).
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -19,7 +19,7 @@ from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.updates import Behavior, BehaviorKind, Update, settles
 from shared.errors import DomainError, Unavailable
 from shared.models.providers.errors import UpstreamRefused
-from shared.retry import retry
+from shared.retry import is_passing, retry
 from shared.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
@@ -71,13 +71,13 @@ class TurnExecution:
             return self._end(watched, claimed)
         except TurnLost:
             raise
-        except Unavailable as error:
+        except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
+            if not (isinstance(error, DomainError) and is_passing(error)):
+                self._fail(claimed, error)
+                return "failed"
             log.warning("turn.interrupted", error=error.code)
             self._log.hand_back(claimed)
             return "handed_back"
-        except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
-            self._fail(claimed, error)
-            return "failed"
 
     def _write(self, watched: WatchedTurn, claimed: ClaimedTurn, updates: Iterator[Update]) -> None:
         for said in updates:

@@ -13,7 +13,8 @@ from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import Update
 from shared.a2a.types import Task, TaskState
 from shared.database import Database, Session
-from shared.errors import Unavailable
+from shared.errors import DomainError, Unavailable
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
 from shared.identity.identities import disable_identity
@@ -169,14 +170,15 @@ def test_a_commit_that_nobody_heard_of_is_not_written_twice(
     assert [part.text for artifact in task.artifacts for part in artifact.parts] == ["b"]
 
 
-def test_a_turn_whose_agent_cannot_reach_what_it_needs_is_tried_again(
-    agents: Agents, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", [Unavailable, BlobStoreUnavailable, StorageFull, StorageReadOnly])
+def test_a_turn_whose_agent_lacks_for_long_what_it_needs_is_tried_again(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, failure: type[DomainError]
 ) -> None:
     agents.use_script(script("complete: b"))
     sent = agents.say("hello")
 
     def fail(*_: object) -> None:
-        raise Unavailable
+        raise failure
 
     with monkeypatch.context() as patch:
         for held in agents.behaviors.by_kind.values():
