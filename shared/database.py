@@ -249,9 +249,11 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
     )
 
     @event.listens_for(engine, "checkout")
-    def _replace_closed(connection: Any, *_: Any) -> None:
-        """Replace a pooled connection that Postgres has closed."""
-        if is_closed_by_server(connection):
+    def _replace_closed(connection: Any, record: Any, *_: Any) -> None:
+        """Replace a pooled connection that Postgres has closed; a new one's first statement tells of it."""
+        is_new = "has_served" not in record.info
+        record.info["has_served"] = True
+        if not is_new and is_closed_by_server(connection):
             raise DisconnectionError
 
     @event.listens_for(engine, "handle_error")

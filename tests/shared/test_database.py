@@ -4,17 +4,19 @@ import threading
 import traceback
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared import database as pools
 from shared.database import Database
 from shared.errors import Unavailable
+from shared.statements import is_closed_by_server
 from tests.support.links import Link
 from tests.support.stack import wait_until
 
@@ -49,6 +51,23 @@ def test_whoever_loses_its_connection_is_told_to_try_again_and_holds_up_nobody(
                 session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
     narrow.check()
     narrow.dispose()
+
+
+def test_whoever_is_given_none_but_connections_that_end_at_once_is_told_to_try_again(
+    database_url: str, database: Database
+) -> None:
+    doomed = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=2)
+
+    @event.listens_for(doomed.engine, "connect")
+    def _end(connection: Any, *_: Any) -> None:
+        with database.autocommit() as session:
+            session.fetch_one("SELECT pg_terminate_backend(%(pid)s)", {"pid": connection.info.backend_pid})
+        wait_until(lambda: is_closed_by_server(connection), "the end of the connection")
+
+    for begin in (doomed.autocommit, doomed.transaction):
+        with pytest.raises(Unavailable), begin() as session:
+            session.fetch_one("SELECT 1", {})
+    doomed.dispose()
 
 
 def test_a_statement_that_fails_does_not_say_what_it_was_given(database: Database) -> None:
