@@ -170,7 +170,7 @@ def _is_guess(record: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def model_service(stack: Stack, upstream: FakeUpstream) -> Iterator[ModelService]:
+def model_service(stack: Stack, upstream: FakeUpstream, **front_settings: str) -> Iterator[ModelService]:
     """Set a stack up and run its front; workers are for the test to run."""
     catalog = stack.directory / "models.toml"
     catalog.write_text(CATALOG.replace("ADDRESS", upstream.base_url))
@@ -182,7 +182,7 @@ def model_service(stack: Stack, upstream: FakeUpstream) -> Iterator[ModelService
         encryption_keys=(SecretStr(stack.environment["ENCRYPTION_KEYS"]),),
     )
     database = Database(loaded.database_url)
-    front = stack.web()
+    front = stack.web(port=None, **front_settings)
     try:
         with stack.running(front):
             yield ModelService(
@@ -199,14 +199,20 @@ def model_service(stack: Stack, upstream: FakeUpstream) -> Iterator[ModelService
 
 
 @contextlib.contextmanager
-def running_model_service(directory: Path, *workers: str, has_beat: bool = False) -> Iterator[ModelService]:
+def running_model_service(
+    directory: Path, *workers: str, has_beat: bool = False, **front_settings: str
+) -> Iterator[ModelService]:
     """Run an installation of its own below a directory: servers, a front, these workers, and the schedule if wanted."""
     servers = Servers(directory / "servers")
     servers.start()
     try:
         stack = Stack(directory / "stack", servers)
         others = [*map(stack.worker, workers), *([stack.beat()] if has_beat else [])]
-        with FakeUpstream() as upstream, model_service(stack, upstream) as running, stack.running(*others):
+        with (
+            FakeUpstream() as upstream,
+            model_service(stack, upstream, **front_settings) as running,
+            stack.running(*others),
+        ):
             yield running
     finally:
         servers.stop()
