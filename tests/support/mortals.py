@@ -8,7 +8,6 @@ passes these over, to come again. A test looks once, so it goes on when nothing 
 
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from sqlalchemy import text
 from shared import failpoints
 from shared.database import Database
 from shared.settings import Settings
+from tests.support.stack import wait_until
 
 PATIENCE_SECONDS = 60.0
 # What the process that others are forked from imports first, so that each begins where it would be after a second.
@@ -26,6 +26,7 @@ _PRELOADED = (
     "shared.files.blobs.local",
     "shared.files.blobs.multipart",
     "sqlalchemy.dialects.postgresql.psycopg2",
+    "tests.support.stack",
 )
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(list(_PRELOADED))
@@ -52,15 +53,10 @@ def _run(point: str, act: Callable[..., object], arguments: Sequence[Any]) -> No
 
 def _outlive_transactions(database_url: str) -> None:
     """Wait until no transaction is open any more that is open now."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
     database = Database(database_url, pool_size=1)
-    try:
-        began = _open_transactions(database)
-        while left := began & _open_transactions(database):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.01)
-    finally:
-        database.dispose()
+    began = _open_transactions(database)
+    wait_until(lambda: not began & _open_transactions(database), "the end of what the dead had begun")
+    database.dispose()
 
 
 def _open_transactions(database: Database) -> set[tuple[int, Any]]:
