@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, NonNegativeFloat, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.settings_errors import SettingsWrong
@@ -25,6 +25,7 @@ class FrontSettings(BaseSettings):
     web_head_seconds: ReceivingSeconds = 5
     web_small_body_seconds: ReceivingSeconds = 10
     web_gathered_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = 64 << 20
+    slot_wait_seconds: NonNegativeFloat = 5.0
     web_drain_seconds: Seconds = 30
     web_keepalive_seconds: Seconds = 15
     web_send_seconds: Seconds = 60

@@ -39,6 +39,7 @@ BufferingWorker.limits = Limits(
     head_seconds=_front.web_head_seconds,
     small_body_seconds=_front.web_small_body_seconds,
     gathered_bytes=_front.web_gathered_bytes,
+    turn_seconds=_front.slot_wait_seconds,
 )
 workers = _front.web_processes
 threads = _front.web_threads  # made as they are needed; what waits holds none

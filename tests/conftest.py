@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any, NoReturn
 
 import certifi
+import coverage
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -78,6 +79,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("COVERAGE_PROCESS_START", None)
     sys.addaudithook = _refuse_audit_hook  # type: ignore[assignment] # it takes none
     _share_public_authorities()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Write what was traced before the process says that it is done: who hears that gives it ten seconds to end."""
+    if tracer := coverage.Coverage.current():
+        tracer.stop()
+        tracer.save()
 
 
 def _refuse_audit_hook(*_: object) -> NoReturn:

@@ -4,13 +4,14 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from deploy.process_types import web_command
-from tests.deploy.trivial_front import trivial_front
+from deploy.process_types import GUNICORN_SETTINGS, web_command
+from tests.deploy.trivial_front import ROOT, trivial_front
 from tests.support.stack import wait_until
 
 _REQUEST = b"GET %s HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"
@@ -42,6 +43,17 @@ def test_a_wrong_setting_ends_the_start_with_a_line_that_says_what_to_do(name: s
     (line,) = started.stderr.splitlines()
     assert line.startswith(f"{name}={value} is not usable: ")
     assert "Change it or leave it out" in line
+
+
+def test_a_request_waits_for_its_turn_as_long_as_for_a_slot() -> None:
+    read = (
+        f"import runpy; print(runpy.run_path({str(GUNICORN_SETTINGS)!r})['worker_class'].limits.turn_seconds)"
+    )
+    environment = os.environ | {"SLOT_WAIT_SECONDS": "42.5"}
+    started = subprocess.run(
+        [sys.executable, "-c", read], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert started.stdout == "42.5\n"
 
 
 def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:

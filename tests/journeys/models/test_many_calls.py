@@ -20,7 +20,9 @@ PAUSE_SECONDS = 0.3
 
 
 def test_head_and_body_in_two_packets_fail_no_call(service: ModelService) -> None:
-    front = service.stack.web(port=free_port(), PATIENCE="whole", WEB_THREADS="384")
+    # As patient as a slow machine may need it to be that answers all of them.
+    patient = {"PATIENCE": "whole", "SLOT_WAIT_SECONDS": "60"}
+    front = service.stack.web(port=free_port(), WEB_THREADS="384", **patient)
     with (
         service.stack.running(front),
         running_worker(service),
