@@ -4,6 +4,7 @@ Specified in docs/specification/wire.md#errors.
 """
 
 import json
+from io import BytesIO
 from typing import Any
 from uuid import uuid4
 
@@ -221,7 +222,7 @@ PART = b"Content-Disposition: form-data; name="
 TYPE = b"\r\nContent-Type: text/plain"
 FIRST_PART = b"--bd-7f3a\r\n" + HEADER + b"\r\n\r\ncontent\r\n"
 BROKEN_BODIES = {
-    "empty": (b"", 422, "file_part_required"),
+    "empty": (b"", 400, "malformed_request"),
     "no part": (b"--bd-7f3a--\r\n", 422, "file_part_required"),
     "no boundary": (b"content", 400, "malformed_request"),
     "another boundary": (multipart(b"content").replace(b"bd-7f3a", b"bd-xxxx"), 400, "malformed_request"),
@@ -272,7 +273,9 @@ def test_a_broken_body_is_never_stored(cast: Cast, front: Front, file: Any, what
     for route in ("upload", "replace"):
         method, path, query = routes_of(file)[route]
         with leaving_nothing(front):
-            answer = cast.agent.ask(method, path, query, data=body, content_type=CONTENT_TYPE)
+            answer = cast.agent.ask(
+                method, path, query, input_stream=BytesIO(body), content_type=CONTENT_TYPE
+            )
             refuse(answer, status, code)
     assert succeed(cast.agent.metadata(file))["revision"] == 1
 
@@ -302,22 +305,17 @@ def test_only_a_form_with_a_boundary_is_taken(
 @pytest.mark.parametrize("lie", [1, 100, 10_000])
 def test_a_body_shorter_than_its_length_says_is_never_stored(cast: Cast, front: Front, lie: int) -> None:
     body = multipart(b"content")
-    cuts = {
-        len(body) - 3: (400, "malformed_request"),
-        20: (400, "malformed_request"),
-        0: (422, "file_part_required"),
-    }
-    for cut, (status, code) in cuts.items():
+    for cut in (len(body) - 3, 20, 0):
         with leaving_nothing(front):
             answer = cast.agent.ask(
                 "POST",
                 UPLOAD,
                 {"operationId": uuid4(), "byteSize": 7},
-                data=body[:cut],
+                input_stream=BytesIO(body[:cut]),
                 content_type=CONTENT_TYPE,
                 environ_overrides={"CONTENT_LENGTH": str(len(body) + lie)},
             )
-            refuse(answer, status, code)
+            refuse(answer, 400, "malformed_request")
 
 
 def test_a_body_longer_than_its_length_says_is_cut_and_refused(cast: Cast, front: Front) -> None:
