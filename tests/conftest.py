@@ -4,19 +4,24 @@ import gc
 import os
 import ssl
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any, NoReturn
 
 import certifi
 import coverage
 import pytest
+from execnet import XSpec
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from shared.gc_tuning import ALLOCATIONS
+from tests.support import quick_starts
 from tests.support.compiled import compile_tests
+from tests.support.forked_runs import collect_for_all
+from tests.support.prepared_postgres import prepare as prepare_postgres
 
 pytest_plugins = [
     "tests.support.servers",
@@ -114,8 +119,15 @@ def _share_public_authorities() -> None:
     ssl.create_default_context = create_default_context
 
 
-def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[XSpec]) -> None:
+    """Make once what each of the processes would, side by side."""
     compile_tests(config.rootpath)
+    leaving = ExitStack()
+    config.add_cleanup(leaving.close)
+    quick_starts.start_origin(leaving)
+    make_postgres = prepare_postgres(leaving)
+    collect_for_all(config, specs, leaving)
+    make_postgres()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByStack | None:

@@ -38,8 +38,8 @@ from shared.files.store_identity import RecordedIdentity
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.credits.calls import Calls
 from tests.shared.files.conftest import Shelf, caller_with_everything
-from tests.support.databases import make_template
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.prepared_postgres import make_template, start_prepared
 from tests.support.stack import wait_until
 
 ROUNDS = 25
@@ -157,7 +157,7 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Backup:
     postgres = ArchivingPostgres(home, archive_mode="on", archive_command=command)
     archive.mkdir(parents=True)
     _give_away(archive)
-    postgres.start()
+    start_prepared(postgres)
     patch = pytest.MonkeyPatch()
     try:
         postgres.admit_backups()

@@ -24,9 +24,9 @@ from shared.files.blobs.local import LocalBlobStore
 from shared.statements import Prepared
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.files.conftest import Shelf, caller_with_everything
-from tests.support.databases import make_template
 from tests.support.identity import make_settings
 from tests.support.poolers import COMMAND, MISSING, SERVER_CONNECTIONS, running_pooler
+from tests.support.prepared_postgres import make_template, start_prepared
 
 pytestmark = pytest.mark.skipif(COMMAND is None, reason=MISSING)
 
@@ -60,7 +60,7 @@ def pooled() -> Iterator[Pooled]:
         directory = Path(made)
         directory.chmod(0o755)
         postgres = EmbeddedPostgres(directory / "postgres", durable=False)
-        postgres.start()
+        start_prepared(postgres)
         try:
             name = make_template(postgres)
             with running_pooler(postgres, name) as url:

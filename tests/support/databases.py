@@ -12,11 +12,9 @@ from sqlalchemy import Engine, create_engine, text
 
 from deploy.embedded.postgres import APPLICATION_ROLE, MIGRATIONS_ROLE, SUPERUSER, EmbeddedPostgres
 from shared.database import Database
-from shared.migrations.grants import grant_access
-from shared.migrations.runner import migrate
 from tests.support.memory_directories import is_in_memory
+from tests.support.prepared_postgres import driver_url, make_template
 
-_TEMPLATE = "migrated"
 # Beyond what the service's role has anywhere else: to bring statistics up to date, and to plant broken rows.
 _RIGHTS_OF_TESTS = ("pg_maintain", "SET ON PARAMETER session_replication_role")
 
@@ -24,23 +22,13 @@ _RIGHTS_OF_TESTS = ("pg_maintain", "SET ON PARAMETER session_replication_role")
 @pytest.fixture(scope="session")
 def migrated_template(postgres_server: EmbeddedPostgres) -> str:
     """Make a database with the newest schema, to clone; gives its name."""
-    make_template(postgres_server)
-    administrator = create_engine(_driver_url(postgres_server.url))
+    name = make_template(postgres_server)
+    administrator = create_engine(driver_url(postgres_server.url))
     with administrator.begin() as connection:
         for right in _RIGHTS_OF_TESTS:
             connection.execute(text(f"GRANT {right} TO {APPLICATION_ROLE}"))
     administrator.dispose()
-    return _TEMPLATE
-
-
-def make_template(server: EmbeddedPostgres) -> str:
-    """Make a database as `quartermaster migrate` leaves it; gives its name."""
-    server.create_database(_TEMPLATE)
-    engine = create_engine(_driver_url(server.migrations_url(_TEMPLATE)))
-    migrate(engine)
-    grant_access(engine, APPLICATION_ROLE)
-    engine.dispose()
-    return _TEMPLATE
+    return name
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +42,7 @@ def database_url(postgres_server: EmbeddedPostgres, migrated_template: str) -> I
 def clone(server: EmbeddedPostgres, template: str) -> str:
     """Copy a database file by file, which costs half of what it does by log where nothing waits for the disk."""
     name = f"test_{uuid4().hex}"
-    administrator = create_engine(_driver_url(server.url), isolation_level="AUTOCOMMIT")
+    administrator = create_engine(driver_url(server.url), isolation_level="AUTOCOMMIT")
     with administrator.connect() as connection:
         strategy = f"TEMPLATE {template} OWNER {MIGRATIONS_ROLE} STRATEGY FILE_COPY"
         connection.execute(text(f"CREATE DATABASE {name} {strategy}"))
@@ -66,7 +54,7 @@ def clone(server: EmbeddedPostgres, template: str) -> str:
 def empty_engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
     """Open a database without a schema, as who migrates it."""
     postgres_server.create_database(name := f"test_{uuid4().hex}")
-    engine = create_engine(_driver_url(postgres_server.migrations_url(name)))
+    engine = create_engine(driver_url(postgres_server.migrations_url(name)))
     yield engine
     engine.dispose()
 
@@ -80,14 +68,10 @@ def administrator_url(postgres_server: EmbeddedPostgres, database_url: str) -> s
 @pytest.fixture(scope="module")
 def database(database_url: str) -> Iterator[Database]:
     """Open this module's database."""
-    database = Database(_driver_url(database_url))
+    database = Database(driver_url(database_url))
     yield database
     database.dispose()
 
 
 def _name_in(url: str) -> str:
     return url.partition("?")[0].rpartition("/")[2]
-
-
-def _driver_url(url: str) -> str:
-    return url.replace("postgresql://", "postgresql+psycopg2://", 1)

@@ -29,8 +29,10 @@ from typing import Any
 
 from deploy.launch import bind_to_parent
 from deploy.processes import Program, spawn
+from tests.support import offers
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = offers.ROOT
+_OFFER = "quick_starts"
 PRELOADED = (
     *("celery.apps.beat", "celery.apps.worker", "celery.bin.beat", "celery.bin.celery", "celery.bin.worker"),
     *("celery.concurrency.thread", "celery.worker.consumer", "kombu.transport.redis"),
@@ -130,24 +132,36 @@ class _Forked(subprocess.Popen[bytes]):
 
 @functools.cache
 def _origin() -> socket.socket:
-    """Start the process that others are forked from; it ends, and all of them, when this one does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.quick_starts"],
-        stdin=theirs.fileno(),
-        stdout=subprocess.DEVNULL,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        start_new_session=True,
-    )
-    theirs.close()
+    """Have a process that others are forked from; it ends, and all of them, when this one does."""
+    address = offers.find(_OFFER)
+    if address is None:
+        leaving = contextlib.ExitStack()
+        atexit.register(leaving.close)
+        address = start_origin(leaving)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(str(address))
+    return connection
 
-    def end() -> None:
-        ours.close()
-        process.wait()
 
-    atexit.register(end)
-    return ours
+def start_origin(leaving: contextlib.ExitStack) -> Path:
+    """Start the process with the imports, until `leaving`, and offer it; gives where it listens."""
+    address = Path(leaving.enter_context(TemporaryDirectory())) / "quick-starts"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.quick_starts", str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    leaving.callback(process.communicate)  # it ends with its input
+    offers.offer(_OFFER, address)
+    leaving.callback(offers.withdraw, _OFFER)
+    return address
 
 
 def main() -> None:
@@ -159,7 +173,22 @@ def main() -> None:
     import_module("tests.support.lazy_rules").build_addresses_lazily()
     gc.collect()
     gc.freeze()
-    _become(json.loads(_serve(socket.socket(fileno=0))))
+    _become(json.loads(_serve(_accept(socket.socket(fileno=int(sys.argv[1]))))))
+
+
+def _accept(listener: socket.socket) -> socket.socket:
+    """Fork for each process of the tests, to have its requests; what returns serves one of them."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who end
+    while (
+        listener in select.select([listener, sys.stdin], [], [])[0]
+    ):  # nothing is ever written there, but it may end
+        requests, _ = listener.accept()
+        if os.fork() == 0:
+            bind_to_parent(signal.SIGTERM)
+            listener.close()
+            return requests
+        requests.close()
+    sys.exit()
 
 
 def _serve(requests: socket.socket) -> bytes:
@@ -194,7 +223,7 @@ def _settle(requests: socket.socket, log: int, status: int, others: list[int]) -
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     os.setsid()
     bind_to_parent(signal.SIGKILL)
-    requests.detach()
+    requests.close()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, standard in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(descriptor, standard)

@@ -12,6 +12,7 @@ import pytest
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from tests.support.memory_directories import memory_directory
+from tests.support.prepared_postgres import start_prepared
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
     """Run Postgres for the session."""
     with memory_directory(otherwise=tmp_path_factory.mktemp("postgres")) as directory:
         server = EmbeddedPostgres(directory, durable=False)
-        server.start()
+        start_prepared(server)
         yield server
         server.stop()
 

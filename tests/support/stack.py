@@ -31,7 +31,7 @@ from deploy.processes import Program, kill, stop
 from shared.database import Database
 from shared.settings import load_settings
 from tests.support import quick_starts
-from tests.support.databases import make_template
+from tests.support.prepared_postgres import make_template, start_prepared
 from tests.support.rabbitmq import RabbitMQ
 
 PATIENCE_SECONDS = 90.0
@@ -82,7 +82,7 @@ class Servers:
         self._template: str | None = None
 
     def start(self) -> None:
-        self.postgres.start()
+        start_prepared(self.postgres)
         for valkey in self.valkeys:
             valkey.start()
         if self.rabbitmq is not None:
