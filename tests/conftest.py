@@ -35,8 +35,18 @@ pytest_plugins = [
 
 STACKS = ("tests/brokers/", "tests/journeys/models/", "tests/journeys/", "tests/clients/", "sdk/tests/live/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
-JOINING = {"tests/shared/test_tls.py": "tests/brokers/", "tests/chaos/test_taps.py": "tests/brokers/"}
-"""Files elsewhere that need what such a folder starts."""
+JOINING = {
+    "tests/shared/test_tls.py": "tests/brokers/",
+    "tests/chaos/test_taps.py": "tests/brokers/",
+} | dict.fromkeys(
+    (
+        *("tests/shared/files/blobs/test_s3.py", "tests/shared/files/test_auditing.py"),
+        *("tests/shared/files/test_moving.py", "tests/shared/media/test_killed_workers.py"),
+        "tests/web/files/test_waiting.py",
+    ),
+    "tests/contracts/test_blob_store.py",
+)
+"""Files elsewhere that need what such a folder, or another file, starts: servers of S3 take seconds."""
 WAITING = (
     *(
         "tests/journeys/models/",
@@ -47,13 +57,12 @@ WAITING = (
         "tests/clients/",
     ),
     *("sdk/tests/live/", "tests/contracts/test_blob_store.py", "tests/deploy/", "tests/shared/a2a/remote/"),
-    *("tests/web/files/test_links_in_a_browser.py", "tests/shared/media/test_killed_workers.py"),
+    "tests/web/files/test_links_in_a_browser.py",
 )
 """What waits more than it computes, the longest first: every other process begins with it."""
 COMPUTING = (
     *(
         "tests/web/test_admission.py",
-        "tests/shared/files/test_moving.py",
         "tests/web/test_cross_organization.py",
     ),
     *("tests/web/files/test_owner_scope.py", "tests/web/identity/test_administration_matrix.py"),

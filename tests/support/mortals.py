@@ -6,9 +6,12 @@ picklable. Postgres hears of a death a moment later: until then the dead hold th
 passes these over, to come again. A test looks once, so it goes on when nothing is held any more.
 """
 
-import multiprocessing
+import pickle
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import text
@@ -16,39 +19,19 @@ from sqlalchemy import text
 from shared import failpoints
 from shared.database import Database
 from shared.settings import Settings
+from tests.support import quick_starts
 from tests.support.stack import wait_until
-
-PATIENCE_SECONDS = 60.0
-# What the process that others are forked from imports first, so that each begins where it would be after a second.
-_PRELOADED = (
-    "web.app",
-    "shared.media.fetching",
-    "shared.files.blobs.local",
-    "shared.files.blobs.multipart",
-    "sqlalchemy.dialects.postgresql.psycopg2",
-    "tests.support.stack",
-)
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(list(_PRELOADED))
 
 
 def die_at(point: str, act: Callable[..., object], settings: Settings, *arguments: Any) -> bool:
     """Run `act` in a process armed for this point; tell whether it died there, and fail if it ended otherwise."""
-    process = _context.Process(target=_run, args=(point, act, (settings, *arguments)))
-    process.start()
-    process.join(PATIENCE_SECONDS)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        raise AssertionError(f"the process armed for {point} did not end")
-    assert process.exitcode in (0, -signal.SIGKILL), f"the process ended with {process.exitcode}"
+    with TemporaryDirectory() as directory:
+        deed = Path(directory) / "deed"
+        deed.write_bytes(pickle.dumps((act, (settings, *arguments))))
+        status, said = quick_starts.run(__name__, point, str(deed))
+    assert status in (0, -signal.SIGKILL), f"the process ended with {status}: {said}"
     _outlive_transactions(settings.database_url)
-    return process.exitcode == -signal.SIGKILL
-
-
-def _run(point: str, act: Callable[..., object], arguments: Sequence[Any]) -> None:
-    failpoints.arm(point)
-    act(*arguments)
+    return status == -signal.SIGKILL
 
 
 def _outlive_transactions(database_url: str) -> None:
@@ -70,3 +53,15 @@ SELECT pid, xact_start FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
 """
 )
+
+
+def main() -> None:
+    """Be such a process."""
+    point, deed = sys.argv[1:]
+    act, arguments = pickle.loads(Path(deed).read_bytes())
+    failpoints.arm(point)
+    act(*arguments)
+
+
+if __name__ == "__main__":
+    main()

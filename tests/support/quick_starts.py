@@ -44,7 +44,14 @@ PRELOADED = (
         "deploy.cli_people",
         "deploy.first_run",
     ),
-    *("sqlalchemy.dialects.postgresql.psycopg2", "web.app", "workers.handling", "workers.registry"),
+    *(
+        "shared.a2a.behaviors.registry",
+        "shared.files.blobs.multipart",
+        "shared.files.blobs.s3",
+        "shared.media.fetching",
+    ),
+    *("shared.models.engine", "sqlalchemy.dialects.postgresql.psycopg2"),
+    *("web.app", "workers.agents", "workers.handling", "workers.models", "workers.registry"),
 )
 REQUEST_BYTES = 1 << 17
 MESSAGE = struct.Struct("q")  # a process id, and at its end its status
