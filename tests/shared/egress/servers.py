@@ -38,26 +38,16 @@ class Server:
     def on(self, path: str, answer: Answer) -> None:
         self.answers[path] = answer
 
-    def forget(self) -> None:
-        self.answers.clear()
-        self.asked.clear()
-        self.connections = 0
-
     def headers_at(self, path: str) -> Mapping[str, str]:
         (asked,) = (asked for asked in self.asked if asked.path == path)
         return asked.headers
 
 
-@pytest.fixture(scope="module")
-def listening() -> Iterator[Server]:
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Listen for one test: of its requests one may arrive after its client gave up, and no other test counts it."""
     with serve() as server:
         yield server
-
-
-@pytest.fixture
-def server(listening: Server) -> Server:
-    listening.forget()
-    return listening
 
 
 @contextlib.contextmanager

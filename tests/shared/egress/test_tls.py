@@ -75,7 +75,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(file=file, context=context)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def secure(authority: Authority) -> Iterator[Server]:
     with serve(authority.context) as server:
         yield server
@@ -87,14 +87,12 @@ def policy(authority: Authority) -> EgressPolicy:
 
 
 def test_a_certificate_for_the_name_is_accepted(secure: Server, policy: EgressPolicy) -> None:
-    secure.forget()
     secure.on("/", content(b"secure"))
     assert fetched(secure.url(host="media.example", scheme="https"), policy=policy) == b"secure"
     assert secure.headers_at("/")["host"] == f"media.example:{secure.port}"
 
 
 def test_a_certificate_for_another_name_is_not(secure: Server, policy: EgressPolicy) -> None:
-    secure.forget()
     with pytest.raises(ConnectionFailed) as caught:
         fetched(secure.url(host="other.example", scheme="https"), policy=policy)
     assert "certificate" in caught.value.detail
@@ -109,7 +107,6 @@ def test_a_refused_certificate_is_told_without_the_path(secure: Server, policy: 
 
 
 def test_a_certificate_of_an_unknown_authority_is_not(secure: Server) -> None:
-    secure.forget()
     policy = EgressPolicy(allow_private=True, resolve=lambda *_: ["127.0.0.1"])
     with pytest.raises(ConnectionFailed):
         post(
@@ -135,7 +132,6 @@ def test_the_environment_names_no_other_authorities(
 def test_credentials_follow_to_a_trusted_host_and_never_to_plain_http(
     secure: Server, policy: EgressPolicy
 ) -> None:
-    secure.forget()
     secure.on("/0", redirect(secure.url("/1", host="cdn.example", scheme="https")))
     secure.on("/1", content(b"secure"))
     options: dict[str, Any] = {"headers": {"Authorization": "Bearer b"}, "trusted_hosts": {"cdn.example"}}
