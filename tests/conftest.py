@@ -61,10 +61,7 @@ WAITING = (
 )
 """What waits more than it computes, the longest first: every other process begins with it."""
 COMPUTING = (
-    *(
-        "tests/web/test_admission.py",
-        "tests/web/test_cross_organization.py",
-    ),
+    *("tests/web/test_admission.py", "tests/web/test_cross_organization.py"),
     *("tests/web/files/test_owner_scope.py", "tests/web/identity/test_administration_matrix.py"),
     "tests/web/test_list_plans.py",
 )

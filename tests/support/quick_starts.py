@@ -72,7 +72,12 @@ def run(module: str, *arguments: str, seconds: float = 60.0) -> tuple[int, str]:
         log = Path(directory) / "log"
         command = (sys.executable, "-m", module, *arguments)
         program = Program(name=module, command=command, environment=os.environ, directory=ROOT, log=log)
-        return start(program).wait(seconds), log.read_text()
+        process = start(program)
+        try:
+            return process.wait(seconds), log.read_text()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"{module} did not end in {seconds} s: {log.read_text()}") from None
 
 
 def _read_command(command: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -151,7 +156,11 @@ def _origin() -> socket.socket:
 
 
 def start_origin(leaving: contextlib.ExitStack) -> Path:
-    """Start the process with the imports, until `leaving`, and offer it; gives where it listens."""
+    """Start the process with the imports, until `leaving`, and offer it; gives where it listens.
+
+    It is not traced, and so nothing is that it forks: that has its time to keep.
+    """
+    untraced = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_START"}
     address = Path(leaving.enter_context(TemporaryDirectory())) / "quick-starts"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(address))
@@ -161,7 +170,7 @@ def start_origin(leaving: contextlib.ExitStack) -> Path:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=untraced | {"PYTHONUNBUFFERED": "1"},
             pass_fds=[listener.fileno()],
             start_new_session=True,
         )
@@ -186,9 +195,8 @@ def main() -> None:
 def _accept(listener: socket.socket) -> socket.socket:
     """Fork for each process of the tests, to have its requests; what returns serves one of them."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who end
-    while (
-        listener in select.select([listener, sys.stdin], [], [])[0]
-    ):  # nothing is ever written there, but it may end
+    # Nothing is ever written to the input, but it ends.
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
         requests, _ = listener.accept()
         if os.fork() == 0:
             bind_to_parent(signal.SIGTERM)
