@@ -34,7 +34,7 @@ help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
-	@exec $(BIN)/python -m deploy.up
+	@exec $(BIN)/python -m deploy.embedded.up
 
 test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=5, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
@@ -104,10 +104,10 @@ mutants: $(TEST_READY) ## Make small wrong changes to a copy of the product, and
 	$(BIN)/python -m tests.mutants $(ARGUMENTS)
 
 networks: $(RUN_READY) ## Write the table of shared/media/networks/README.md from the networks
-	$(BIN)/python -m deploy.network_tables
+	$(BIN)/python -m deploy.generated_docs.network_tables
 
-environment: $(RUN_READY) ## Write deploy/environment.example from shared/settings.py
-	$(BIN)/python -m deploy.environment_example
+environment: $(RUN_READY) ## Write deploy/environment.example from shared/config/settings.py
+	$(BIN)/python -m deploy.generated_docs.environment_example
 
 released-schema: $(TEST_READY) ## Write down the schema that a release relies on, in the commit that releases it
 	$(BIN)/python -m tests.support.schema_contract

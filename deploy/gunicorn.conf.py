@@ -15,17 +15,17 @@ from pathlib import Path
 
 import gunicorn.util
 
-from deploy.arrivals import Limits
-from deploy.buffering_worker import BufferingWorker
-from deploy.connections import hang_up
-from deploy.front_settings import load_front_settings
-from deploy.launch import bind_to_parent
-from deploy.listeners import drop_new_connections
-from shared.gc_tuning import freeze_loaded_objects, pause_while_loading
-from shared.metrics import make_directory
-from shared.operations_port import listen_for_operators
-from shared.settings import load_settings
-from shared.settings_errors import SettingsWrong
+from deploy.supervision.launch import bind_to_parent
+from shared.config.settings import load_settings
+from shared.config.settings_errors import SettingsWrong
+from shared.observability.multiprocess_metrics import make_directory
+from shared.operations.operations_port import listen_for_operators
+from shared.runtime.gc_tuning import freeze_loaded_objects, pause_while_loading
+from web.server.connections import hang_up
+from web.server.listeners import drop_new_connections
+from web.server.request_reader import Limits
+from web.server.server_settings import load_front_settings
+from web.server.worker_class import BufferingWorker
 
 try:
     _front = load_front_settings()
@@ -70,11 +70,15 @@ loglevel = (os.environ.get("LOG_LEVEL") or "info").lower()
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"json": {"()": "shared.telemetry.JsonFormatter"}},
+    "formatters": {"json": {"()": "shared.observability.telemetry.JsonFormatter"}},
     "handlers": {
-        "stdout": {"class": "shared.log_lines.LineHandler", "formatter": "json", "filters": ["malformed"]}
+        "stdout": {
+            "class": "shared.runtime.log_writer.LineHandler",
+            "formatter": "json",
+            "filters": ["malformed"],
+        }
     },
-    "filters": {"malformed": {"()": "shared.telemetry.MalformedRequestFilter"}},
+    "filters": {"malformed": {"()": "shared.observability.telemetry.MalformedRequestFilter"}},
     "root": {"level": loglevel.upper(), "handlers": ["stdout"]},
     "loggers": {"gunicorn.error": {"level": loglevel.upper(), "handlers": ["stdout"], "propagate": False}},
 }
@@ -108,8 +112,8 @@ def _refuse_wrong_servers():
     Nor through a pooler behind which nothing has a time limit.
     """
     # Imported here: not every start of gunicorn has a store.
-    from shared.database import Database
-    from shared.database_limits import refuse_missing_limits
+    from shared.db.database import Database
+    from shared.db.role_limits import refuse_missing_limits
     from shared.files.stores import open_configured_store, refuse_wrong_store
 
     settings = load_settings()

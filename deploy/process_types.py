@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NoReturn
 
-from shared.queues import WORKER_QUEUES
+from shared.messaging.queues import WORKER_QUEUES
 
 GUNICORN_SETTINGS = Path(__file__).with_name("gunicorn.conf.py")
 

@@ -6,7 +6,7 @@ so that every process knows it, then in front; re-encrypt (`reencryption.py`), t
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from shared.settings import Settings
+from shared.config.settings import Settings
 
 
 class Encryption:

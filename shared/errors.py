@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 
 class Kind(StrEnum):
-    """What sort of failure an error is; `web/errors.py` maps each to one status."""
+    """What sort of failure an error is; `web/error_responses/status_codes.py` maps each to one status."""
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"

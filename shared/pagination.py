@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, Row, Select, select, tuple_
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
 
 T = TypeVar("T")

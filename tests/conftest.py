@@ -17,7 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from shared.gc_tuning import ALLOCATIONS
+from shared.runtime.gc_tuning import ALLOCATIONS
 from tests.support import quick_starts
 from tests.support.compiled import compile_tests
 from tests.support.forked_runs import collect_for_all
@@ -36,12 +36,15 @@ pytest_plugins = [
 STACKS = ("tests/brokers/", "tests/journeys/models/", "tests/journeys/", "tests/clients/", "sdk/tests/live/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
 JOINING = {
-    "tests/shared/test_tls.py": "tests/brokers/",
+    "tests/shared/messaging/test_tls.py": "tests/brokers/",
     "tests/chaos/test_taps.py": "tests/brokers/",
 } | dict.fromkeys(
     (
-        *("tests/shared/files/blobs/test_s3.py", "tests/shared/files/test_auditing.py"),
-        *("tests/shared/files/test_moving.py", "tests/shared/media/test_killed_workers.py"),
+        *("tests/shared/files/blobs/test_s3.py", "tests/shared/files/maintenance/test_store_audit.py"),
+        *(
+            "tests/shared/files/maintenance/test_store_migration.py",
+            "tests/shared/media/importing/test_killed_workers.py",
+        ),
         "tests/web/files/test_waiting.py",
     ),
     "tests/contracts/test_blob_store.py",
@@ -51,7 +54,7 @@ WAITING = (
     *(
         "tests/journeys/models/",
         "tests/journeys/",
-        "tests/deploy/test_up.py",
+        "tests/deploy/embedded/test_up.py",
         "tests/brokers/",
         "tests/chaos/",
         "tests/clients/",
@@ -61,7 +64,7 @@ WAITING = (
 )
 """What waits more than it computes, the longest first: every other process begins with it."""
 COMPUTING = (
-    *("tests/web/test_admission.py", "tests/web/test_cross_organization.py"),
+    *("tests/web/framework/test_admission.py", "tests/web/test_cross_organization.py"),
     *("tests/web/files/test_owner_scope.py", "tests/web/identity/test_administration_matrix.py"),
     "tests/web/test_list_plans.py",
 )

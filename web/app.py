@@ -9,32 +9,39 @@ from flask import Flask, Response, current_app, g, request
 from prometheus_client import Counter, Histogram
 
 from shared import failpoints
-from shared.log_lines import configure_logging
-from shared.metrics import HostMetrics
-from shared.operations_port import OperationsPort
-from shared.probes import Probes
-from shared.settings import Settings
-from shared.spans import HEADER, NO_SPAN, Span
-from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_logger, reset_log_context
-from shared.tracing import span, start_tracing, trace_id, traceparent
+from shared.config.settings import Settings
+from shared.observability.multiprocess_metrics import HostMetrics
+from shared.observability.spans import HEADER, NO_SPAN, Span
+from shared.observability.telemetry import (
+    HTTP_REQUESTS,
+    HTTP_SECONDS,
+    bind_log_context,
+    get_logger,
+    reset_log_context,
+)
+from shared.observability.tracing import span, start_tracing, trace_id, traceparent
+from shared.operations.health_checks import Probes
+from shared.operations.operations_port import OperationsPort
+from shared.runtime.log_writer import configure_logging
 from web.a2a.cors import share_with_origins
 from web.a2a.routes import ROUTES as AGENT_ROUTES
-from web.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
-from web.calls import assign_request_id, request_id
 from web.console.routes import ROUTES as CONSOLE_ROUTES
 from web.credits.budget_routes import ROUTES as BUDGET_ROUTES
 from web.credits.routes import ROUTES as CREDIT_ROUTES
-from web.door.messages import routes as message_routes
-from web.error_dialects import Dialects
-from web.errors import register_error_handlers
+from web.dependencies.services import Services, build_services
+from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
+from web.error_responses.error_formats import Dialects
+from web.error_responses.status_codes import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
+from web.framework.calls import assign_request_id, request_id
+from web.framework.deferred_responses import HeldResponse
 from web.guide.routes import routes as guide_routes
-from web.holding import HeldResponse
 from web.http import edge
 from web.http.client_address import client_address
 from web.http.converters import register_converters
 from web.http.requests import MalformedRequest
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
+from web.inbound.messages import routes as message_routes
 from web.media.imports import routes as import_routes
 from web.media.installations import routes as installation_routes
 from web.media.network_accounts import routes as network_account_routes
@@ -49,7 +56,6 @@ from web.monitoring.health import routes as health_routes
 from web.monitoring.probes import build_probes
 from web.openapi.documents import routes as document_routes
 from web.pages.routes import routes as page_routes
-from web.services import Services, build_services
 
 log = get_logger(__name__)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -8,7 +8,7 @@ from celery import Celery
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks.log import TaskLog
-from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.tasks.task_notifier import TaskHints
 from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.heartbeats import TurnHeartbeats
 from shared.a2a.turns.hints import TurnHints
@@ -16,12 +16,12 @@ from shared.a2a.turns.leases import TurnLeases
 from shared.a2a.turns.lost_turns import TurnSweeper
 from shared.a2a.turns.queue import TakenTurn, TurnQueue
 from shared.a2a.turns.rows import AnswerTurn
-from shared.queues import AGENTS
-from shared.valkey import connect_valkey
+from shared.messaging.queues import AGENTS
+from shared.messaging.valkey import connect_valkey
 from workers.consumer_pool import ConsumerPool
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
-from workers.last_settlements import settle_to_the_end
+from workers.settlement_drain import settle_to_the_end
 
 DRAIN_SECONDS = 15.0
 """How long turns may go on when the worker is asked to stop; its own patience is a little longer."""

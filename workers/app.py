@@ -6,18 +6,18 @@ from typing import Any
 from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_shutting_down
 
 from shared import failpoints
-from shared.database_limits import refuse_missing_limits
+from shared.config.settings import load_settings
+from shared.db.role_limits import refuse_missing_limits
 from shared.files.stores import refuse_wrong_store
-from shared.gc_tuning import freeze_loaded_objects, pause_while_loading
-from shared.log_lines import configure_logging
-from shared.metrics import HostMetrics
-from shared.probes import Check
-from shared.publisher import create_celery
-from shared.settings import load_settings
-from shared.tracing import start_tracing
+from shared.messaging.publisher import create_celery
+from shared.observability.multiprocess_metrics import HostMetrics
+from shared.observability.tracing import start_tracing
+from shared.operations.health_checks import Check
+from shared.runtime.gc_tuning import freeze_loaded_objects, pause_while_loading
+from shared.runtime.log_writer import configure_logging
 from workers.handling import WorkerContext
 from workers.node import Node, kind_of
-from workers.operations import answer_operators
+from workers.operations_port import answer_operators
 from workers.registry import CONTENT_QUEUES, bind_queues
 
 settings = load_settings()

@@ -24,10 +24,10 @@ from celery.exceptions import InvalidTaskError
 from celery.utils.log import get_logger
 from celery.worker import state
 
-from shared.broker import Broker
-from shared.models.call_messages import QueuedCall, aside_queue, read_message
+from shared.messaging.broker import Broker
+from shared.messaging.queues import MODELS
 from shared.models.execution import AdmittedCall, FairCalls
-from shared.queues import MODELS
+from shared.models.queue.call_messages import QueuedCall, aside_queue, read_message
 
 Acknowledge = Callable[..., object]
 log = get_logger(__name__)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 Work = TypeVar("Work")

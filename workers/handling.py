@@ -16,17 +16,16 @@ from typing import Any, TypeVar
 from celery import Celery
 from prometheus_client import Counter, Histogram
 
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
-from shared.jobs import Handler
-from shared.metrics import LatestGauge
-from shared.publisher import Publisher, create_celery, send_kind
-from shared.settings import Settings
-from shared.spans import HEADER
-from shared.sweeping import budget
-from shared.telemetry import (
+from shared.messaging.jobs import Handler
+from shared.messaging.publisher import Publisher, create_celery, send_kind
+from shared.observability.multiprocess_metrics import LatestGauge
+from shared.observability.spans import HEADER
+from shared.observability.telemetry import (
     JOB_SECONDS,
     JOB_SUCCEEDED_AT,
     JOBS,
@@ -34,7 +33,8 @@ from shared.telemetry import (
     get_logger,
     reset_log_context,
 )
-from shared.tracing import continued, trace_id
+from shared.observability.tracing import continued, trace_id
+from shared.runtime.batches import budget
 
 log = get_logger(__name__)
 Part = TypeVar("Part")

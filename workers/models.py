@@ -9,26 +9,26 @@ import redis
 from celery import Celery, bootsteps
 
 from shared import failpoints
-from shared.broker import Broker
-from shared.models.brokered_calls import broker_of_calls, open_call_queue
-from shared.models.call_messages import TASK, QueuedCall
-from shared.models.call_queue import find_cancelled
+from shared.messaging.broker import Broker
+from shared.messaging.queues import MODELS
+from shared.messaging.redis_transport import QueuesInTurn
+from shared.messaging.valkey import connect_valkey, writes_to_disk
 from shared.models.catalog_file import CatalogFile
+from shared.models.concurrency_limits import Announcement
 from shared.models.engine import Engine
 from shared.models.execution import Executor, FairCalls, execute
-from shared.models.former_calls import FormerCalls
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.routing import Router
+from shared.models.queue.call_messages import TASK, QueuedCall
+from shared.models.queue.call_queue import find_cancelled
+from shared.models.queue.legacy_queue import FormerCalls
+from shared.models.queue.rabbitmq_calls import broker_of_calls, open_call_queue
 from shared.models.settlements import Settlements
-from shared.models.shares import Announcement
-from shared.queues import MODELS
-from shared.redis_transport import QueuesInTurn
-from shared.telemetry import get_logger
-from shared.valkey import connect_valkey, writes_to_disk
+from shared.observability.telemetry import get_logger
 from workers.call_strategy import CallStrategy
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
-from workers.last_settlements import settle_to_the_end
+from workers.settlement_drain import settle_to_the_end
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
-from shared.queues import WORKER_QUEUES
+from shared.messaging.queues import WORKER_QUEUES
 
 _signals: Any = celery_worker  # which its types do not name
 log = get_logger(__name__)

@@ -10,46 +10,46 @@ from itertools import chain
 
 from celery import Celery
 
-from shared.jobs import HANDLERS, Handler
-from shared.queues import AGENTS, LEDGER, MEDIA, MODELS, NOTIFICATIONS, RETENTION, UPLOADS
+from shared.messaging.jobs import HANDLERS, Handler
+from shared.messaging.queues import AGENTS, LEDGER, MEDIA, MODELS, NOTIFICATIONS, RETENTION, UPLOADS
 from workers.handling import WorkerContext, bind
 
 MODULES = {
-    UPLOADS: ("shared.files.placement",),
+    UPLOADS: ("shared.files.lifecycle.placement",),
     RETENTION: (
-        "shared.files.expiry",
-        "shared.files.collection",
+        "shared.files.lifecycle.expiry",
+        "shared.files.lifecycle.garbage_collection",
         "shared.files.sweeps",
         "shared.files.resumable.expiry",
-        "shared.files.scrubbing",
-        "shared.identity.key_rotation",
+        "shared.files.maintenance.scrubbing",
+        "shared.identity.tokens.key_rotation",
         "shared.identity.sweeps",
         "shared.deliveries.purge",
-        "shared.media.claims",
-        "shared.media.holding",
+        "shared.media.importing.claims",
+        "shared.media.importing.paused_imports",
         "shared.media.network_settings",
-        "shared.media.notifications",
-        "shared.a2a.door.retention",
+        "shared.media.importing.import_notifications",
+        "shared.a2a.inbound.retention",
         "shared.a2a.tasks.retention",
         "shared.a2a.turns.rows",
         "shared.a2a.schedules.running",
     ),
     LEDGER: (
-        "shared.files.storage_charges",
-        "shared.files.storage_proof",
+        "shared.files.metering.storage_charges",
+        "shared.files.metering.storage_check",
         "shared.credits.sweeps",
         "shared.credits.reconciliation",
-        "shared.credits.rollups",
-        "shared.credits.pruning",
-        "shared.credits.alerts",
+        "shared.credits.usage.rollups",
+        "shared.credits.usage.pruning",
+        "shared.credits.spending_limits.budget_alerts",
     ),
-    MEDIA: ("shared.media.fetching",),
+    MEDIA: ("shared.media.importing.fetch_job",),
     NOTIFICATIONS: ("shared.a2a.push.sending",),
     AGENTS: (
         "shared.a2a.turns.rows",
-        "shared.a2a.remote.card_refresh",
+        "shared.a2a.remote.cards.card_refresh",
         "shared.a2a.remote.cancelling",
-        "shared.a2a.door.waiting",
+        "shared.a2a.inbound.attachment_wait",
     ),
 }
 """The modules in which the handlers of a queue stand."""

@@ -5,9 +5,9 @@ Two beats at once are harmless: handlers claim what they do.
 
 from typing import Any
 
-from shared.clocks import CLOCKS_APART_SECONDS
-from shared.queues import QUEUES
-from shared.telemetry import SWEEP_INTERVAL_SECONDS
+from shared.messaging.queues import QUEUES
+from shared.observability.telemetry import SWEEP_INTERVAL_SECONDS
+from shared.runtime.clock_skew import CLOCKS_APART_SECONDS
 from workers.registry import handlers_of
 
 

@@ -23,7 +23,7 @@ import psycopg2
 from deploy.embedded.leftovers import end_leftover
 from deploy.embedded.servers import EmbeddedServer
 from deploy.embedded.wheels import StartFailed, find_program
-from deploy.processes import Program, spawn
+from deploy.supervision.child_processes import Program, spawn
 
 SUPERUSER = "quartermaster"
 DATABASE = "quartermaster"

@@ -3,7 +3,7 @@
 import subprocess
 from abc import ABC, abstractmethod
 
-from deploy.processes import Program, kill, stop
+from deploy.supervision.child_processes import Program, kill, stop
 
 
 class EmbeddedServer(ABC):

@@ -20,7 +20,7 @@ from deploy.embedded.leftovers import end_leftover
 from deploy.embedded.ports import find_free_port, is_free
 from deploy.embedded.servers import EmbeddedServer
 from deploy.embedded.wheels import StartFailed, find_program
-from deploy.processes import Program, kill, spawn
+from deploy.supervision.child_processes import Program, kill, spawn
 
 START_SECONDS = 30
 CONFIGURATION = """\

@@ -10,9 +10,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from deploy.cli import main
-from deploy.environment_example import read_groups
-from shared.settings import Settings
+from deploy.cli.main import main
+from deploy.generated_docs.environment_example import read_groups
+from shared.config.settings import Settings
 from web.openapi.problems import list_problems
 
 ROOT = Path(__file__).parents[2]

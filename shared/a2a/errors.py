@@ -5,7 +5,8 @@
     ├── InvalidParams, InvalidRequest                             what the published client knows besides
     └── AgentNotFound, IdempotencyKeyReused …                     ours
 
-Their kinds are those of the service; the statuses that the binding prescribes stand in `web/a2a_errors.py`.
+Their kinds are those of the service; the statuses that the binding prescribes stand in
+`web/error_responses/a2a_errors.py`.
 """
 
 from shared.errors import DomainError, Kind

@@ -16,7 +16,7 @@ from shared.a2a.errors import IdempotencyKeyReused
 from shared.a2a.exact_json import render
 from shared.a2a.tables import send_operations
 from shared.a2a.types import SendMessageRequest
-from shared.database import Session
+from shared.db.database import Session
 
 
 def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, turn_id: UUID) -> UUID:

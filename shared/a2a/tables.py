@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata, one_of, required
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required
 
 _NO_TEXTS = sa.text("'{}'::text[]")
 _STATES = (

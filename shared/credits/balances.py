@@ -9,12 +9,12 @@ from uuid import UUID
 from sqlalchemy import Row, text
 
 from shared.credits.errors import BillingOrganizationRequired
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import PermissionDenied
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.callers import Caller
-from shared.identity.existence import require_organization
-from shared.identity.permissions import Permission
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
+from shared.identity.lookups import require_organization
 
 
 class Policy(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.database import Session
+from shared.db.database import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from shared.database import Session
+from shared.db.database import Session
 
 
 def call(session: Session, function: str, **arguments: Any) -> Any | None:

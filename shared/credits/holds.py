@@ -28,14 +28,14 @@ from shared.credits.errors import (
 )
 from shared.credits.functions import call
 from shared.credits.prices import Prices
-from shared.database import Session
-from shared.identity.callers import Caller, ExecutorKind
+from shared.db.database import Session
+from shared.identity.access.callers import Caller, ExecutorKind
 
 QUEUE_LEASE_SECONDS = 45
 """How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it.
 
 Only the hold of a front that died right after it lasts so long, because a front that lives sends a lost message again,
-and gives a call back that no worker takes: after 30 s, which it notices up to 9 s later (`reply_waiting.py`). A lease
+and gives a call back that no worker takes: after 30 s, which it notices up to 9 s later (`reply_timeouts.py`). A lease
 that ended before would end calls that a worker is about to take. Nor do fronts renew a shorter one: that is a write
 every few seconds for each call that waits, just when more calls come than are worked off.
 """

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from sqlalchemy import Row, TextClause, select, text
 
-from shared.credits.budgets import Budget, Unit, covering_budgets
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.holds import Attribution
-from shared.credits.key_models import find_own_models
-from shared.database import Session
-from shared.identity.callers import Caller
+from shared.credits.spending_limits.budgets import Budget, Unit, covering_budgets
+from shared.credits.spending_limits.key_model_allowlist import find_own_models
+from shared.db.database import Session
+from shared.identity.access.callers import Caller
 from shared.identity.tables import api_keys
 
 

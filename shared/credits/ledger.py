@@ -15,13 +15,13 @@ from sqlalchemy import Row, select, text
 from shared.credits.amounts import MAX_AMOUNT, format_credits
 from shared.credits.errors import BalanceOutOfRange, ReferenceConflict
 from shared.credits.tables import ledger_entries
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.existence import require_organization
+from shared.identity.lookups import require_organization
 from shared.identity.names import MAX_NAME_CHARACTERS
-from shared.identity.permissions import Permission
 from shared.pagination import DEFAULT_LIMIT, Page
 
 TOP_UP = "top_up"

@@ -14,12 +14,12 @@ from sqlalchemy import Row, select
 
 from shared.credits.holds import Attribution, principal_of
 from shared.credits.tables import invocations
-from shared.database import Session
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.existence import require_organization
-from shared.identity.permissions import Permission
+from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
+from shared.identity.lookups import require_organization
 from shared.pagination import Page, Position, latest_first
-from shared.schema import columns_of
 
 
 class HoldState(StrEnum):

@@ -16,12 +16,12 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.credits.amounts import MAX_AMOUNT, format_credits
 from shared.credits.balances import Balance, Policy, Suspender, get_balance
 from shared.credits.tables import credit_balances
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.existence import require_organization
-from shared.identity.permissions import Permission
+from shared.identity.lookups import require_organization
 
 _SUSPENDED_AT = {
     Suspender.OWNER: credit_balances.c.suspended_by_owner_at,

@@ -1,7 +1,8 @@
 """Prove that entries, balances, usage, rollups and storage agree, and report where they do not; repair nothing.
 
 Two statements check an organization, each against one snapshot: writers change all sides in one transaction, and the
-mark bounds the sums of usage (`rollup_proof.py`). A person looks at a discrepancy and corrects it by an adjustment.
+mark bounds the sums of usage (`usage/rollup_check.py`). A person looks at a discrepancy and corrects it by an
+adjustment.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from uuid import UUID
 
 from sqlalchemy import Row, select, text
 
-from shared.credits.rollup_proof import ROLLUPS
 from shared.credits.tables import credit_balances
-from shared.database import Database, Session
-from shared.jobs import Context, sweep
-from shared.queues import LEDGER
-from shared.sweeping import cut_short
-from shared.telemetry import LEDGER_DISCREPANCIES, get_logger
+from shared.credits.usage.rollup_check import ROLLUPS
+from shared.db.database import Database, Session
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import LEDGER
+from shared.observability.telemetry import LEDGER_DISCREPANCIES, get_logger
+from shared.runtime.batches import cut_short
 
 log = get_logger(__name__)
 

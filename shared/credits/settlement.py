@@ -12,8 +12,8 @@ from shared import failpoints
 from shared.credits.errors import SettlementRefused
 from shared.credits.functions import call
 from shared.credits.prices import TokenCounts
-from shared.database import Session
-from shared.telemetry import get_logger
+from shared.db.database import Session
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

@@ -13,11 +13,11 @@ from uuid import UUID
 from sqlalchemy import text
 
 from shared.credits.ledger import KINDS
-from shared.database import Session
-from shared.identity.authorization import Actor, authorize_administration
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
 from shared.identity.errors import ResourceNotFound
-from shared.identity.existence import require_organization
-from shared.identity.permissions import Permission
+from shared.identity.lookups import require_organization
 from shared.pagination import Page
 
 DEFAULT_MONTHS = 12

@@ -8,11 +8,11 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from shared.credits.functions import call_count
-from shared.database import Database
-from shared.jobs import Context, sweep
-from shared.queues import LEDGER
-from shared.sweeping import drain, run_in_batches
-from shared.telemetry import SWEPT
+from shared.db.database import Database
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import LEDGER
+from shared.observability.telemetry import SWEPT
+from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 200
 GRACE = timedelta(seconds=20)

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata, one_of, required, unique_group
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required, unique_group
 
 _ZERO = sa.text("0")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from shared.database import Session
+from shared.db.database import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from shared.database import Session
+from shared.db.database import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Claim messages in turn, and record what became of an attempt.
 
-Organizations take turns, and within each its destinations (`shared/fair_claims.py`). `is_ready` marks what may be
-claimed now; a claim moves `due_at` to the end of its lease. One claimer at a time keeps the bound per destination
-exact. Only the newest claim, counted by `claims`, records a failure; an arrival counts whichever claim saw it.
+Organizations take turns, and within each its destinations (`shared/fairness/fair_queueing.py`). `is_ready` marks what
+may be claimed now; a claim moves `due_at` to the end of its lease. One claimer at a time keeps the bound per
+destination exact. Only the newest claim, counted by `claims`, records a failure; an arrival counts whichever claim saw
+it.
 """
 
 from collections.abc import Collection, Hashable, Mapping
@@ -13,13 +14,13 @@ from uuid import UUID
 
 from sqlalchemy import Executable, text
 
-from shared.advisory_locks import AdvisoryLock, take
-from shared.database import Session
+from shared.db.advisory_locks import AdvisoryLock, take
+from shared.db.database import Session
+from shared.db.leases import LeasedTable
 from shared.deliveries.channels import Message
 from shared.deliveries.ordering import hold_order, release_next
 from shared.deliveries.schedule import SPREAD
-from shared.fair_claims import Rotation, next_in_turn
-from shared.leases import LeasedTable
+from shared.fairness.fair_queueing import Rotation, next_in_turn
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""

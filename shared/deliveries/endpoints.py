@@ -14,14 +14,14 @@ from uuid import UUID
 from sqlalchemy import Column, Row, Table, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from shared.database import Session
+from shared.config.settings import Settings
+from shared.db.database import Session
 from shared.deliveries import outbox
 from shared.deliveries.channels import Address, Message
 from shared.deliveries.signatures import webhook_headers
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import parse_url
 from shared.encryption import Encryption
-from shared.settings import Settings
 
 REMOVED = "endpoint_removed"
 Complete = Callable[[Session, bytes], bytes]

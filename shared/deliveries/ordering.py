@@ -12,8 +12,8 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, case, exists, func, literal, or_, select, text
 
-from shared.advisory_locks import AdvisoryLock, take_for
-from shared.database import Database, Session
+from shared.db.advisory_locks import AdvisoryLock, take_for
+from shared.db.database import Database, Session
 from shared.deliveries.tables import deliveries
 
 HELD_UNTIL = datetime(9999, 12, 31, tzinfo=UTC)

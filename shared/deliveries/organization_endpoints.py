@@ -11,21 +11,21 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from shared.database import Session
+from shared.config.settings import Settings
+from shared.db.database import Session
 from shared.deliveries import outbox, replaying
 from shared.deliveries.endpoints import EndpointChannel, Endpoints
 from shared.deliveries.outbox import Delivery, DeliveryState
 from shared.deliveries.replaying import Replayed
 from shared.deliveries.tables import organization_endpoints
 from shared.encryption import Encryption
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.errors import ResourceNotFound
-from shared.identity.existence import require_organization
-from shared.identity.permissions import Permission
+from shared.identity.lookups import require_organization
 from shared.identity.secrets import Secret, issue_webhook_secret
 from shared.pagination import Page, Position
-from shared.settings import Settings
 
 KIND = "organization"
 """The kind of these deliveries; their destination is the organization."""

@@ -12,15 +12,15 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select, update
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.errors import DeliveryNotFound, DeliveryTooLarge
 from shared.deliveries.ordering import hold_order, place_last, release_next
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
 from shared.ids import new_id
-from shared.jobs import Job
+from shared.messaging.jobs import Job
+from shared.messaging.queues import NOTIFICATIONS
 from shared.pagination import Page, Position, newest_first
-from shared.queues import NOTIFICATIONS
 
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.deliveries.ordering import release_stalled
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
-from shared.sweeping import run_in_batches
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.runtime.batches import run_in_batches
 
 BATCH_SIZE = 500
 DELIVERED_KEPT = timedelta(days=7)

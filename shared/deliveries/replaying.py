@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, select, text, tuple_
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.errors import DeliveryNotDead
 from shared.deliveries.ordering import HELD_UNTIL, hold_order, release_next
 from shared.deliveries.outbox import Delivery, DeliveryState, SendDeliveries, get_delivery

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from uuid import UUID
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.channels import Address, Message
 from shared.deliveries.signatures import webhook_headers
 from shared.encryption import Encryption

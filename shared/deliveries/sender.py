@@ -1,7 +1,7 @@
 """Send what is due: many messages at once, few of them to the same destination or of the same organization.
 
-A process has one sender with threads of its own, shared among organizations (`shared/admission.py`), so that slow
-destinations hold up neither each other nor other jobs. One drain at a time claims messages and hands each to a
+A process has one sender with threads of its own, shared among organizations (`shared/fairness/admission.py`), so that
+slow destinations hold up neither each other nor other jobs. One drain at a time claims messages and hands each to a
 thread. A death at any point leaves a message that is due again when its lease ends: at least once.
 """
 
@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from shared import failpoints
-from shared.admission import Pool, PoolKey, Slot
-from shared.database import Database, Session
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
 from shared.deliveries.channels import Address, Channel
 from shared.deliveries.circuit_breaker import CircuitBreakers, Origin, origin_of
 from shared.deliveries.claims import (
@@ -34,10 +34,10 @@ from shared.egress.errors import EgressError
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import post
 from shared.encryption import Encryption
-from shared.fair_claims import Rotation
-from shared.settings import Settings
-from shared.sweeping import cut_short
-from shared.telemetry import DELIVERIES, get_logger
+from shared.fairness.admission import Pool, PoolKey, Slot
+from shared.fairness.fair_queueing import Rotation
+from shared.observability.telemetry import DELIVERIES, get_logger
+from shared.runtime.batches import cut_short
 
 log = get_logger(__name__)
 

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Sequence
 
 from shared.deliveries.channels import Message
-from shared.identity.webhook_secrets import sign
+from shared.identity.credentials.webhook_secrets import sign
 
 
 def webhook_headers(message: Message, secrets: Sequence[str]) -> dict[str, str]:

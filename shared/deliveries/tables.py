@@ -7,7 +7,7 @@ are deleted on arrival. An ordered message has a `place` among those to its dest
 
 import sqlalchemy as sa
 
-from shared.schema import created_at, id_column, instant, metadata, one_of, required
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required
 
 organization_endpoints = sa.Table(
     "organization_endpoints",

@@ -25,7 +25,7 @@ from shared.egress.addresses import is_address
 from shared.egress.deadlines import Deadline
 from shared.egress.errors import AddressRefused, ConnectionFailed, FetchTimedOut
 from shared.egress.policy import EgressPolicy
-from shared.tcp_keepalive import KEEPALIVE_OPTIONS
+from shared.runtime.tcp_keepalive import KEEPALIVE_OPTIONS
 
 CONNECT_SECONDS = 10.0
 """The time one address has to accept; a host may have several."""

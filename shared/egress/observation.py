@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shared.egress.errors import AddressRefused
 from shared.errors import DomainError
-from shared.telemetry import EGRESS_BYTES, EGRESS_REQUESTS, EGRESS_SECONDS, get_logger
-from shared.tracing import span
+from shared.observability.telemetry import EGRESS_BYTES, EGRESS_REQUESTS, EGRESS_SECONDS, get_logger
+from shared.observability.tracing import span
 
 log = get_logger(__name__)
 _HOST_CHARACTERS = 253

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shared.config.settings import Settings
 from shared.egress.addresses import is_private, is_public
-from shared.settings import Settings
 
 Resolve = Callable[[str, int], Sequence[str]]
 WEB_PORTS = frozenset({80, 443})

@@ -12,14 +12,14 @@ from uuid import UUID
 
 from sqlalchemy import Row, bindparam, case, func, or_, select
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import Unavailable
 from shared.files.errors import FileDeleted, FileExpired, FileNotFound, VersionNotFound
 from shared.files.resources import Availability, File, Purpose, Version
 from shared.files.tables import blobs, files, versions
-from shared.identity.callers import Caller, Owner, OwnerKind
+from shared.identity.access.callers import Caller, Owner, OwnerKind
+from shared.identity.access.permissions import Permission
 from shared.identity.errors import OwnerRequired
-from shared.identity.permissions import Permission
 from shared.pagination import Page
 
 VERSIONS_LIMIT = 1000

@@ -4,14 +4,14 @@ from uuid import UUID
 
 from sqlalchemy import bindparam, select
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.files.access import authorize, get_file, get_version, refuse_ended
 from shared.files.blobs.base import BlobDamaged, BlobStore
 from shared.files.errors import FileNotFound, FilePending
 from shared.files.resources import Availability, Content
 from shared.files.tables import blobs
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 
 _BLOB = select(blobs.c.state, blobs.c.damaged_at).where(blobs.c.version_id == bindparam("version_id"))
 

@@ -9,18 +9,18 @@ from uuid import UUID
 from sqlalchemy import func, insert, update
 
 from shared import failpoints
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
-from shared.files.collection import CollectDoomed
-from shared.files.ended_content import EndedFile, doom_content
 from shared.files.errors import FileReferenced
 from shared.files.idempotency import Operation, OperationKind, get_standing, one_at_a_time, operation_values
+from shared.files.lifecycle.content_disposal import EndedFile, doom_content
+from shared.files.lifecycle.garbage_collection import CollectDoomed
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion
 from shared.files.tables import files, operations
+from shared.identity.access.authorization import Actor
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor
-from shared.identity.permissions import Permission
 
 
 def delete(database: Database, by: Actor, file_id: UUID, operation_id: UUID) -> Deletion:

@@ -1,4 +1,4 @@
-"""What the file domain refuses (docs/specification/wire.md#errors); a body's form and size: `body_errors.py`."""
+"""What the file domain refuses (docs/specification/wire.md#errors); a body's form and size: `upload_errors.py`."""
 
 from shared.errors import DomainError, Kind
 

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, select
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.files.access import get_file
 from shared.files.errors import FileNotFound, GrantNotFound
 from shared.files.resources import Availability
 from shared.files.tables import files, read_grants
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import ExecutorKind
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor
-from shared.identity.callers import ExecutorKind
-from shared.identity.permissions import Permission
 from shared.pagination import Page, Position, newest_first
 
 _table = read_grants.c

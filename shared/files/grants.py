@@ -10,16 +10,16 @@ from uuid import UUID
 
 from sqlalchemy import and_, bindparam, func, or_, select, text
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.files.access import get_file, get_version, refuse_ended
 from shared.files.errors import GrantExpired, GrantNotFound
 from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, Content, ReadGrant, Version
 from shared.files.tables import blobs, files, read_grants, versions
+from shared.identity.access.authorization import Actor
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import RECORD_EVENT, event_parameters
-from shared.identity.authorization import Actor
 from shared.identity.errors import OrganizationSuspended
-from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, derive, hash_secret, is_well_formed, issue
 from shared.identity.tables import organizations
 from shared.ids import new_id

@@ -19,15 +19,15 @@ from psycopg2.errors import UniqueViolation
 from sqlalchemy import Select, Uuid, and_, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
-from shared.credits.storage import storage_is_refused
-from shared.database import Database, LockTimeout, Session
+from shared.credits.storage_billing.daily_charges import storage_is_refused
+from shared.db.database import Database, LockTimeout, Session
+from shared.db.statements import Prepared
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import OperationConflict, OperationInProgress
 from shared.files.resources import Purpose, Receipt, ReceivedContent, Version
 from shared.files.staging import staged_availability
 from shared.files.tables import files, operations, versions
-from shared.identity.callers import Caller
-from shared.statements import Prepared
+from shared.identity.access.callers import Caller
 
 
 class OperationKind(StrEnum):

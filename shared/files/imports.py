@@ -6,7 +6,7 @@ What is written here cannot be renewed or replaced: messaging media is what was 
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.files.resources import ReceivedContent
 from shared.files.staging import StagedContent
 

@@ -28,13 +28,13 @@ from sqlalchemy import (
     union_all,
 )
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.files.access import OVER_OWNER, SELECT_FILE, is_unexpired, read_file
 from shared.files.resources import Availability, Page, Purpose
 from shared.files.searching import LOOKED_AT, OWNERS_LOOKED_AT, Wording, search_matching, search_newest
 from shared.files.tables import blobs, files, versions
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 from shared.ids import least_id
 
 PAGE_LIMIT = 100

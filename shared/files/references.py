@@ -10,15 +10,15 @@ from uuid import UUID
 from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.errors import ReferenceNotFound
 from shared.files.resources import Availability, Reference
 from shared.files.tables import references
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
 
 REFERENCE_LIMIT = 1000
 REFERRED_LIMIT = 20

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from shared.credits.storage import refuse_unpaid_storage
-from shared.database import Database, Session
+from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
+from shared.db.database import Database, Session
 from shared.files.access import Recheck, as_it_was, authorize, explaining_refusal, get_file, refuse_ended
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import (
@@ -30,11 +30,11 @@ from shared.files.idempotency import (
 )
 from shared.files.resources import File, Receipt, ReceivedContent
 from shared.files.staging import Nowhere, Receive, stage, staged_availability
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import RECORD_EVENT, event_parameters
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
-from shared.identity.rechecking import authority
+from shared.identity.authentication.rechecking import authority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def replace(
 
     The commit is refused if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
-    VersionMismatch, StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    VersionMismatch, StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     caller = by.caller
     file, judged = judge_replace(database, store, caller, request)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Row
 
-from shared.identity.callers import OwnerKind
+from shared.identity.access.callers import OwnerKind
 
 
 class Purpose(StrEnum):

@@ -10,16 +10,16 @@ from uuid import UUID
 from sqlalchemy import func, or_, select, update
 
 from shared import failpoints
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.errors import RetentionIsIndefinite, RetentionRenewalNotSupported, RetentionShortened
 from shared.files.resources import Availability, File
 from shared.files.tables import files
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
 
 
 def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: Availability) -> File:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import ARRAY, ColumnElement, CompoundSelect, Text, cast, func, select, true
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.tables import file_words, files
 

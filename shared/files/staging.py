@@ -2,7 +2,7 @@
 
 The order is the promise. Bytes are durable before the one transaction that makes them somebody's; before it nothing
 exists but staged bytes that a sweep may take, after it nothing can be lost. Placing the bytes is a worker's job
-(`placement.py`) and changes nothing that a reader sees.
+(`lifecycle/placement.py`) and changes nothing that a reader sees.
 
 Crash points: before the commit the staged bytes are unlocked by the death of their process (or their `receiving` row
 outlives its lease) and are swept; a commit whose outcome is unknown leaves the bytes to the same sweep, which asks
@@ -22,18 +22,18 @@ import psycopg2
 from sqlalchemy import func, insert, literal, text
 
 from shared import failpoints
-from shared.database import Database, Session
+from shared.db.database import Database, Session
+from shared.db.statements import Prepared
 from shared.errors import DomainError, Unavailable
 from shared.files.access import AuthorityLost
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
-from shared.files.collection import CollectDoomed
-from shared.files.placement import PlaceAwaited, PlaceStaged
+from shared.files.lifecycle.garbage_collection import CollectDoomed
+from shared.files.lifecycle.placement import PlaceAwaited, PlaceStaged
 from shared.files.resources import Availability, ReceivedContent, Version
 from shared.files.tables import blobs as blob_rows
-from shared.identity.rechecking import AUTHORITY_LOST, REQUIRE_AUTHORITY
+from shared.identity.authentication.rechecking import AUTHORITY_LOST, REQUIRE_AUTHORITY
 from shared.ids import new_id
-from shared.statements import Prepared
-from shared.telemetry import UPLOADED_BYTES
+from shared.observability.telemetry import UPLOADED_BYTES
 
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
@@ -49,7 +49,7 @@ class Sink(Protocol):
 
 
 Receive = Callable[[Sink], ReceivedContent]
-"""Receives content into a sink; raises the errors of `shared/body_errors.py`."""
+"""Receives content into a sink; raises the errors of `shared/files/upload_errors.py`."""
 
 
 class Nowhere:

@@ -15,15 +15,15 @@ from uuid import UUID
 
 from sqlalchemy import delete, insert, select, text, update
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
+from shared.db.schema import columns_of
 from shared.files.blobs.base import BlobStoreUnavailable
 from shared.files.blobs.marker import Marked
 from shared.files.tables import blob_stores
+from shared.identity.access.authorization import Actor, authorize_operation
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_operation
 from shared.ids import new_id
-from shared.schema import columns_of
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

@@ -4,16 +4,16 @@ import os
 import sys
 from typing import Protocol
 
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.errors import DomainError
 from shared.files.blobs import S3Access, open_blob_store, open_marked
 from shared.files.blobs.base import BlobStore, BlobStoreUnavailable
 from shared.files.blobs.marker import Identity, Marked
 from shared.files.blobs.paired import PairedBlobStore
 from shared.files.store_identity import FirstIdentity, RecordedIdentity, SecondIdentity
-from shared.jobs import Context
-from shared.settings import Settings
-from shared.telemetry import get_logger
+from shared.messaging.jobs import Context
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

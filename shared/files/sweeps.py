@@ -7,15 +7,15 @@ from uuid import UUID
 from sqlalchemy import Integer, bindparam, delete, func, literal, select, text, tuple_
 
 from shared import failpoints
-from shared.database import Database
+from shared.db.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.resumable.expiry import purge_uploads
 from shared.files.stores import StoreContext
 from shared.files.tables import operations, read_grants
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
-from shared.sweeping import cut_short, run_in_batches
-from shared.telemetry import SWEPT, get_logger
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import SWEPT, get_logger
+from shared.runtime.batches import cut_short, run_in_batches
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
-from shared.schema import created_at, id_column, instant, metadata, one_of, required
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required
 
 files = sa.Table(
     "files",

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from shared.credits.storage import refuse_unpaid_storage
-from shared.database import Database
+from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
+from shared.db.database import Database
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
 from shared.files.access import Recheck, as_it_was, authorize_creation, explaining_refusal
 from shared.files.blobs.base import BlobStore
@@ -26,10 +26,10 @@ from shared.files.idempotency import (
 )
 from shared.files.resources import Purpose, Receipt
 from shared.files.staging import Nowhere, Receive, stage, staged_availability
-from shared.identity.callers import Caller, Owner
+from shared.identity.access.callers import Caller, Owner
+from shared.identity.access.permissions import Permission
+from shared.identity.authentication.rechecking import authority
 from shared.identity.errors import PayerMismatch
-from shared.identity.permissions import Permission
-from shared.identity.rechecking import authority
 from shared.ids import new_id
 
 
@@ -98,7 +98,7 @@ def upload(
     To receive it may take hours: the commit is refused to a caller who may store no longer.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
-    StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     owner, judged = judge_upload(database, caller, request)
     operation = judged.operation

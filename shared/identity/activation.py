@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Column, Table, func, select, update
 
-from shared.database import Session
+from shared.db.database import Session
 
 
 def turn_off(session: Session, table: Table, switch: Column[object], row_id: UUID) -> bool:

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from sqlalchemy import Row, insert, select
 
-from shared.database import Session
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.callers import ExecutorKind
-from shared.identity.permissions import Permission
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.callers import ExecutorKind
+from shared.identity.access.permissions import Permission
 from shared.identity.tables import audit_events
 from shared.ids import new_id
 from shared.pagination import Page, Position, newest_first

@@ -10,18 +10,18 @@ from uuid import UUID
 
 from sqlalchemy import exists, select
 
-from shared.advisory_locks import AdvisoryLock, take
-from shared.database import Database, Session
-from shared.identity.api_keys import issue_api_key
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import DeploymentKind, create_deployment
-from shared.identity.distributions import create_distribution
-from shared.identity.identities import create_principal_identity
-from shared.identity.key_rotation import ensure_keys
-from shared.identity.organizations import create_organization
+from shared.config.settings import Settings
+from shared.db.advisory_locks import AdvisoryLock, take
+from shared.db.database import Database, Session
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.credentials.api_keys import issue_api_key
+from shared.identity.directory.deployments import DeploymentKind, create_deployment
+from shared.identity.directory.distributions import create_distribution
+from shared.identity.directory.identities import create_principal_identity
+from shared.identity.directory.organizations import create_organization
+from shared.identity.directory.users import create_operator
 from shared.identity.tables import organizations
-from shared.identity.users import create_operator
-from shared.settings import Settings
+from shared.identity.tokens.key_rotation import ensure_keys
 
 FIRST_OWNER_EMAIL = "owner@localhost"
 FIRST_NAME = "Default"

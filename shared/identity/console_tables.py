@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.db.schema import created_at, id_column, instant, metadata, required
 
 console_links = sa.Table(
     "console_links",

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from sqlalchemy import func, literal, select
 
-from shared.database import Session
+from shared.db.database import Session
+from shared.db.schema import instant
 from shared.errors import FieldError, ValidationFailed
-from shared.schema import instant
 
 MAX_NAME_CHARACTERS = 200
 MAX_NETWORKS = 20

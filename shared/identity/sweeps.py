@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, delete, func, select
 
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.identity.console_tables import console_links, console_sessions
 from shared.identity.tables import revoked_tokens
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
-from shared.settings import Settings
-from shared.sweeping import run_in_batches
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.runtime.batches import run_in_batches
 
 BATCH_SIZE = 10_000
 MARGIN = timedelta(days=1)

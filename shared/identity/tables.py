@@ -8,7 +8,7 @@ back. A trigger refuses updates and deletes of `audit_events`.
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata, one_of, required, unique_group
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required, unique_group
 
 organizations = sa.Table(
     "organizations",

@@ -1,7 +1,7 @@
 """What the media domain refuses or fails with.
 
-A failed import keeps the code of one of these, of `shared/egress/errors.py` or of `shared/body_errors.py`. An error
-with `is_transient` is retried until the attempts are used up.
+A failed import keeps the code of one of these, of `shared/egress/errors.py` or of `shared/files/upload_errors.py`. An
+error with `is_transient` is retried until the attempts are used up.
 """
 
 from shared.errors import DomainError, Kind

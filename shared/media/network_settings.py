@@ -10,18 +10,18 @@ from uuid import UUID
 
 from sqlalchemy import Row, Text, any_, bindparam, case, func, select, tuple_, update
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.encryption import Encryption
+from shared.identity.credentials.webhook_secrets import forget_replaced_secrets
 from shared.identity.tables import distributions
-from shared.identity.webhook_secrets import forget_replaced_secrets
-from shared.jobs import Context, sweep
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_tables import network_settings
 from shared.media.networks.base import Network
 from shared.media.networks.registry import find_network
 from shared.media.networks.webhooks import Credentials, previous
-from shared.queues import RETENTION
-from shared.sweeping import run_in_batches
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.runtime.batches import run_in_batches
 
 _table = network_settings.c
 BATCH_SIZE = 1000

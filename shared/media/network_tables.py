@@ -6,7 +6,7 @@ webhooks also keeps the value it replaced, until its time is over.
 
 import sqlalchemy as sa
 
-from shared.schema import id_column, instant, metadata, required
+from shared.db.schema import id_column, instant, metadata, required
 
 network_settings = sa.Table(
     "network_settings",

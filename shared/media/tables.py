@@ -7,7 +7,7 @@ and location, secret or perishable, are erased when it is stored, and with the r
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata, one_of, required
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required
 
 _WAITING = sa.text("state IN ('Queued', 'Fetching')")
 _HELD = sa.text("state = 'Held'")

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from shared.schema import metadata
+from shared.db.schema import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

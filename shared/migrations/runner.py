@@ -12,7 +12,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
-from shared.advisory_locks import AdvisoryLock, take
+from shared.db.advisory_locks import AdvisoryLock, take
 from shared.migrations.functions import load_functions
 
 NEWEST = "head"

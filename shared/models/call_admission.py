@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
-from shared.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.credits import holds
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError, Kind
+from shared.fairness.admission import ConcurrencyLimited, Pool, PoolKey
+from shared.models.concurrency_limits import Shares
 from shared.models.providers.concurrency import ModelSlots
-from shared.models.shares import Shares
-from shared.periodic_thread import PeriodicThread
+from shared.runtime.periodic_thread import PeriodicThread
 
 TRY_AGAIN_SECONDS = 0.25
 WAITING_ROOM = 1024

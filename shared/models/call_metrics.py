@@ -6,7 +6,7 @@ from prometheus_client import Counter
 
 from shared.credits.amounts import MICRO
 from shared.credits.settlement import Outcome, Settlement
-from shared.telemetry import MODEL_CALLS, MODEL_CREDITS, MODEL_TOKENS
+from shared.observability.telemetry import MODEL_CALLS, MODEL_CREDITS, MODEL_TOKENS
 
 NONE = "none"
 """The provider of a call that reached none."""

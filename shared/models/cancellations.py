@@ -12,9 +12,9 @@ from uuid import UUID
 import redis
 
 from shared.errors import Unavailable
-from shared.models.call_queue import CallQueue
-from shared.periodic_thread import PeriodicThread
-from shared.telemetry import get_logger
+from shared.models.queue.call_queue import CallQueue
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from shared.models.catalog import Catalog, ProviderEntry
 from shared.models.catalog_format import CatalogInvalid, parse_catalog, read_catalog
-from shared.periodic_thread import PeriodicThread
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 

@@ -5,7 +5,7 @@ Upstreams repeat these in their errors. Serves refusals and failures inside stre
 
 import re
 
-from shared.telemetry import redact
+from shared.observability.telemetry import redact
 
 REMOVED = "[removed]"
 MAXIMUM_CHARACTERS = 8000

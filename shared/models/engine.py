@@ -21,7 +21,7 @@ from shared.credits import holds
 from shared.credits.amounts import format_credits
 from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Outcome, Status
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.models.catalog import ModelEntry, Upstream, speaking_for
 from shared.models.dialects import (
@@ -39,8 +39,8 @@ from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
 from shared.models.settlements import Settlements
 from shared.models.stream_loop import StreamLoop
-from shared.retry import retry
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
+from shared.runtime.retry import retry
 
 log = get_logger(__name__)
 

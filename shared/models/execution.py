@@ -16,25 +16,25 @@ from uuid import UUID
 
 import redis
 
-from shared.admission import Pool, PoolKey, Slot
 from shared.credits.settlement import Outcome, Status
 from shared.errors import DomainError, Unavailable
-from shared.models.call_messages import TASK, QueuedCall, aside_queue
-from shared.models.call_queue import AcceptedRequest, CallQueue, is_cancelled
+from shared.fairness.admission import Pool, PoolKey, Slot
+from shared.messaging.replies import ReplyAddress, ReplyKind, ReplyWriter
+from shared.messaging.reply_publisher import ReplyLane
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
+from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.dialects import end_of_stream, frame_writer
 from shared.models.engine import NOTHING, Asked, Carrier, Engine, ModelCall
 from shared.models.heartbeats import Attended
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled
-from shared.models.reply_waiting import describe_failure
-from shared.models.shares import PROVIDER_ALPHA
+from shared.models.queue.call_messages import TASK, QueuedCall, aside_queue
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue, is_cancelled
+from shared.models.reply_timeouts import describe_failure
 from shared.models.stream_loop import StreamLoop
-from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
-from shared.reply_lane import ReplyLane
-from shared.telemetry import bind_log_context, get_logger, reset_log_context
-from shared.tracing import continued, trace_id
+from shared.observability.telemetry import bind_log_context, get_logger, reset_log_context
+from shared.observability.tracing import continued, trace_id
 
 log = get_logger(__name__)
 

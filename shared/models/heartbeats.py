@@ -20,12 +20,12 @@ import redis
 
 from shared.credits import holds
 from shared.credits.holds import Lease, read_leases
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError
+from shared.messaging.replies import ReplyKind
 from shared.models.dialects import estimate_completion_tokens
-from shared.periodic_thread import InFlight, PeriodicThread
-from shared.replies import ReplyKind
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import InFlight, PeriodicThread
 
 log = get_logger(__name__)
 

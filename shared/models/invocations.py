@@ -12,24 +12,24 @@ from uuid import UUID
 import redis
 
 from shared import failpoints
-from shared.admission import PoolKey
 from shared.credits import holds
 from shared.credits.errors import BillingOrganizationRequired
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import Unavailable
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
+from shared.fairness.admission import PoolKey
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 from shared.ids import new_id
+from shared.messaging.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
-from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.cancellations import Cancellations
 from shared.models.catalog import Catalog, Endpoint, ModelEntry, speaking_for
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
 from shared.models.heartbeats import LeaseReader
-from shared.replies import Inbox, ReplyAddress, ReplyChannel
-from shared.telemetry import get_logger
-from shared.tracing import traceparent
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue
+from shared.observability.telemetry import get_logger
+from shared.observability.tracing import traceparent
 
 log = get_logger(__name__)
 

@@ -15,12 +15,12 @@ from uuid import UUID
 from shared.credits import settlement
 from shared.credits.holds import Dispatch
 from shared.credits.settlement import Outcome, Settlement
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError
 from shared.models.call_metrics import count_settled
-from shared.periodic_thread import PeriodicThread
-from shared.retry import is_passing, retry
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import PeriodicThread
+from shared.runtime.retry import is_passing, retry
 
 log = get_logger(__name__)
 

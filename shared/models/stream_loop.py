@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from shared.periodic_thread import PeriodicThread
+from shared.runtime.periodic_thread import PeriodicThread
 
 TURN_SECONDS = 0.012
 LOOK_SECONDS = 1.0

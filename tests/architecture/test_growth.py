@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from deploy.cli_encryption import all_tables
+from deploy.cli.commands.encryption import all_tables
 
 ROOT = Path(__file__).parents[2]
 SET_UP = {

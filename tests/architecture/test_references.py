@@ -16,11 +16,11 @@ TEXTS = {".py", ".md", ".sql", ".toml", ".yaml", ".yml", ".html", ".conf", ".exa
 WALK = re.compile(r"## One [\w ]+, followed through the files\n(.*?)(?=\n## )", re.DOTALL)
 
 BEHIND_A_PORT = {
-    "deploy/answer_writer.py",
+    "web/server/response_writer.py",
     "shared/credits/sweeps.py",
     "shared/files/blobs/local.py",
-    "shared/identity/authentication.py",
-    "shared/identity/rechecking.py",
+    "shared/identity/authentication/authenticator.py",
+    "shared/identity/authentication/rechecking.py",
     "shared/models/dialects/chat_requests.py",
 }
 """Reached by a port, the services of the front, what is declared, or gunicorn: by no import of the file before."""

@@ -15,15 +15,15 @@ import deploy
 import shared
 import web
 import workers
+from shared.config.settings import Settings
 from shared.errors import DomainError, Kind
-from shared.settings import Settings
 from tests.support.discovered import found
 from tests.support.front import Front
-from web.authentication import Authentication
-from web.error_dialects import OAUTH_CODES
-from web.errors import STATUSES
-from web.html_errors import speaks_html
-from web.routes import Route
+from web.error_responses.error_formats import OAUTH_CODES
+from web.error_responses.html_errors import speaks_html
+from web.error_responses.status_codes import STATUSES
+from web.framework.authentication import Authentication
+from web.framework.routes import Route
 
 ROOT = Path(web.__file__).parents[1]
 PACKAGES = (web, workers, shared, deploy)
@@ -69,7 +69,7 @@ def test_imports_go_one_way() -> None:
 
 def test_nothing_commits_but_the_database_module() -> None:
     for path, source in found(sources()):
-        if path == Path("shared/database.py"):
+        if path == Path("shared/db/database.py"):
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -103,7 +103,7 @@ def test_every_kind_has_a_status() -> None:
 
 def test_every_setting_is_used() -> None:
     """A setting that nothing reads promises what nobody does."""
-    product = "\n".join(source for path, source in sources() if path != Path("shared/settings.py"))
+    product = "\n".join(source for path, source in sources() if path != Path("shared/config/settings.py"))
     environment = "\n".join(
         path.read_text() for path in (ROOT / "deploy").rglob("*") if path.is_file() and path.suffix != ".pyc"
     )
@@ -123,7 +123,7 @@ def test_bodies_are_read_where_who_asks_is_judged_again_after_them() -> None:
             r"^(read_small_body|take_gathered|open_body)$|\breceptions\.admit$", ast.unparse(node.func)
         )
     }
-    assert readers.keys() == in_parts | {"web/calls.py", "web/http/receive_deadlines.py"}
+    assert readers.keys() == in_parts | {"web/framework/calls.py", "web/http/receive_deadlines.py"}
 
 
 def operations(front: Front) -> list[Route]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.settings import Settings, load_settings
-from shared.settings_errors import SettingsWrong
+from shared.config.settings import Settings, load_settings
+from shared.config.settings_errors import SettingsWrong
 from tests.support.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
@@ -121,14 +121,16 @@ AT_ZERO: Mapping[str, str] = {
     "test_a_long_reply_becomes_a_file_with_a_link",
     "a2a_artifact_retention_days": f"{OFF_TESTS}test_files_of_agents_have_no_deadline_where_that_is_off",
     "first_run_credits": f"{OFF_TESTS}test_a_first_run_without_credits_has_none",
-    "storage_price": "tests/shared/credits/test_storage.py::test_days_that_cost_nothing_make_nothing_owed",
-    "storage_grace_days": "tests/shared/credits/test_storage.py::test_without_grace_more_is_refused_at_once",
-    "live_row_cache_seconds": "tests/shared/identity/test_caching.py::"
+    "storage_price": "tests/shared/credits/storage_billing/test_daily_charges.py::"
+    "test_days_that_cost_nothing_make_nothing_owed",
+    "storage_grace_days": "tests/shared/credits/storage_billing/test_daily_charges.py::"
+    "test_without_grace_more_is_refused_at_once",
+    "live_row_cache_seconds": "tests/shared/identity/authentication/test_caching.py::"
     "test_the_cache_forgets_in_time_and_keeps_nothing_without_a_life",
 }
 """By setting that takes 0, who notices what it does then."""
 TURNED: Mapping[str, str] = {
-    "database_pooler": "tests/shared/test_database_limits.py::"
+    "database_pooler": "tests/shared/db/test_role_limits.py::"
     "test_every_connection_behind_the_pooler_has_the_limits",
     "s3_checksums": "tests/shared/files/blobs/test_s3.py::test_a_server_that_refuses_checksums_gets_none",
     "usage_cost": "tests/shared/models/test_told_costs.py",
@@ -140,7 +142,7 @@ TURNED: Mapping[str, str] = {
     "egress_allow_http": "tests/shared/egress/test_tls.py::"
     "test_credentials_do_not_change_to_plain_http_where_that_is_allowed",
     "task_events": "tests/workers/test_node.py",
-    "public_metrics": "tests/shared/test_operations_port.py",
+    "public_metrics": "tests/shared/operations/test_operations_port.py",
 }
 """By switch, who notices that it is turned from its default."""
 

@@ -15,7 +15,7 @@ from pkgutil import walk_packages
 import sqlalchemy as sa
 
 import shared
-from shared.schema import metadata
+from shared.db.schema import metadata
 from tests.support.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ REPLAYS = "tests/web/files/test_operation_replays.py::"
 OTHERS = f"{REPLAYS}test_an_operation_id_of_others_says_nothing_to_an_agent"
 PIECES = "tests/web/files/test_resumable_uploads.py::test_an_operation_begun_by_others_is_another"
 SENT = "tests/web/a2a/test_messages.py::test_a_key_belongs_to_its_caller_and_whom_it_works_for_and_the_agent"
-DOOR = "tests/web/door/test_messages.py::test_a_message_id_of_another_distribution_is_another_message"
+DOOR = "tests/web/inbound/test_messages.py::test_a_message_id_of_another_distribution_is_another_message"
 ENTERED = (
     "tests/shared/credits/test_calls.py::test_an_id_and_a_reference_of_another_organization_are_not_ones_own"
 )
@@ -59,10 +59,10 @@ KEYS = {
         caller=DOOR, principal=OF_DISTRIBUTION, deployment=OF_DISTRIBUTION, organization=DOOR
     ),
     "media_imports": Whose(
-        caller="tests/shared/media/test_imports.py::test_the_same_ids_on_another_network_or_distribution_are_another_attachment",
+        caller="tests/shared/media/importing/test_imports.py::test_the_same_ids_on_another_network_or_distribution_are_another_attachment",
         principal=OF_DISTRIBUTION,
         deployment=OF_DISTRIBUTION,
-        organization="tests/shared/media/test_imports.py::test_the_same_ids_on_another_network_or_distribution_are_another_attachment",
+        organization="tests/shared/media/importing/test_imports.py::test_the_same_ids_on_another_network_or_distribution_are_another_attachment",
     ),
     "ledger_entries": Whose(
         caller=OF_OPERATORS, principal=OF_OPERATORS, deployment=OF_OPERATORS, organization=ENTERED
@@ -70,28 +70,28 @@ KEYS = {
 }
 """By the table that keeps them unique."""
 
-CACHED = "tests/shared/identity/test_caching.py::"
+CACHED = "tests/shared/identity/authentication/test_caching.py::"
 REMEMBERED = f"{CACHED}test_what_is_remembered_of_an_attribution_serves_nobody_elses_credential"
 KNOWN = f"{CACHED}test_a_known_call_asks_the_database_nothing"
 BY_DIGEST = "the key is the digest of the whole secret, which is one caller's"
 PUBLIC = "what is kept is the same for everybody who asks"
 CACHES = {
-    "shared/identity/authentication.py _access_claims": Whose(
+    "shared/identity/authentication/authenticator.py _access_claims": Whose(
         caller=BY_DIGEST, principal=BY_DIGEST, deployment=BY_DIGEST, organization=BY_DIGEST
     ),
-    "shared/identity/authentication.py _attribution_claims": Whose(
+    "shared/identity/authentication/authenticator.py _attribution_claims": Whose(
         caller=REMEMBERED, principal=BY_DIGEST, deployment=REMEMBERED, organization=REMEMBERED
     ),
-    "shared/identity/authentication.py _credentials": Whose(
+    "shared/identity/authentication/authenticator.py _credentials": Whose(
         caller=BY_DIGEST, principal=BY_DIGEST, deployment=BY_DIGEST, organization=BY_DIGEST
     ),
-    "shared/identity/authentication.py _callers": Whose(
+    "shared/identity/authentication/authenticator.py _callers": Whose(
         caller=REMEMBERED, principal=KNOWN, deployment=REMEMBERED, organization=REMEMBERED
     ),
     "shared/files/blobs/recent_checks.py _sound": Whose(
         caller=PUBLIC, principal=PUBLIC, deployment=PUBLIC, organization=PUBLIC
     ),
-    "web/agent_directory.py _known": Whose(
+    "web/dependencies/agent_directory.py _known": Whose(
         caller=PUBLIC,
         principal=PUBLIC,
         deployment=SENT,

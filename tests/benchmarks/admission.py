@@ -14,15 +14,15 @@ from uuid import UUID, uuid4
 
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from shared.admission import PoolKey, stranger
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.fairness.admission import PoolKey, stranger
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line
 from tests.support.identity import make_settings
-from web import routes
 from web.app import create_app
+from web.dependencies.pools import Pools, build_pools
+from web.framework import routes
 from web.http.slots import ADMISSION, Admission
-from web.pools import Pools, build_pools
 
 MOST_MILLISECONDS = 0.1
 ROUNDS = 3

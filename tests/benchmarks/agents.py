@@ -20,7 +20,7 @@ import sqlalchemy
 
 from deploy.embedded.postgres import SUPERUSER
 from deploy.process_types import ALLOCATOR
-from deploy.processes import Program
+from deploy.supervision.child_processes import Program
 from tests.benchmarks.agents_sdk import PACE_SECONDS, PIECES, WITHOUT_END
 from tests.benchmarks.clients import Connection, request_head
 from tests.benchmarks.measuring import CpuMeter, Sample, median, percentile

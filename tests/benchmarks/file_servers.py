@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deploy.processes import Program
+from deploy.supervision.child_processes import Program
 from tests.benchmarks.peers import install
 from tests.support.stack import Service
 

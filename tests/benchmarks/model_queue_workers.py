@@ -13,17 +13,17 @@ from uuid import UUID
 import redis
 from celery import Celery
 
-from shared.admission import Pool, PoolKey, Slot
-from shared.models.call_messages import TASK, QueuedCall
-from shared.models.call_queue import CallQueue
+from shared.fairness.admission import Pool, PoolKey, Slot
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import MODELS
+from shared.messaging.redis_transport import QueuesInTurn
+from shared.messaging.replies import ReplyKind, ReplyWriter
+from shared.messaging.reply_publisher import ReplyLane
+from shared.messaging.valkey import ask_together, connect_valkey
+from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.execution import FairCalls
-from shared.models.shares import PROVIDER_ALPHA
-from shared.publisher import create_celery
-from shared.queues import MODELS
-from shared.redis_transport import QueuesInTurn
-from shared.replies import ReplyKind, ReplyWriter
-from shared.reply_lane import ReplyLane
-from shared.valkey import ask_together, connect_valkey
+from shared.models.queue.call_messages import TASK, QueuedCall
+from shared.models.queue.call_queue import CallQueue
 from workers.call_strategy import CallStrategy
 from workers.consumer_pool import ConsumerPool
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from deploy.process_types import ALLOCATOR
-from deploy.processes import Program
+from deploy.supervision.child_processes import Program
 from tests.benchmarks.clients import request_head
 from tests.benchmarks.measuring import CpuMeter
 from tests.benchmarks.models_litellm import KEY, litellm

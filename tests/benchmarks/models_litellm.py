@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.processes import Program
+from deploy.supervision.child_processes import Program
 from tests.benchmarks.peers import install
 from tests.support.stack import Service, wait_until
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from deploy.embedded.postgres import SUPERUSER
 from deploy.process_types import ALLOCATOR
-from shared.database import Database
+from shared.db.database import Database
 from shared.migrations.runner import migrate
 from tests.benchmarks.clients import Connection, multipart_frame, request_head
 from tests.benchmarks.file_servers import copyparty, rclone

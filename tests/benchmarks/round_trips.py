@@ -11,8 +11,8 @@ from contextlib import ExitStack, closing
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
-from shared.replies import ReplyChannel, ReplyKind
-from shared.valkey import connect_valkey
+from shared.messaging.replies import ReplyChannel, ReplyKind
+from shared.messaging.valkey import connect_valkey
 from tests.benchmarks.measuring import percentile
 from tests.benchmarks.model_queue import running_worker, send_call
 from tests.benchmarks.model_queue_workers import NOTHING, make_bare

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg2
 
-from shared.database import Database
-from shared.files.storage_charges import accrue_storage
-from shared.files.storage_prices import StoragePrice
-from shared.files.storage_proof import find_mismeasured
+from shared.db.database import Database
+from shared.files.metering.storage_charges import accrue_storage
+from shared.files.metering.storage_check import find_mismeasured
+from shared.files.metering.storage_prices import StoragePrice
 from tests.benchmarks.measuring import CpuMeter, Sample, interleave
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, milliseconds

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.files.blobs.local import LocalBlobStore
-from shared.files.expiry import expire_due
+from shared.files.lifecycle.expiry import expire_due
 from shared.ids import new_id
 from tests.benchmarks.bare import BareSweep
 from tests.benchmarks.inventory import store_expired, store_unexpired

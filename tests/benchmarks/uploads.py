@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg2
 
-from shared.files.placement import PlaceStaged
+from shared.files.lifecycle.placement import PlaceStaged
 from tests.benchmarks import bare
 from tests.benchmarks.clients import Connection, request_head, run_clients
 from tests.benchmarks.measuring import (

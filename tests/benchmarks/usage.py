@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import psycopg2
 
-from shared.credits.reports import Window
-from shared.credits.rollups import roll_up_usage
-from shared.database import Database
+from shared.credits.usage.rollups import roll_up_usage
+from shared.credits.usage.usage_reports import Window
+from shared.db.database import Database
 from shared.ids import new_id
 from tests.benchmarks.clients import Connection, request_head
 from tests.benchmarks.measuring import CpuMeter

@@ -8,11 +8,11 @@ from contextlib import closing
 import pytest
 from kombu.exceptions import OperationalError
 
-import shared.broker
-from shared.broker import Broker
-from shared.broker_messages import CONNECTIONS, BrokerMessages
+import shared.messaging.broker
 from shared.errors import Unavailable
-from shared.queues import MODELS
+from shared.messaging.broker import Broker
+from shared.messaging.direct_messages import CONNECTIONS, BrokerMessages
+from shared.messaging.queues import MODELS
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import wait_until
 
@@ -45,7 +45,7 @@ def messages(rabbitmq: RabbitMQ) -> Iterator[BrokerMessages]:
 def test_a_queue_that_is_full_keeps_nothing_from_others(
     messages: BrokerMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.broker, "CALLS_LIMIT", 2)
+    monkeypatch.setattr(shared.messaging.broker, "CALLS_LIMIT", 2)
     with pytest.raises(Unavailable, match="refuses"):
         _send_often(messages)
     messages.send(MODELS[1], "{}", {})

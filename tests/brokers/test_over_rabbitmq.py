@@ -15,9 +15,9 @@ from uuid import uuid4
 import pytest
 import requests
 
-from shared.broker import Broker
-from shared.publisher import create_celery
-from shared.queues import MODELS, UPLOADS
+from shared.messaging.broker import Broker
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import MODELS, UPLOADS
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
 from tests.support.agents import Client, exchange_token

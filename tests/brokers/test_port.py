@@ -13,17 +13,17 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from kombu.transport import pyamqp
 
-import shared.broker
+import shared.messaging.broker
 from deploy.embedded.valkey import EmbeddedValkey
-from deploy.processes import Program, kill, spawn
-from shared.broker import Broker, RabbitBroker, SentinelBroker, ValkeyBroker
+from deploy.supervision.child_processes import Program, kill, spawn
+from shared.config.settings import load_settings
+from shared.config.settings_errors import SettingsWrong
 from shared.errors import Unavailable
-from shared.files.placement import PlaceAwaited
-from shared.publisher import Publisher, create_celery, send_kind
-from shared.queues import MODELS, UPLOADS
-from shared.settings import load_settings
-from shared.settings_errors import SettingsWrong
-from shared.telemetry import PUBLISH_FAILURES
+from shared.files.lifecycle.placement import PlaceAwaited
+from shared.messaging.broker import Broker, RabbitBroker, SentinelBroker, ValkeyBroker
+from shared.messaging.publisher import Publisher, create_celery, send_kind
+from shared.messaging.queues import MODELS, UPLOADS
+from shared.observability.telemetry import PUBLISH_FAILURES
 from tests.support.identity import make_settings
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import free_port, wait_until
@@ -91,7 +91,7 @@ def test_depth_counts_what_waits(broker: Broker, app: Celery) -> None:
 def test_hints_that_nobody_takes_are_bounded(
     broker: Broker, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.broker, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(shared.messaging.broker, "HINTS_LIMIT", 3)
     monkeypatch.setattr(PlaceAwaited, "spacing_seconds", 0.0)
     app.conf.update(Broker.of(broker.url).settings)
     publisher = Publisher(app)
@@ -126,7 +126,9 @@ def test_the_scheme_tells_the_kind(url: str, kind: type[Broker]) -> None:
     assert type(Broker.of(url)) is kind
     with closing(create_celery(url)) as app, app.connection_for_write() as connection:
         module = type(connection.transport).__module__
-        assert module == ("shared.amqp_transport" if kind is RabbitBroker else "shared.redis_transport")
+        assert module == (
+            "shared.messaging.amqp_transport" if kind is RabbitBroker else "shared.messaging.redis_transport"
+        )
 
 
 def test_sentinels_share_credentials_and_database() -> None:
@@ -226,7 +228,7 @@ def _has_taken(app: Celery) -> bool:
 def test_a_call_too_many_is_refused_and_displaces_none(
     rabbitmq: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.broker, "CALLS_LIMIT", 2)
+    monkeypatch.setattr(shared.messaging.broker, "CALLS_LIMIT", 2)
     url = rabbitmq.new_url()
     with closing(create_celery(url)) as app, closing(Broker.of(url)) as broker:
         refused = 0
@@ -245,7 +247,7 @@ def _failures() -> float:
 
 
 def test_the_amqp_client_still_is_what_the_corrections_rely_on() -> None:
-    """If this fails after an upgrade: compare `shared/amqp_transport.py` with the new code."""
+    """If this fails after an upgrade: compare `shared/messaging/amqp_transport.py` with the new code."""
     connection: Any = amqp.Connection
     assert issubclass(pyamqp.Connection, connection)
     assert "self.connection.confirm_publish" in _source(amqp.Channel.__init__)

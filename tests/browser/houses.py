@@ -14,14 +14,14 @@ from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import behaviors, task_events, task_messages, tasks
 from shared.credits.amounts import MICRO
 from shared.credits.holds import Attribution
-from shared.credits.rollups import roll_up_usage
 from shared.credits.tables import budgets
-from shared.database import Database
+from shared.credits.usage.rollups import roll_up_usage
+from shared.db.database import Database
 from shared.deliveries.tables import deliveries
 from shared.files.tables import blobs, files, read_grants, references, versions
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
 from shared.identity.tables import users
 from shared.ids import new_id
 from shared.media.tables import media_imports

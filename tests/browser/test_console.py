@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import issue_link
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.sign_in.console_sessions import issue_link
 from tests.browser.houses import House, make_house
 from tests.openapi.conftest import run
 from tests.support.identity import Person

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.credits.rollups import roll_up_usage
+from shared.credits.usage.rollups import roll_up_usage
 from tests.support import large_owner
 from tests.support.agent_worker import answering_turns
 from tests.support.browser import begin_session

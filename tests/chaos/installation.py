@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import SecretStr
 
-from shared.database import Database
+from shared.db.database import Database
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import ATTEMPT_SECONDS, Patience
 from tests.support.agents import Client, exchange_token

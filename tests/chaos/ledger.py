@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from shared.credits.reconciliation import reconcile
-from shared.credits.rollups import roll_up_usage
-from shared.files.storage_charges import accrue_storage
-from shared.files.storage_prices import StoragePrice
-from shared.files.storage_proof import find_mismeasured
+from shared.credits.usage.rollups import roll_up_usage
+from shared.files.metering.storage_charges import accrue_storage
+from shared.files.metering.storage_check import find_mismeasured
+from shared.files.metering.storage_prices import StoragePrice
 from tests.chaos.installation import STORAGE_PRICE, Installation
 from tests.support.inventory import query
 

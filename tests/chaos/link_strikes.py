@@ -24,8 +24,8 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
 }
 """What a request has whose answer is lost; every request has the empty one.
 
-What is prepared (`shared/statements.py`), uploads for one, and what a function does, holds and settlements, commits by
-itself.
+What is prepared (`shared/db/statements.py`), uploads for one, and what a function does, holds and settlements, commits
+by itself.
 """
 _VARIABLES = {
     "postgres": "DATABASE_URL",

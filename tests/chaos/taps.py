@@ -15,9 +15,9 @@ from kombu.exceptions import OperationalError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from shared import amqp_transport
-from shared.broker import EXCHANGE, KEY_PREFIX
-from shared.queues import MODELS, MODELS_ASIDE, QUEUES
+from shared.messaging import amqp_transport
+from shared.messaging.broker import EXCHANGE, KEY_PREFIX
+from shared.messaging.queues import MODELS, MODELS_ASIDE, QUEUES
 
 TAKE_SECONDS = 0.1
 """How long to wait for a message."""

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.database import Database
+from shared.db.database import Database
 from tests.chaos.link_strikes import led_through, server_of
 from tests.chaos.relays import Relays
 from tests.support.links import Link

@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.broker import KEY_PREFIX, Broker
-from shared.publisher import create_celery, send_kind
-from shared.queues import MODELS, MODELS_ASIDE, RETENTION, UPLOADS
+from shared.messaging.broker import KEY_PREFIX, Broker
+from shared.messaging.publisher import create_celery, send_kind
+from shared.messaging.queues import MODELS, MODELS_ASIDE, RETENTION, UPLOADS
 from tests.chaos import taps
 from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.strikes import Chance

@@ -10,7 +10,7 @@ import pytest
 
 from shared.credits.balances import Policy
 from shared.credits.policies import set_policy
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
 from tests.clients.conftest import connect
 from tests.support.identity import Person
 from tests.support.inventory import query

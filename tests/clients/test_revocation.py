@@ -14,12 +14,12 @@ import requests
 import urllib3
 from sqlalchemy import text
 
-from shared.identity.api_keys import revoke_api_key
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment
-from shared.identity.organizations import suspend_organization
-from shared.identity.role_bindings import unbind_role
-from shared.identity.running_work import CHECK_SECONDS
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.authentication.revocation_watcher import CHECK_SECONDS
+from shared.identity.credentials.api_keys import revoke_api_key
+from shared.identity.directory.deployments import disable_deployment
+from shared.identity.directory.organizations import suspend_organization
+from shared.identity.directory.role_bindings import unbind_role
 from tests.clients.conftest import connect
 from tests.support.inventory import query
 from tests.support.model_service import ModelService

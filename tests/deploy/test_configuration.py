@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from deploy import make_secrets
-from deploy.front_settings import FrontSettings
 from deploy.secret_files import read_secret_files
+from shared.config.settings import Settings
 from shared.models.catalog_format import parse_catalog
-from shared.settings import Settings
+from web.server.server_settings import FrontSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -63,7 +63,7 @@ class Installation:
             "BLOB_STORE": (self.server.directory / "blobs").as_uri(),
             "ENCRYPTION_KEYS": (self.secrets / "encryption_keys").read_text(),
         }
-        release = [sys.executable, "-c", "from deploy.cli import main; main()", "migrate"]
+        release = [sys.executable, "-c", "from deploy.cli.main import main; main()", "migrate"]
         subprocess.run(release, env={**os.environ, **variables}, check=True, cwd=DEPLOY.parent)
 
     @property

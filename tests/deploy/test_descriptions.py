@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from deploy import process_types
-from shared.queues import WORKER_QUEUES
+from shared.messaging.queues import WORKER_QUEUES
 from tests.support.descriptions import (
     Descriptions,
     find_differences,

@@ -16,11 +16,11 @@ from typing import ClassVar
 import pytest
 
 from deploy.embedded.ports import find_free_port
-from deploy.front_settings import FrontSettings
-from deploy.listeners import STOPPING_SECONDS
-from tests.deploy.trivial_front import trivial_front
 from tests.support.nginx import CONFIGURATION, NGINX, SHIPPED, running_nginx
 from tests.support.stack import wait_until
+from tests.web.server.trivial_front import trivial_front
+from web.server.listeners import STOPPING_SECONDS
+from web.server.server_settings import FrontSettings
 
 CONTENT = b"exactly these bytes"
 PROTECTED = {

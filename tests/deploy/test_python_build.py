@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import doctor, python_build
+from deploy import python_build
+from deploy.cli import health_report
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "python_build.py"
@@ -62,5 +63,5 @@ def test_a_distributions_python_is_fast_and_another_is_if_it_was_asked_to_be(
     monkeypatch.setattr(sys, "_base_executable", executable)
     monkeypatch.setattr(sysconfig, "get_config_var", lambda _: asked_for)
     assert python_build.is_optimized() is is_optimized
-    states = {finding.state for finding in doctor.check_python()}
-    assert (doctor.State.WARNING in states) is not is_optimized
+    states = {finding.state for finding in health_report.check_python()}
+    assert (health_report.State.WARNING in states) is not is_optimized

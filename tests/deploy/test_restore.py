@@ -24,16 +24,16 @@ import pytest
 from click.testing import CliRunner
 from cryptography.fernet import Fernet
 
-from deploy.cli import main
+from deploy.cli.main import main
 from deploy.embedded.postgres import ROOTS_ACCOUNT, SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.embedded.wheels import find_program
-from shared.database import Database
+from shared.db.database import Database
 from shared.files.blobs.base import BlobDamaged, BlobMissing
 from shared.files.blobs.local import LocalBlobStore
+from shared.files.metering.storage_charges import accrue_storage
+from shared.files.metering.storage_prices import StoragePrice
 from shared.files.resources import Receipt
-from shared.files.storage_charges import accrue_storage
-from shared.files.storage_prices import StoragePrice
 from shared.files.store_identity import RecordedIdentity
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.credits.calls import Calls

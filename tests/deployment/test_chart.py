@@ -10,14 +10,14 @@ import jsonschema
 import pytest
 import yaml
 
-from deploy.front_settings import FrontSettings
 from deploy.make_secrets import main as make_secrets
 from deploy.process_types import PROCESS_TYPES
-from shared.queues import QUEUES
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.messaging.queues import QUEUES
 from tests.deployment.conftest import Render, RunTool
 from tests.support.descriptions import find_differences, read_chart
 from tests.support.discovered import found
+from web.server.server_settings import FrontSettings
 
 FULL: Mapping[str, Any] = {
     "keda": {"enabled": True},

@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 
-from deploy.processes import Program, kill, spawn
+from deploy.supervision.child_processes import Program, kill, spawn
 from shared.files.blobs.marker import MARKER
 from tests.hosts.network import Host
 from tests.support.inventory import find_disagreeing_rows, query

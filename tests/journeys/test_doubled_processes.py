@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import redis
 
-from shared.files.placement import PlaceStaged
+from shared.files.lifecycle.placement import PlaceStaged
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.support.agents import Client
 from tests.support.inventory import query

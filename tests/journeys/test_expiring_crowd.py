@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID, uuid4
 
-from shared.database import Database
+from shared.db.database import Database
 from tests.journeys.conftest import Installation
 from tests.shared.credits.calls import Calls
 from tests.support.inventory import query

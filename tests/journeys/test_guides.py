@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from deploy.home import Home
+from deploy.embedded.home import Home
 from tests.support.agents import Client, exchange_token
 from tests.support.small_disks import MEBIBYTE, CannotMount, SmallDisk, mounted_disk
 from tests.support.stack import FOREIGN, ROOT, Servers, Service, Stack, wait_until

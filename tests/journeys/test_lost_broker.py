@@ -13,8 +13,8 @@ import pytest
 import redis
 import requests
 
-from shared.files.placement import PlaceStaged
-from shared.publisher import create_celery, send
+from shared.files.lifecycle.placement import PlaceStaged
+from shared.messaging.publisher import create_celery, send
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.support.agents import Client
 from tests.support.inventory import connect, query

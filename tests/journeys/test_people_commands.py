@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from deploy import home
-from deploy.cli import main
+from deploy.cli.main import main
+from deploy.embedded import home
 from tests.journeys.conftest import Installation
 from tests.support.agents import open_link
 from tests.support.stack import Stack

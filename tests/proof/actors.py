@@ -10,15 +10,15 @@ from uuid import UUID
 from werkzeug.test import TestResponse
 
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
-from shared.files.collection import collect_doomed
-from shared.files.expiry import expire_due
-from shared.files.placement import place_staged
+from shared.files.lifecycle.expiry import expire_due
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from shared.files.resumable.expiry import expire_uploads
 from shared.files.sweeps import sweep_staging
-from shared.models.call_queue import cancel
+from shared.messaging.replies import ReplyAddress
 from shared.models.execution import execute
 from shared.models.invocations import give_up
-from shared.replies import ReplyAddress
+from shared.models.queue.call_queue import cancel
 from tests.proof.flows import Actor, State
 from tests.proof.world import World
 from tests.web.files.conftest import demote

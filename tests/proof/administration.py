@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.proof.world import World
 from tests.proof.writes import Ask, Write
 from tests.web.identity.test_administration_matrix import OPERATIONS, TABLE, USERS, Attempt

@@ -20,8 +20,8 @@ from tests.support.media_samples import PNG
 from tests.support.media_sources import content, status
 from tests.web.a2a.asking import read_events, request
 from tests.web.a2a.conftest import give_behavior_to
-from tests.web.door.conftest import Door, make_door
 from tests.web.files.asking import succeed
+from tests.web.inbound.conftest import Door, make_door
 from tests.web.media.conftest import Connector, make_connector, media
 
 SCRIPT = """

@@ -25,7 +25,7 @@ import psycopg2.extensions
 import pytest
 from sqlalchemy import Engine, event
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 
 ROOT = Path(__file__).parents[2]
 _HAS_WRITTEN = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
@@ -228,7 +228,10 @@ def _is_in_transaction(link: Any) -> bool:
 def _is_periodic(frame: FrameType | None) -> bool:
     """Tell whether this is a thread that renews or looks by the clock: how often it commits is luck."""
     while frame is not None:
-        if frame.f_code.co_filename.endswith("shared/periodic_thread.py") and frame.f_code.co_name == "_run":
+        if (
+            frame.f_code.co_filename.endswith("shared/runtime/periodic_thread.py")
+            and frame.f_code.co_name == "_run"
+        ):
             return True
         frame = frame.f_back
     return False

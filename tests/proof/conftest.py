@@ -10,16 +10,16 @@ import pytest
 from flask.testing import FlaskClient
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import retry
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks import log as task_log
-from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.tasks.task_notifier import TaskHints
 from shared.credits.holds import Stage, read_leases
-from shared.database import Database
+from shared.db.database import Database
+from shared.messaging.replies import ReplyChannel, ReplyKind
+from shared.messaging.valkey import connect_valkey
 from shared.models.heartbeats import Attended
 from shared.models.providers.routing import Router
-from shared.replies import ReplyChannel, ReplyKind
-from shared.valkey import connect_valkey
+from shared.runtime import retry
 from tests.proof.commits import watching_connections
 from tests.proof.later import database_later
 from tests.proof.world import World, make_world

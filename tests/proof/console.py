@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from werkzeug.test import TestResponse
 
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
 from tests.proof.administration import attempt_of, make_cast
 from tests.proof.world import World
 from tests.proof.writes import Ask, Write

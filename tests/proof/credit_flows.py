@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 from werkzeug.test import TestResponse
 
 from shared.credits import holds
+from shared.messaging.replies import Reply, ReplyKind
 from shared.models.invocations import give_up
-from shared.replies import Reply, ReplyKind
 from tests.proof import actors
 from tests.proof.file_flows import job
 from tests.proof.flows import Flow, State

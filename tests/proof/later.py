@@ -10,7 +10,7 @@ from typing import Any
 import psycopg2
 from sqlalchemy import event
 
-from shared.database import Database
+from shared.db.database import Database
 
 _AHEAD = """
 CREATE SCHEMA later;

@@ -17,42 +17,49 @@ READ = frozenset(
         *(
             "shared/a2a/behaviors/linked_files.py",
             "shared/a2a/tasks/following.py",
-            "shared/service_metrics.py",
+            "shared/operations/service_metrics.py",
         ),
-        *("shared/credits/reconciliation.py", "shared/files/auditing.py", "shared/files/storage_proof.py"),
-        *("shared/database_limits.py", "shared/identity/rechecking.py"),
+        *(
+            "shared/credits/reconciliation.py",
+            "shared/files/maintenance/store_audit.py",
+            "shared/files/metering/storage_check.py",
+        ),
+        *("shared/db/role_limits.py", "shared/identity/authentication/rechecking.py"),
         *("shared/files/grants.py:require_unrevoked", "shared/files/idempotency.py:get_outcome"),
-        *("shared/files/placement.py:wait_while_staged", "shared/files/replaces.py:_explain_loss"),
-        *("shared/identity/authentication.py:Authenticator._attributed_caller",),
-        *("shared/identity/token_exchange.py:introspect", "shared/media/fetching.py:_locate"),
-        *("shared/media/pushing.py:push_content", "shared/models/heartbeats.py:LeaseReader._read"),
-        *("web/a2a/messages.py:_shown", "web/a2a/streams.py:_Answer.wait", "web/door/streaming.py"),
+        *("shared/files/lifecycle/placement.py:wait_while_staged", "shared/files/replaces.py:_explain_loss"),
+        *("shared/identity/authentication/authenticator.py:Authenticator._attributed_caller",),
+        *(
+            "shared/identity/token_endpoint/token_exchange.py:introspect",
+            "shared/media/importing/fetch_job.py:_locate",
+        ),
+        *("shared/media/importing/pushing.py:push_content", "shared/models/heartbeats.py:LeaseReader._read"),
+        *("web/a2a/messages.py:_shown", "web/a2a/streams.py:_Answer.wait", "web/inbound/streaming.py"),
     }
 )
 """What only reads, and is read where something was lost, by those who wait, or by the clock."""
 ELSEWHERE = {
     "shared/a2a/behaviors/model_calls.py:ModelCalls._give_up": "tests/shared/a2a/behaviors/test_deaths.py",
-    "shared/a2a/door/waiting.py:_route_if_due": "tests/web/door/test_killed_doors.py",
+    "shared/a2a/inbound/attachment_wait.py:_route_if_due": "tests/web/inbound/test_killed_doors.py",
     "shared/a2a/remote/": "tests/shared/a2a/remote/test_deaths.py",
     "shared/a2a/tasks/log.py:TaskLog._refuse": "tests/shared/a2a/behaviors/test_execution.py",
     "shared/a2a/tasks/log.py:TaskLog._take_up": "tests/shared/a2a/behaviors/test_execution.py",
     "shared/a2a/turns/leases.py:TurnLeases.look": "tests/shared/a2a/behaviors/test_both_doors.py",
     "shared/a2a/turns/leases.py:TurnLeases.renew": "tests/shared/a2a/behaviors/test_both_doors.py",
     "shared/a2a/turns/lost_turns.py": "tests/proof/test_lost_answers.py",
-    "shared/credits/pruning.py": "tests/shared/credits/test_pruning.py",
-    "shared/credits/rollups.py": "tests/shared/credits/test_interleavings.py",
+    "shared/credits/usage/pruning.py": "tests/shared/credits/usage/test_pruning.py",
+    "shared/credits/usage/rollups.py": "tests/shared/credits/test_interleavings.py",
     "shared/deliveries/ordering.py:release_stalled": "tests/shared/deliveries/test_ordered_deliveries.py",
     "shared/deliveries/sender.py:Sender._set_aside": "tests/shared/deliveries/test_sender.py",
-    "shared/files/mending.py": "tests/shared/files/test_auditing.py",
-    "shared/files/moving.py": "tests/shared/files/test_moving.py",
-    "shared/files/scrubbing.py": "tests/shared/files/test_scrubbing.py",
-    "shared/files/staging.py:StagedContent._doom": "tests/shared/files/test_background_work.py",
+    "shared/files/maintenance/store_repair.py": "tests/shared/files/maintenance/test_store_audit.py",
+    "shared/files/maintenance/store_migration.py": "tests/shared/files/maintenance/test_store_migration.py",
+    "shared/files/maintenance/scrubbing.py": "tests/shared/files/maintenance/test_scrubbing.py",
+    "shared/files/staging.py:StagedContent._doom": "tests/shared/files/lifecycle/test_background_work.py",
     "shared/files/store_identity.py": "tests/shared/files/test_store_identity.py",
     "shared/identity/bootstrap.py": "tests/shared/identity/test_bootstrap.py",
-    "shared/identity/reencryption.py": "tests/shared/identity/test_reencryption.py",
-    "shared/identity/workflow_exchange.py": "tests/web/identity/test_workflow_exchange.py",
-    "shared/media/holding.py:resume_held": "tests/shared/media/test_held_imports.py",
-    "shared/media/leases.py": "tests/shared/media/test_killed_workers.py",
+    "shared/identity/credentials/reencryption.py": "tests/shared/identity/credentials/test_reencryption.py",
+    "shared/identity/token_endpoint/workflow_exchange.py": "tests/web/identity/test_workflow_exchange.py",
+    "shared/media/importing/paused_imports.py:resume_held": "tests/shared/media/importing/test_paused_imports.py",
+    "shared/media/importing/leases.py": "tests/shared/media/importing/test_killed_workers.py",
     "shared/models/heartbeats.py:Heartbeats._renew": "tests/journeys/models/test_dead_workers.py",
     "web/console/pages/signing.py:come_back": "tests/web/console/test_provider_sign_in.py",
 }
@@ -68,7 +75,7 @@ def list_places() -> frozenset[Site]:
         site
         for path in files
         for site in _places_of(str(path.relative_to(ROOT)), ast.parse(path.read_text()), "")
-        if site.path != "shared/database.py"
+        if site.path != "shared/db/database.py"
     )
 
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from werkzeug.test import TestResponse
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.invitations import invite_member
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.invitations import invite_member
 from tests.proof.administration import ask_as, make_cast
 from tests.proof.console import agent_of_console, post, task_of_console
 from tests.proof.world import World

@@ -20,15 +20,15 @@ _POINT = re.compile(r'failpoints\.hit\("([a-z_.]+)"\)')
 ELSEWHERE = {
     "deliveries": "tests/shared/deliveries/test_sender.py",
     "invocation": "tests/journeys/models/test_dead_workers.py",
-    "message": "tests/web/door/test_killed_doors.py",
-    "move": "tests/shared/files/test_moving.py",
+    "message": "tests/web/inbound/test_killed_doors.py",
+    "move": "tests/shared/files/maintenance/test_store_migration.py",
     "notifications": "tests/web/media/test_notifications.py",
     "push": "tests/web/media/test_killed_pushes.py",
     "remote": "tests/shared/a2a/remote/test_deaths.py",
-    "scrub": "tests/shared/files/test_scrubbing.py",
+    "scrub": "tests/shared/files/maintenance/test_scrubbing.py",
     "sign_in": "tests/chaos/faults.py",
-    "storage": "tests/shared/files/test_storage_charges.py",
-    "usage": "tests/shared/credits/test_pruning.py",
+    "storage": "tests/shared/files/metering/test_storage_charges.py",
+    "usage": "tests/shared/credits/usage/test_pruning.py",
     "webhook": "tests/web/media/test_webhooks.py",
 }
 """Where points that no flow here reaches are tested, by the first words of their names."""

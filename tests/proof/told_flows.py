@@ -7,10 +7,10 @@ from uuid import uuid4
 from shared.deliveries.outbox import enqueue_delivery
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import sign_out_everywhere
-from shared.media.notification_channel import DistributionChannel
-from shared.media.notifications import KIND
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.sign_in.console_sessions import sign_out_everywhere
+from shared.media.importing.import_notifications import KIND
+from shared.media.notifications.notification_channel import DistributionChannel
 from tests.proof.agent_flows import FETCH, IMPORTS, push_media, pushed_media, require_one_import
 from tests.proof.file_flows import PLACE, job
 from tests.proof.flows import Flow, State

@@ -11,19 +11,19 @@ from uuid import UUID
 import psycopg2
 import pytest
 
-from deploy.deep_checks import Depth, examine_content, examine_ledger
-from deploy.doctor import State as Found
-from shared.a2a.tasks.watching import TaskHints
+from deploy.cli.consistency_checks import Depth, examine_content, examine_ledger
+from deploy.cli.health_report import State as Found
+from shared.a2a.tasks.task_notifier import TaskHints
 from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.leases import TurnLeases
 from shared.credits.ledger import top_up
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import Unavailable
 from shared.files.blobs.local import LocalBlobStore
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.roles import Role
-from shared.telemetry import JOBS
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.observability.telemetry import JOBS
 from tests.shared.models.model_calls import ModelCalls
 from tests.support.bound_worker import BoundWorker
 from tests.support.front import Front

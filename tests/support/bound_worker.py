@@ -6,9 +6,9 @@ from typing import Any
 
 from celery import Celery, _state
 
-from shared.publisher import create_celery
-from shared.queues import QUEUES
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import QUEUES
 from workers.handling import WorkerContext
 from workers.registry import bind_queues
 

@@ -15,9 +15,9 @@ from flask import Flask
 from sqlalchemy import update
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import issue_link, sign_in
+from shared.identity.access.authorization import OPERATOR
 from shared.identity.console_tables import console_sessions
+from shared.identity.sign_in.console_sessions import issue_link, sign_in
 from tests.support.front import Front
 
 _TOKEN = re.compile(r'name="csrf" value="([^"]*)"')

@@ -4,9 +4,9 @@ from typing import Any
 
 import redis
 
-from shared.models.brokered_calls import WAITING
-from shared.models.call_messages import QueuedCall, aside_queue, key_of, read_entry
-from shared.queues import MODELS
+from shared.messaging.queues import MODELS
+from shared.models.queue.call_messages import QueuedCall, aside_queue, key_of, read_entry
+from shared.models.queue.rabbitmq_calls import WAITING
 
 KEYS = tuple(map(key_of, MODELS))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 
-from deploy import cli
-from deploy.processes import Program
+from deploy.cli import main as cli
+from deploy.supervision.child_processes import Program
 from tests.support import quick_starts
 
 _COMPLAINT, _PREPARATION = "COMPLAINTS_GO_TO", "PREPARED_BY"

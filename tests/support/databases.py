@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from deploy.embedded.postgres import APPLICATION_ROLE, MIGRATIONS_ROLE, SUPERUSER, EmbeddedPostgres
-from shared.database import Database
+from shared.db.database import Database
 from tests.support.memory_directories import is_in_memory
 from tests.support.prepared_postgres import driver_url, make_template
 

@@ -18,13 +18,13 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import Client, TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.settings import Settings
+from shared.config.settings import Settings
 from tests.support.documented import Given, find_undocumented
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.lazy_rules import build_addresses_lazily
 from tests.support.stores import open_any_store
 from web.app import create_app
-from web.services import Services, build_services
+from web.dependencies.services import Services, build_services
 
 BASE_URL = "http://localhost"
 LOCAL_EGRESS: Mapping[str, object] = {"egress_allow_private": True, "egress_allow_http": True}

@@ -11,23 +11,23 @@ from uuid import UUID, uuid4
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from shared.database import Database
-from shared.identity.api_keys import issue_api_key
-from shared.identity.attribution_minting import mint_attribution
-from shared.identity.authentication import Authenticator
-from shared.identity.authorization import OPERATOR, Actor
-from shared.identity.callers import ReportedCaller
-from shared.identity.deployments import CreatedDeployment, DeploymentKind, create_deployment
-from shared.identity.distributions import CreatedDistribution, create_distribution
-from shared.identity.identities import Identity, create_principal_identity
-from shared.identity.memberships import add_member
-from shared.identity.organizations import Organization, create_organization
-from shared.identity.role_bindings import bind_identity_role, bind_user_role
-from shared.identity.roles import Role, ScopeKind
-from shared.identity.signing_keys import SigningKeys
-from shared.identity.token_exchange import exchange
-from shared.identity.users import create_operator, create_user
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR, Actor
+from shared.identity.access.claims import ReportedCaller
+from shared.identity.access.roles import Role, ScopeKind
+from shared.identity.authentication.authenticator import Authenticator
+from shared.identity.credentials.api_keys import issue_api_key
+from shared.identity.directory.deployments import CreatedDeployment, DeploymentKind, create_deployment
+from shared.identity.directory.distributions import CreatedDistribution, create_distribution
+from shared.identity.directory.identities import Identity, create_principal_identity
+from shared.identity.directory.memberships import add_member
+from shared.identity.directory.organizations import Organization, create_organization
+from shared.identity.directory.role_bindings import bind_identity_role, bind_user_role
+from shared.identity.directory.users import create_operator, create_user
+from shared.identity.token_endpoint.attribution_minting import mint_attribution
+from shared.identity.token_endpoint.token_exchange import exchange
+from shared.identity.tokens.signing_keys import SigningKeys
 
 _ENCRYPTION_KEY = Fernet.generate_key().decode()
 

@@ -6,15 +6,15 @@ with PATIENCE=endless only calls wait for a worker as long as a slow machine may
 
 import os
 
-from shared.models import reply_waiting
-from web.models import answers
+from shared.models import reply_timeouts
+from web.models import responses
 
 if os.environ.get("PATIENCE") == "endless":
-    reply_waiting.QUEUE_SECONDS = 3600.0
+    reply_timeouts.QUEUE_SECONDS = 3600.0
 elif os.environ.get("PATIENCE") != "whole":
-    reply_waiting.PING_SECONDS = 0.5
-    reply_waiting.QUEUE_SECONDS = 3.0
-    answers.COMMENT_AFTER_SECONDS = 1.0
+    reply_timeouts.PING_SECONDS = 0.5
+    reply_timeouts.QUEUE_SECONDS = 3.0
+    responses.COMMENT_AFTER_SECONDS = 1.0
 
 # After the constants, so that nothing is served before they hold.
 from web.wsgi import application

@@ -19,7 +19,7 @@ import psycopg2.extras
 from kombu.exceptions import OperationalError
 
 from shared.files.blobs.staging import UNLOCKED_SUFFIX
-from shared.publisher import create_celery, send_kind
+from shared.messaging.publisher import create_celery, send_kind
 from tests.support.stack import PATIENCE_SECONDS, Stack, TookTooLong, wait_until
 from workers.schedule import build_schedule
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Table, text
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tables import behaviors, task_push_configurations, tasks
 from shared.credits.tables import budgets, invocations, ledger_entries, usage_records
+from shared.db.schema import metadata
 from shared.deliveries.tables import deliveries
 from shared.files.tables import blobs, files, read_grants, references
 from shared.files.tables import versions as file_versions
@@ -33,7 +34,6 @@ from shared.identity.tables import (
 )
 from shared.media.network_tables import network_accounts
 from shared.media.tables import media_imports
-from shared.schema import metadata
 
 COPIES = 1500
 NEW_ID = "uuidv7(make_interval(secs => (i::float / :copies - 0.5) * 1000))"

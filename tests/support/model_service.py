@@ -16,10 +16,10 @@ from pydantic import SecretStr
 
 from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
-from shared.credits.rollups import roll_up_usage
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
+from shared.credits.usage.rollups import roll_up_usage
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
 from tests.support.catalog_text import FAKE, FAKE_RESPONSES, model_text
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.inventory import query

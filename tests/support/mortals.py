@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy import text
 
 from shared import failpoints
-from shared.database import Database
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.db.database import Database
 from tests.support import quick_starts
 from tests.support.stack import wait_until
 

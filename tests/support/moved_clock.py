@@ -10,7 +10,7 @@ import psycopg2
 from sqlalchemy import text
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from shared.database import Database
+from shared.db.database import Database
 
 _CLOCK = """
 CREATE SCHEMA moved_clock;

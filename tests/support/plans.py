@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import event, text
 
-from shared.database import Database
+from shared.db.database import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Column, Table, insert, text
 
-from shared.database import Database
+from shared.db.database import Database
 
 _MADE_UP: dict[type, Any] = {
     str: lambda: uuid4().hex,

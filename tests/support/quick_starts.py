@@ -27,8 +27,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from deploy.launch import bind_to_parent
-from deploy.processes import Program, spawn
+from deploy.supervision.child_processes import Program, spawn
+from deploy.supervision.launch import bind_to_parent
 from tests.support import offers
 
 ROOT = offers.ROOT
@@ -36,19 +36,19 @@ _OFFER = "quick_starts"
 PRELOADED = (
     *("celery.apps.beat", "celery.apps.worker", "celery.bin.beat", "celery.bin.celery", "celery.bin.worker"),
     *("celery.concurrency.thread", "celery.worker.consumer", "kombu.transport.redis"),
-    *("deploy.buffering_worker", "gunicorn.app.wsgiapp", "gunicorn.arbiter"),
+    *("web.server.worker_class", "gunicorn.app.wsgiapp", "gunicorn.arbiter"),
     *(
-        "deploy.cli_agents",
-        "deploy.cli_files",
-        "deploy.cli_identities",
-        "deploy.cli_people",
-        "deploy.first_run",
+        "deploy.cli.commands.agents",
+        "deploy.cli.commands.files",
+        "deploy.cli.commands.identities",
+        "deploy.cli.commands.people",
+        "deploy.cli.first_run",
     ),
     *(
         "shared.a2a.behaviors.registry",
         "shared.files.blobs.multipart",
         "shared.files.blobs.s3",
-        "shared.media.fetching",
+        "shared.media.importing.fetch_job",
     ),
     *("shared.models.engine", "sqlalchemy.dialects.postgresql.psycopg2"),
     *("web.app", "workers.agents", "workers.handling", "workers.models", "workers.registry"),

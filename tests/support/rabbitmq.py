@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.ports import find_free_port
-from deploy.processes import Program, kill, spawn
-from shared.broker import Broker
+from deploy.supervision.child_processes import Program, kill, spawn
 from shared.errors import Unavailable
-from shared.publisher import create_celery
+from shared.messaging.broker import Broker
+from shared.messaging.publisher import create_celery
 
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 """The programs themselves: those in /usr/sbin insist on an account and on fixed directories."""

@@ -3,7 +3,7 @@
 Each process runs the same command as in production (by fork, in tests: `quick_starts.py`), with the environment a test
 chooses (armed `FAULTS`, for one), and can be killed and started again on its own. Everything lives in one directory and
 on free ports, and dies with the process that made it: start things from a thread that lives as long as they should
-(see `deploy.processes`).
+(see `deploy.supervision.child_processes`).
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from unittest.mock import patch
 
 from cryptography.fernet import Fernet
 
+from deploy.cli.first_run import first_run
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
-from deploy.first_run import first_run
 from deploy.process_types import beat_command, web_command, worker_command
-from deploy.processes import Program, kill, stop
-from shared.database import Database
-from shared.settings import load_settings
+from deploy.supervision.child_processes import Program, kill, stop
+from shared.config.settings import load_settings
+from shared.db.database import Database
 from tests.support import quick_starts
 from tests.support.prepared_postgres import make_template, start_prepared
 from tests.support.rabbitmq import RabbitMQ

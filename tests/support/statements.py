@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from shared import database as sessions
-from shared import statements
-from shared.database import Database
+from shared.db import database as sessions
+from shared.db import statements
+from shared.db.database import Database
 
 
 @contextmanager

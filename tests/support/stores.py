@@ -1,8 +1,8 @@
 """Open the store of some settings as it is, whichever the database knows: tests of one module share a database."""
 
+from shared.config.settings import Settings
 from shared.files.blobs import S3Access, open_blob_store
 from shared.files.blobs.base import BlobStore
-from shared.settings import Settings
 
 
 def open_any_store(settings: Settings) -> BlobStore:

@@ -13,11 +13,11 @@ import pytest
 from flask import Flask, Response, request
 
 import web.app
-from shared.held_answers import HeldAnswer
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.runtime.deferred_responses import HeldAnswer
 from tests.support.documented import Given, find_undocumented
-from web.holding import HeldResponse
-from web.services import Services
+from web.dependencies.services import Services
+from web.framework.deferred_responses import HeldResponse
 
 UNDOCUMENTED = "UNDOCUMENTED_ANSWERS"
 MAXIMUM_BYTES = 1 << 20

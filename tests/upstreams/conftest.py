@@ -13,7 +13,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from deploy.processes import Program, kill, spawn
+from deploy.supervision.child_processes import Program, kill, spawn
 from tests.support.stack import Servers, Stack, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from werkzeug.test import TestResponse
 
-from shared.admission import Pool
+from shared.fairness.admission import Pool
 
 PATIENCE_SECONDS = 90.0
 Request = Callable[[], TestResponse]

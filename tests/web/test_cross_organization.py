@@ -18,11 +18,11 @@ from sqlalchemy import func, select, update
 from werkzeug.test import TestResponse
 
 from shared.deliveries.outbox import enqueue_delivery, give_up
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import issue_link, sign_in
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
+from shared.identity.sign_in.console_sessions import issue_link, sign_in
 from shared.identity.tables import audit_events, deployments
 from tests.support.agent_worker import answering_turns
 from tests.support.documents import openapi_document

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask import Flask, Response
 
-from shared.held_answers import Bell, HeldAnswer
+from shared.runtime.deferred_responses import Bell, HeldAnswer
 from tests.support.documented import Given, find_undocumented
 from tests.support.front import Front
 from tests.support.watched_processes import look

@@ -14,19 +14,19 @@ from tests.support.discovered import found
 from tests.support.front import Front
 from tests.support.stack import wait_until
 from tests.web.files.asking import refuse
-from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
-from web.anthropic_errors import anthropic_status, speaks_anthropic
 from web.app import ROUTES
-from web.authentication import Authentication
-from web.errors import STATUSES
-from web.openai_errors import speaks_openai
-from web.openapi.answers import shapes as media_shapes
+from web.error_responses.a2a_errors import a2a_reason, a2a_status, speaks_a2a
+from web.error_responses.anthropic_errors import anthropic_status, speaks_anthropic
+from web.error_responses.openai_errors import speaks_openai
+from web.error_responses.status_codes import STATUSES
+from web.framework.authentication import Authentication
+from web.framework.routes import Route
 from web.openapi.commands import curl
 from web.openapi.problems import list_problems
 from web.openapi.reference import find_operation, operations_by_tag
 from web.openapi.remedies import BY_KIND, REMEDIES
+from web.openapi.responses import shapes as media_shapes
 from web.pages.routes import PLACES
-from web.routes import Route
 
 PUBLIC = (Authentication.PUBLIC, Authentication.PREFLIGHT)
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"}

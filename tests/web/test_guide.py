@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click import Context
 
-from deploy.cli import main
-from shared.settings import Settings
+from deploy.cli.main import main
+from shared.config.settings import Settings
 from tests.support.front import Front
 from web.guide import routes
 

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.credits import usage
+from shared.credits.usage import usage_records
 from shared.files import listing, searching
 from shared.pagination import MAX_LIMIT
 from tests.support import large_owner
@@ -143,7 +143,7 @@ def large(front: Front) -> Iterator[Large]:
         large_owner.analyze(session.connection)
     with pytest.MonkeyPatch.context() as patch:
         # What looks at two pages of the newest goes on to the indexes, as it does in a large organization.
-        for module in (listing, searching, usage):
+        for module in (listing, searching, usage_records):
             patch.setattr(module, "LOOKED_AT", 2 * PAGE)
         yield Large(front=front, resources=resources, credentials=everybody(front, acme))
 
@@ -260,7 +260,7 @@ CONSOLE = sorted(
 )
 CONSOLE_STATEMENTS = 12
 _REPORTS = ("usage_rollup", "storage_mark", "file_references", "WITH bounds AS")
-"""Sums of a window, whose cost is that of its hours and days (`tests/shared/credits/test_cube_plans.py`), and what is
+"""Sums of a window, whose cost is that of its hours and days (`test_usage_query_plans.py`), and what is
 read in one piece: a file's references, a month's statement.
 """
 

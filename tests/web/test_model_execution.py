@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import text
 
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front
 from tests.web.a2a.asking import request
-from tests.web.door.conftest import make_door
 from tests.web.files.conftest import demote
+from tests.web.inbound.conftest import make_door
 from tests.web.test_cross_organization import Tenant, make_tenant
 
 LACKS = "The deployment's daemon identity lacks model.execute in the organization."

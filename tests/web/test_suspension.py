@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from werkzeug.test import TestResponse
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.memberships import add_member
-from shared.identity.organizations import resume_organization, suspend_organization
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.memberships import add_member
+from shared.identity.directory.organizations import resume_organization, suspend_organization
 from tests.web.test_cross_organization import OPERATIONS, World, bearer
 from tests.web.test_cross_organization import world as world  # noqa: PLC0414 (a fixture)
 

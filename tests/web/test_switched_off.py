@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from deploy.cli.first_run import first_run
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
-from deploy.first_run import first_run
 from shared.a2a.behaviors.stored_files import StoredFiles
-from shared.database import Database
+from shared.db.database import Database
 from shared.ids import new_id
 from tests.support.databases import clone
 from tests.support.front import Front, open_front

@@ -9,8 +9,8 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.turns.rows import AnswerTurn
 from shared.a2a.types import TaskState
-from shared.database import Database
-from shared.queues import AGENTS
+from shared.db.database import Database
+from shared.messaging.queues import AGENTS
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.bound_worker import bound_worker
 from tests.support.stack import wait_until

@@ -11,7 +11,7 @@ from celery import Celery
 from celery.beat import ScheduleEntry
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.publisher import create_celery
+from shared.messaging.publisher import create_celery
 from workers.beat_scheduler import FixedIntervals
 from workers.schedule import build_schedule
 

@@ -12,11 +12,11 @@ from cryptography.fernet import Fernet
 from kombu.exceptions import OperationalError
 
 from deploy.process_types import WORKERS, worker_command
-from shared.clocks import CLOCKS_APART_SECONDS
-from shared.jobs import HANDLERS, sweep
-from shared.publisher import create_celery
-from shared.queues import QUEUES, RETENTION, WORKER_QUEUES
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.messaging.jobs import HANDLERS, sweep
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import QUEUES, RETENTION, WORKER_QUEUES
+from shared.runtime.clock_skew import CLOCKS_APART_SECONDS
 from tests.support.discovered import found
 from workers.handling import WorkerContext
 from workers.registry import MODULES, bind_queues, handlers_of

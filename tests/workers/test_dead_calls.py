@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.database import Database
-from shared.queues import LEDGER
+from shared.db.database import Database
+from shared.messaging.queues import LEDGER
 from tests.shared.credits.calls import Calls
 from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import IdentityFactory, make_settings

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.database import Database
+from shared.db.database import Database
 from shared.deliveries.outbox import SendDeliveries, enqueue_delivery, get_delivery
 from shared.deliveries.sealed_addresses import seal_address
 from shared.encryption import Encryption
-from shared.queues import NOTIFICATIONS
+from shared.messaging.queues import NOTIFICATIONS
 from tests.shared.egress.servers import content, serve
 from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import make_settings

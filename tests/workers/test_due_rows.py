@@ -18,28 +18,28 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.door.tables import distribution_messages
+from shared.a2a.inbound.tables import distribution_messages
 from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import send_operations, task_turns, tasks
-from shared.credits.storage_tables import storage_days, storage_mark
+from shared.credits.storage_billing.storage_tables import storage_days, storage_mark
 from shared.credits.tables import budget_alerts, credit_balances, invocations, usage_records, usage_rollup
-from shared.database import Database
+from shared.db.database import Database
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.tables import deliveries
 from shared.encryption import Encryption
 from shared.files.tables import blobs, files, operations, read_grants, resumable_uploads, versions
 from shared.identity.console_tables import console_sessions
-from shared.identity.key_rotation import ensure_keys
 from shared.identity.tables import deployments, distributions, revoked_tokens
-from shared.jobs import HANDLERS
-from shared.media.imports import STANDARD
+from shared.identity.tokens.key_rotation import ensure_keys
+from shared.media.importing.imports import STANDARD
+from shared.media.importing.queueing import queue_imports
 from shared.media.network_tables import network_settings
-from shared.media.notification_tables import expiring_media
-from shared.media.queueing import queue_imports
+from shared.media.notifications.notification_tables import expiring_media
 from shared.media.tables import media_imports
-from shared.telemetry import LEDGER_DISCREPANCIES
+from shared.messaging.jobs import HANDLERS
+from shared.observability.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.credits.calls import Calls
 from tests.shared.media.conftest import attachment, make_mailbox
 from tests.support.bound_worker import BoundWorker, bound_worker

@@ -9,10 +9,10 @@ from uuid import UUID
 import psycopg2
 import pytest
 
-from shared.database import Database
-from shared.files import expiry
+from shared.db.database import Database
 from shared.files.blobs.local import LocalBlobStore
-from shared.files.expiry import expire_due
+from shared.files.lifecycle import expiry
+from shared.files.lifecycle.expiry import expire_due
 from shared.ids import new_id
 from tests.support.stack import wait_until
 

@@ -10,15 +10,15 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import rotate_webhook_secret, update_distribution
-from shared.media.fetching import SPARE_THREADS
-from shared.media.imports import STANDARD
-from shared.media.network_administration import put_network_settings
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import rotate_webhook_secret, update_distribution
+from shared.media.importing.fetch_job import SPARE_THREADS
+from shared.media.importing.imports import STANDARD
+from shared.media.importing.queueing import queue_imports
+from shared.media.network_setup.network_administration import put_network_settings
 from shared.media.networks.registry import NETWORKS
-from shared.media.queueing import queue_imports
-from shared.queues import MEDIA, RETENTION
+from shared.messaging.queues import MEDIA, RETENTION
 from tests.shared.media.conftest import attachment, make_mailbox
 from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import make_settings

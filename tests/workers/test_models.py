@@ -20,16 +20,16 @@ from kombu.transport import redis
 from kombu.utils.scheduling import round_robin_cycle
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.broker import Broker
 from shared.ids import new_id
-from shared.models.call_messages import TASK, QueuedCall, aside_queue, queue_of, write_message
-from shared.models.call_queue import CallQueue
+from shared.messaging.broker import Broker
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import MODELS
+from shared.messaging.replies import ReplyAddress
+from shared.messaging.valkey import connect_valkey
 from shared.models.execution import FairCalls
 from shared.models.heartbeats import Heartbeats
-from shared.publisher import create_celery
-from shared.queues import MODELS
-from shared.replies import ReplyAddress
-from shared.valkey import connect_valkey
+from shared.models.queue.call_messages import TASK, QueuedCall, aside_queue, queue_of, write_message
+from shared.models.queue.call_queue import CallQueue
 from tests.support.call_messages import forget_calls, waiting_calls
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until

@@ -14,7 +14,8 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from click.testing import CliRunner
 
-from deploy import cli, process_types
+from deploy import process_types
+from deploy.cli import main
 from deploy.process_types import worker_command
 from workers import node
 from workers.node import LeanConsumer, Node, kind_of, unique_name
@@ -37,9 +38,9 @@ def test_a_name_that_an_operator_chose_stays() -> None:
 def test_flags_after_the_dash_reach_celery_last(monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr(process_types, "become", became.append)
-    CliRunner().invoke(cli.worker, ["files", "--", "--loglevel", "DEBUG", "-E"], catch_exceptions=False)
+    CliRunner().invoke(main.worker, ["files", "--", "--loglevel", "DEBUG", "-E"], catch_exceptions=False)
     assert became[0][-3:] == ["--loglevel", "DEBUG", "-E"]
-    CliRunner().invoke(cli.celery, ["inspect", "active", "--json"], catch_exceptions=False)
+    CliRunner().invoke(main.celery, ["inspect", "active", "--json"], catch_exceptions=False)
     assert became[1][-3:] == ["inspect", "active", "--json"]
 
 

@@ -10,14 +10,14 @@ import pytest
 import redis
 from celery import Celery
 
-import shared.broker
+import shared.messaging.broker
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.broker import ValkeyBroker
-from shared.files.collection import CollectDoomed
-from shared.files.placement import PlaceAwaited, PlaceStaged
-from shared.publisher import PENDING_LIMIT, Publisher, create_celery
-from shared.telemetry import PUBLISH_FAILURES
-from shared.valkey import connect_valkey
+from shared.files.lifecycle.garbage_collection import CollectDoomed
+from shared.files.lifecycle.placement import PlaceAwaited, PlaceStaged
+from shared.messaging.broker import ValkeyBroker
+from shared.messaging.publisher import PENDING_LIMIT, Publisher, create_celery
+from shared.messaging.valkey import connect_valkey
+from shared.observability.telemetry import PUBLISH_FAILURES
 from tests.support.stack import PATIENCE_SECONDS, free_port, wait_until
 
 LONGEST_HANDOVER_SECONDS = 4.5
@@ -43,7 +43,7 @@ def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Let a broker that answers have time for it: a job that it does not take within seconds is dropped."""
     if "broker" in request.fixturenames:
         patient = partial(connect_valkey, timeout_seconds=PATIENCE_SECONDS)
-        monkeypatch.setattr(shared.broker, "connect_valkey", patient)
+        monkeypatch.setattr(shared.messaging.broker, "connect_valkey", patient)
         options = ValkeyBroker.options.fget  # type: ignore[attr-defined]
         monkeypatch.setattr(
             ValkeyBroker,
@@ -155,7 +155,7 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
 def test_hints_that_no_worker_takes_do_not_fill_the_broker(
     broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.broker, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(shared.messaging.broker, "HINTS_LIMIT", 3)
     before = failures()
     with application(broker_url) as app:
         publisher = Publisher(app)

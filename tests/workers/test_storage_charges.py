@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from shared.credits.balances import get_balance
-from shared.database import Database
-from shared.queues import LEDGER
-from tests.shared.files.stored_months import DAY, Month
+from shared.db.database import Database
+from shared.messaging.queues import LEDGER
+from tests.shared.files.metering.stored_months import DAY, Month
 from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import IdentityFactory, make_settings
 

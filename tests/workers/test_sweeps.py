@@ -15,15 +15,15 @@ from sqlalchemy import text
 
 import workers.handling
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.broker import KEY_PREFIX, Broker
-from shared.database import Database
-from shared.files import expiry
+from shared.db.database import Database
 from shared.files.blobs import open_blob_store
+from shared.files.lifecycle import expiry
 from shared.ids import new_id
-from shared.jobs import Handler
-from shared.publisher import create_celery
-from shared.queues import RETENTION
-from shared.sweeping import BUDGET_SECONDS, Budget, budget, drain
+from shared.messaging.broker import KEY_PREFIX, Broker
+from shared.messaging.jobs import Handler
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import RETENTION
+from shared.runtime.batches import BUDGET_SECONDS, Budget, budget, drain
 from tests.support.identity import make_settings
 from workers.handling import WorkerContext, bind
 

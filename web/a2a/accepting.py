@@ -2,7 +2,7 @@
 
 from shared import failpoints
 from shared.a2a.tasks.sending import Sending, Sent, accept
-from web.services import Services
+from web.dependencies.services import Services
 
 
 def accept_message(services: Services, sending: Sending) -> Sent:

@@ -9,11 +9,11 @@ from shared.a2a.agents.listing import ListedAgent, list_agents
 from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from web.a2a.cards import WELL_KNOWN
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 from web.http.schemas import PageQuery
 from web.http.wire_types import Id, UtcTime, Wire
-from web.routes import Routes
 
 routes = Routes("agents")
 

@@ -5,8 +5,8 @@ from uuid import UUID
 from shared.a2a.behaviors import administration as domain
 from shared.a2a.exact_json import NUMBERS
 from web.a2a import behavior_schemas as schemas
-from web.administration import AdministrationRoutes, created
-from web.calls import Answer, Call
+from web.framework.administration import AdministrationRoutes, created
+from web.framework.calls import Answer, Call
 
 routes = AdministrationRoutes("behaviors")
 

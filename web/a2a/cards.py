@@ -12,13 +12,13 @@ from shared.a2a.agents.cards import extend_card, make_card
 from shared.a2a.errors import AgentNotFound, ExtendedAgentCardNotConfigured
 from shared.a2a.exact_json import render
 from shared.a2a.types import AgentCard
+from shared.config.settings import Settings
 from shared.errors import Unavailable
-from shared.settings import Settings
 from web.a2a.protocol_routes import AGENT_PREFIX, AgentCall, AgentRoutes, answer
-from web.agent_directory import Known
-from web.authentication import Authentication
-from web.calls import Call
-from web.routes import AnyQuery, Routes
+from web.dependencies.agent_directory import Known
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.routes import AnyQuery, Routes
 
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"

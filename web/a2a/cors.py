@@ -5,8 +5,8 @@ Credentials travel in headers that a page sets itself, never in cookies: what a 
 
 from flask import Flask, Response, current_app, request
 
-from web.a2a_errors import speaks_a2a
-from web.services import Services
+from web.dependencies.services import Services
+from web.error_responses.a2a_errors import speaks_a2a
 
 PREFLIGHT_SECONDS = 600
 METHODS = "GET, POST, DELETE"

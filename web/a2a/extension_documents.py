@@ -11,9 +11,9 @@ from shared.a2a.agents.own_extensions import (
     specification_of,
 )
 from shared.a2a.exact_json import render
-from web.authentication import Authentication
-from web.calls import Call
-from web.routes import AnyQuery, Routes
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.routes import AnyQuery, Routes
 
 routes = Routes("extensions")
 

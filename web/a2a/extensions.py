@@ -10,8 +10,8 @@ from flask import Flask, Response, current_app, g, request
 
 from shared.a2a.agents.extensions import activate, read_requested
 from shared.errors import DomainError
-from web.a2a_errors import speaks_a2a
-from web.services import Services
+from web.dependencies.services import Services
+from web.error_responses.a2a_errors import speaks_a2a
 
 HEADER = "A2A-Extensions"
 HEADERS = (HEADER, "X-A2A-Extensions")

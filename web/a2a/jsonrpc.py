@@ -24,9 +24,9 @@ from web.a2a.push_configurations import (
 )
 from web.a2a.rpc_envelopes import MethodNotFound, read_rpc_request
 from web.a2a.tasks import cancel_task, list_tasks, read_task, subscribe_to_task
-from web.authentication import Authentication
-from web.calls import Call
-from web.routes import AnyQuery
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.routes import AnyQuery
 
 routes = AgentRoutes("agents")
 

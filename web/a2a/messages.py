@@ -19,8 +19,8 @@ from web.a2a.accepting import accept_message
 from web.a2a.extensions import requested_extensions
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
-from web.holding import Steps, Waiting, answer_whole
-from web.revocation import until_revoked
+from web.framework.deferred_responses import Steps, Waiting, answer_whole
+from web.framework.revocation import until_revoked
 
 routes = AgentRoutes("agents")
 

@@ -10,8 +10,8 @@ from shared.a2a.tasks.administration import list_organization_tasks as list_page
 from shared.a2a.types import TaskState
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT
 from web.a2a.queries import STATES
-from web.administration import ORGANIZATION, AdministrationRoutes
-from web.calls import Answer, Call
+from web.framework.administration import ORGANIZATION, AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Between, Count, Id, Sent, Text, UtcTime
 

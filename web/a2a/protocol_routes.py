@@ -1,8 +1,8 @@
 """Declare the protocol's routes: each at the root, for the default agent, and below `/agents/{deploymentId}`.
 
-All check in this order: authentication (`web/routes.py`), version, agent, whether this caller may talk to it. Liberal
-in: unknown query parameters and members are ignored, either name of a media type is taken, a body may lack its type.
-Strict out: nothing unknown, no nulls, the media type that was asked for.
+All check in this order: authentication (`web/framework/routes.py`), version, agent, whether this caller may talk to it.
+Liberal in: unknown query parameters and members are ignored, either name of a media type is taken, a body may lack its
+type. Strict out: nothing unknown, no nulls, the media type that was asked for.
 """
 
 import re
@@ -25,13 +25,13 @@ from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
 from web.a2a.extensions import active_extensions, echo_extensions
 from web.a2a.rpc_envelopes import RpcRequest, answer_rpc_errors
-from web.agent_services import AgentServices
-from web.authentication import Authentication
-from web.calls import Call
+from web.dependencies.agent_services import AgentServices
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.revocation import Watch
+from web.framework.routes import AnyQuery, Routes
 from web.http.negotiation import JSON, negotiate
 from web.http.requests import MalformedRequest, findings, parse_json
-from web.revocation import Watch
-from web.routes import AnyQuery, Routes
 
 A2A_JSON = "application/a2a+json"
 AGENT_PREFIX = "/agents/<id:deployment_id>"

@@ -7,7 +7,7 @@ from flask import Response
 from shared.a2a.errors import PushNotificationNotSupported, TaskNotFound
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import Empty, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
-from shared.database import Session
+from shared.db.database import Session
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.queries import PageQuery
 

@@ -9,7 +9,7 @@ from shared.a2a.identifiers import check_identifier
 from shared.a2a.tasks.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
 from shared.a2a.types import TaskState
 from shared.a2a.wire import Instant
-from web.routes import AnyQuery
+from web.framework.routes import AnyQuery
 
 _EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
 STATES = WithJsonSchema({"type": "string", "enum": [state.value for state in TaskState]})

@@ -5,8 +5,8 @@ from uuid import UUID
 from shared.a2a.exact_json import NUMBERS
 from shared.a2a.schedules import administration as schedules
 from web.a2a import schedule_schemas as schemas
-from web.administration import AdministrationRoutes, created
-from web.calls import Answer, Call
+from web.framework.administration import AdministrationRoutes, created
+from web.framework.calls import Answer, Call
 
 routes = AdministrationRoutes("schedules")
 OF_DEPLOYMENT = "/deployments/<id:deployment_id>/schedules"

@@ -1,9 +1,9 @@
 """Send what happens to a task as server-sent events, from the rows, for as long as somebody listens.
 
-A stream holds no thread while it waits (`web/holding.py`). It ends with the task, or with its front: a client that
-subscribes again, at any process, is given the task as it is and then what follows. Until the first event a failure is
-an answer with its own status, afterwards an event named `error`. An event's id is its number in the task's log; a
-subscription with `Last-Event-ID` goes on after that number.
+A stream holds no thread while it waits (`web/framework/deferred_responses.py`). It ends with the task, or with its
+front: a client that subscribes again, at any process, is given the task as it is and then what follows. Until the first
+event a failure is an answer with its own status, afterwards an event named `error`. An event's id is its number in the
+task's log; a subscription with `Last-Event-ID` goes on after that number.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from shared.a2a.exact_json import render
 from shared.a2a.tasks.following import Answer, Event, find_answer, follow, require_answer
 from shared.a2a.tasks.sending import Sent, show_task
 from shared.a2a.tasks.snapshots import Snapshot, find_snapshot
-from shared.a2a.tasks.watching import Watch
-from shared.admission import PoolKey
-from shared.database import Database
+from shared.a2a.tasks.task_notifier import Watch
+from shared.db.database import Database
 from shared.errors import DomainError
-from shared.telemetry import get_logger
-from web import revocation
+from shared.fairness.admission import PoolKey
+from shared.observability.telemetry import get_logger
 from web.a2a.protocol_routes import AgentCall
 from web.a2a.rpc_envelopes import RpcRequest
-from web.a2a_errors import error_body
-from web.agent_services import AgentServices, StreamSlots
-from web.calls import request_id
-from web.errors import STATUSES
-from web.holding import Steps, Waiting, answer_stream, event_stream
+from web.dependencies.agent_services import AgentServices, StreamSlots
+from web.error_responses.a2a_errors import error_body
+from web.error_responses.status_codes import STATUSES
+from web.framework import revocation
+from web.framework.calls import request_id
+from web.framework.deferred_responses import Steps, Waiting, answer_stream, event_stream
 
 log = get_logger(__name__)
 

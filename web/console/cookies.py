@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from flask import Request, Response, current_app
 
-from web.authentication import SESSION_COOKIE
+from web.framework.authentication import SESSION_COOKIE
 
 SESSION = SESSION_COOKIE
 ATTEMPT = "__Host-qm-in"

@@ -13,14 +13,14 @@ from flask import Response, redirect, request
 from pydantic import BaseModel
 
 from shared.identity.errors import AuthenticationRequired, InvalidToken
-from web.administration import Act, administer
-from web.authentication import Authentication
-from web.calls import Call
 from web.console import cookies, csrf
 from web.console.forms import read_form
 from web.console.visits import ElsewhereError, Visit, never_kept
-from web.rendering import HTML
-from web.routes import Handler, Routes
+from web.framework.administration import Act, administer
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.rendering import HTML
+from web.framework.routes import Handler, Routes
 
 ROOT = "/console"
 SIGN_IN = "/console/in"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from shared.credits.amounts import MICRO
-from shared.credits.reports import UsageGroup
+from shared.credits.usage.usage_reports import UsageGroup
 from web.console.charts import Series
 
 MAXIMUM_SERIES = 5

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from shared.credits.amounts import parse_credits
 from shared.errors import FieldError, ValidationFailed
-from web.calls import Call
+from web.framework.calls import Call
 from web.http.requests import DuplicateParameter, MalformedRequest, UnsupportedMediaType
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, read_fields
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.credits.balances import Balance, Policy
-from shared.credits.budgets import Budget, Unit
-from shared.database import Session
-from shared.identity.labels import Label
-from shared.identity.permissions import Permission
-from shared.needs_mending import (
+from shared.credits.spending_limits.budgets import Budget, Unit
+from shared.db.database import Session
+from shared.identity.access.permissions import Permission
+from shared.identity.directory.labels import Label
+from shared.operations.action_items import (
     MOST_COUNTED,
     DeadEndpoint,
     FailingAgent,

@@ -18,8 +18,8 @@ from web.console.pages import (
     tasks,
 )
 from web.console.reasons import find_reason
-from web.rendering import add_filters
-from web.routes import Routes
+from web.framework.rendering import add_filters
+from web.framework.routes import Routes
 
 PAGES: tuple[ConsoleRoutes, ...] = (
     signing.routes,

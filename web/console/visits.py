@@ -9,17 +9,17 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.database import Session
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller
-from shared.identity.console_sessions import names_of
-from shared.identity.labels import Label, find_labels
-from shared.identity.permissions import Permission
-from web.calls import Call
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
+from shared.identity.directory.labels import Label, find_labels
+from shared.identity.sign_in.console_sessions import names_of
 from web.console import cookies, csrf
 from web.console.navigation import navigation
-from web.rendering import asset_path, page
-from web.services import Services
+from web.dependencies.services import Services
+from web.framework.calls import Call
+from web.framework.rendering import asset_path, page
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -2,16 +2,17 @@
 
 from uuid import UUID
 
-from shared.credits import budgets, key_models, keys
-from shared.credits.budgets import NewBudget, Period, SubjectKind, TooManyLimits, Unit
+from shared.credits import keys
 from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.spending_limits import budgets, key_model_allowlist
+from shared.credits.spending_limits.budgets import NewBudget, Period, SubjectKind, TooManyLimits, Unit
 from shared.errors import PermissionDenied, Unavailable
 from shared.identity.errors import AlreadyExists
-from web.administration import ORGANIZATION, AdministrationRoutes, created
-from web.authentication import Authentication
-from web.calls import Answer, Call
 from web.credits import budget_schemas as schemas
-from web.routes import Routes
+from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 
 BUDGETS = f"{ORGANIZATION}/budgets"
 BUDGET = f"{BUDGETS}/<id:budget_id>"
@@ -105,7 +106,7 @@ def put_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
     body: schemas.KeyModels = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
-        models = key_models.set_key_models(
+        models = key_model_allowlist.set_key_models(
             session, by=by, organization_id=organization_id, key_id=key_id, models=tuple(body.models)
         )
     return Answer(body=schemas.KeyModelsBody(models=models))
@@ -117,11 +118,13 @@ def put_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
 def read_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
     by = call.actor
     with call.services.database.transaction() as session:
-        models = key_models.get_key_models(session, by=by, organization_id=organization_id, key_id=key_id)
+        models = key_model_allowlist.get_key_models(
+            session, by=by, organization_id=organization_id, key_id=key_id
+        )
     return Answer(body=schemas.KeyModelsBody(models=models))
 
 
 administration.resource(KEY_MODELS, schemas.KeyModelsBody).removes(
-    key_models.remove_key_models,
+    key_model_allowlist.remove_key_models,
     summary="Remove the list of models of a key, which may then call all; for owners",
 )

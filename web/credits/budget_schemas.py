@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from shared.credits.budgets import Budget, Period, SubjectKind, Unit, shown_amount
-from shared.credits.key_models import MAX_MODELS
 from shared.credits.keys import KeyReport
+from shared.credits.spending_limits.budgets import Budget, Period, SubjectKind, Unit, shown_amount
+from shared.credits.spending_limits.key_model_allowlist import MAX_MODELS
 from shared.pagination import Page
 from web.credits.amount_types import Credits, SentCredits
 from web.http.schemas import Shown, ShownPage

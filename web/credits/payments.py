@@ -4,23 +4,23 @@ Nothing is believed before its signature is verified over the bytes as they came
 whether there is such a source or not.
 """
 
-from shared.body_errors import ContentTooLarge, UploadTimeout
+from shared.config.payment_sources import PaymentSource
 from shared.credits.errors import BalanceOutOfRange, PaymentNotUnderstood, PaymentUnknown
-from shared.credits.payments import Received, receive
+from shared.credits.payments.payment_entries import Received, receive
 from shared.errors import Unavailable, ValidationFailed
+from shared.files.upload_errors import ContentTooLarge, UploadTimeout
 from shared.identity.errors import ResourceNotFound
 from shared.media.networks.signatures import verify
 from shared.media.networks.standard_webhooks import webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
-from shared.payment_sources import PaymentSource
-from shared.telemetry import REFUSED_CREDENTIALS
-from web.authentication import Authentication, limit_rate, slow_down_guessing
-from web.calls import Answer, Call
+from shared.observability.telemetry import REFUSED_CREDENTIALS
 from web.credits.payment_signatures import SIGNATURES
+from web.dependencies.rate_limits import RateLimited
+from web.framework.authentication import Authentication, limit_rate, slow_down_guessing
+from web.framework.calls import Answer, Call
+from web.framework.routes import RawBody, Routes
 from web.http.requests import MAXIMUM_JSON_BYTES, MalformedJson, parse_json
 from web.http.wire_types import Wire
-from web.rate_limits import RateLimited
-from web.routes import RawBody, Routes
 
 routes = Routes("payments")
 

@@ -5,20 +5,22 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.credits import balances, ledger, open_holds, policies, reports, storage_reports
-from shared.credits import usage as records
+from shared.credits import balances, ledger, open_holds, policies
 from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
+from shared.credits.storage_billing import storage_reports
+from shared.credits.usage import usage_records as records
+from shared.credits.usage import usage_reports
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.identity.access.permissions import Permission
 from shared.identity.errors import ResourceNotFound
-from shared.identity.permissions import Permission
-from web.administration import ORGANIZATION, AdministrationRoutes
-from web.authentication import Authentication
-from web.calls import Answer, Call
 from web.credits import payments, schemas, statements, storage_schemas, usage_schemas
 from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
 from web.credits.usage_csv import render_records, render_usage
+from web.framework.administration import ORGANIZATION, AdministrationRoutes
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 from web.http.negotiation import CSV, JSON, negotiate
-from web.routes import Routes
 
 routes = Routes("credits")
 administration = AdministrationRoutes("credit administration")
@@ -69,7 +71,7 @@ def read_usage(call: Call) -> Answer | Response:
     scope = records.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
-        report = reports.usage(session, scope.organization_id, query.question, user_id=scope.user_id)
+        report = usage_reports.usage(session, scope.organization_id, query.question, user_id=scope.user_id)
     if negotiate(call.http, (JSON, CSV)) == CSV:
         return csv_file("usage", render_usage(report))
     return Answer(body=usage_schemas.UsageBody.of(report), headers=VARIES)

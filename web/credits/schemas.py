@@ -8,9 +8,9 @@ from pydantic import Field
 from shared.credits.balances import Balance, Policy, Suspender
 from shared.credits.ledger import Entered
 from shared.credits.open_holds import HoldState
-from shared.credits.reports import UsageSum
 from shared.credits.settlement import Status
-from shared.credits.usage import UsageRecord
+from shared.credits.usage.usage_records import UsageRecord
+from shared.credits.usage.usage_reports import UsageSum
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from web.credits.amount_types import Credits, SentCredits, SentSignedCredits
 from web.http.schemas import Shown, ShownPage

@@ -16,10 +16,10 @@ from shared.credits.amounts import format_credits
 from shared.credits.statements import DEFAULT_MONTHS, Statement, list_statements, read_statement
 from shared.errors import ValidationFailed
 from shared.pagination import MAX_LIMIT
-from web.administration import ORGANIZATION, AdministrationRoutes
-from web.calls import Answer, Call
 from web.credits.amount_types import Credits
 from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
+from web.framework.administration import ORGANIZATION, AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.http.negotiation import CSV, JSON, negotiate
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Between, Count, Id, JsonCount, Sent

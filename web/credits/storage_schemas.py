@@ -6,14 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from shared.credits.reports import MAX_GROUPS, Window
-from shared.credits.storage_reports import (
+from shared.credits.storage_billing.storage_reports import (
     StorageDay,
     StorageDimension,
     StorageGroup,
     StorageQuestion,
     StorageReport,
 )
+from shared.credits.usage.usage_reports import MAX_GROUPS, Window
 from web.credits.amount_types import Credits
 from web.credits.statements import Month
 from web.credits.usage_schemas import several

@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterable, Sequence
 
 from shared.credits.amounts import format_credits
-from shared.credits.reports import MAX_GROUPS, UsageGroup, UsageReport
-from shared.credits.usage import UsageRecord
+from shared.credits.usage.usage_records import UsageRecord
+from shared.credits.usage.usage_reports import MAX_GROUPS, UsageGroup, UsageReport
 from shared.errors import FieldError, ValidationFailed
 from web.credits.schemas import UsageRecordBody, UsageSumBody
 from web.http.wire_types import render_instant

@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from shared.credits.cube import Dimension, Interval
-from shared.credits.reports import MAX_GROUPS, Question, UsageGroup, UsageReport, Window
 from shared.credits.settlement import Status
-from shared.credits.usage import RecordFilter
+from shared.credits.usage.usage_query import Dimension, Interval
+from shared.credits.usage.usage_records import RecordFilter
+from shared.credits.usage.usage_reports import MAX_GROUPS, Question, UsageGroup, UsageReport, Window
 from shared.pagination import DEFAULT_LIMIT
 from web.credits.schemas import Limit, UsageSumBody
 from web.http.wire_types import Id, SnakeSent, SnakeWire, Text, UtcTime

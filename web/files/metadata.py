@@ -4,13 +4,13 @@ from uuid import UUID
 
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.files import access, deletion, errors, listing, retention
-from shared.identity.permissions import Permission
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from shared.identity.access.permissions import Permission
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND, actor_of, file_body, pending
+from web.files.responses import ENDED, FOUND, actor_of, file_body, pending
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 from web.http.requests import FieldRequired, MalformedRequest
-from web.routes import Routes
 
 routes = Routes("files")
 

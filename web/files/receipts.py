@@ -1,11 +1,11 @@
 """How a write that is stored is answered."""
 
-from shared.files.placement import wait_while_staged
+from shared.files.lifecycle.placement import wait_while_staged
 from shared.files.resources import Availability, Receipt
-from web.calls import Answer, Call
 from web.files import schemas
-from web.files.answers import content_url
 from web.files.preferences import read_preference
+from web.files.responses import content_url
+from web.framework.calls import Answer, Call
 
 
 def time_limit_seconds(call: Call, byte_size: int) -> float:

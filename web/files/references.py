@@ -4,12 +4,12 @@ from uuid import UUID
 
 from shared.files import access, errors, references
 from shared.files.references import ReferenceKind
-from shared.identity.permissions import Permission
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from shared.identity.access.permissions import Permission
 from web.files import schemas
-from web.files.answers import ENDED, FOUND, actor_of, pending
-from web.routes import Routes
+from web.files.responses import ENDED, FOUND, actor_of, pending
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 
 routes = Routes("files")
 

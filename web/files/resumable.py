@@ -10,10 +10,9 @@ from uuid import UUID
 
 from flask import Response
 
-from shared import body_errors
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
-from shared.files import errors
+from shared.files import errors, upload_errors
 from shared.files.blobs.base import (
     BlobDamaged,
     BlobMissing,
@@ -26,14 +25,12 @@ from shared.files.resumable import completion, uploads
 from shared.files.resumable.pieces import PIECE_BYTES, append
 from shared.files.resumable.uploads import Bounds, ResumableUpload, UploadState
 from shared.files.resumable.uploads import Request as UploadRequest
-from shared.identity.callers import Caller
+from shared.identity.access.callers import Caller
 from shared.identity.errors import AttributionInvalid, AttributionMismatch, OwnerRequired, PayerMismatch
-from web.authentication import Authentication
-from web.calls import Answer, Call
-from web.errors import answer_domain_error
+from web.error_responses.status_codes import answer_domain_error
 from web.files import schemas
-from web.files.answers import ENDED, actor_of
 from web.files.receipts import receipt_answer, time_limit_seconds
+from web.files.responses import ENDED, actor_of
 from web.files.upload_headers import (
     APPENDING_HEADERS,
     MEDIA_TYPE,
@@ -44,8 +41,10 @@ from web.files.upload_headers import (
     read_number,
     refuse_content,
 )
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import RawBody, Routes
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
-from web.routes import RawBody, Routes
 
 routes = Routes("files")
 
@@ -62,7 +61,7 @@ def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
     refuse_content(call.http)
     check_length(call.http, request.byte_size)
     if request.byte_size > call.services.settings.max_upload_bytes:
-        raise body_errors.ContentTooLarge(maximumBytes=call.services.settings.max_upload_bytes)
+        raise upload_errors.ContentTooLarge(maximumBytes=call.services.settings.max_upload_bytes)
     services, announced = call.services, read_announced(call.http)
     judged = completion.judge(services.database, services.blobs, call.caller, request)
     if judged.outcome is not None:
@@ -130,8 +129,8 @@ def read_upload(call: Call, upload_id: UUID) -> Answer:
         FieldRequired,
         MalformedRequest,
         UnsupportedMediaType,
-        body_errors.DigestMismatch,
-        body_errors.UploadTimeout,
+        upload_errors.DigestMismatch,
+        upload_errors.UploadTimeout,
         BlobDamaged,
         BlobMissing,
         BlobStoreUnavailable,

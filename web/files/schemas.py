@@ -21,7 +21,7 @@ from shared.files.resources import (
     Reference,
     Version,
 )
-from shared.identity.callers import OwnerKind
+from shared.identity.access.callers import OwnerKind
 from web.http.wire_types import Id, JsonCount, Text, UtcTime, Wire
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60

@@ -7,21 +7,18 @@ from uuid import UUID
 from flask import Response
 from werkzeug.datastructures import Headers
 
-from shared.admission import PoolKey
 from shared.errors import DomainError, FieldError, ValidationFailed
+from shared.fairness.admission import PoolKey
 from shared.files import errors, grant_revocation, grants
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.content import authorize_reading, find_chunk_checksums, get_content, refuse_unreadable
+from shared.files.maintenance.scrubbing import report_damage
 from shared.files.resources import Content
-from shared.files.scrubbing import report_damage
-from shared.identity.running_work import Permit
-from shared.telemetry import BLOBS_MISSING, get_logger
-from web.authentication import Authentication, slow_down_guessing
-from web.calls import Answer, Call
-from web.errors import answer_domain_error
+from shared.identity.authentication.revocation_watcher import Permit
+from shared.observability.telemetry import BLOBS_MISSING, get_logger
+from web.error_responses.status_codes import answer_domain_error
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND, actor_of, content_url
 from web.files.content_response import content_response
 from web.files.presentation import (
     CORS_MAX_AGE_SECONDS,
@@ -32,10 +29,13 @@ from web.files.presentation import (
     allow_any_page,
 )
 from web.files.ranges import CONDITIONS, RangeNotSatisfiable
+from web.files.responses import ENDED, FOUND, actor_of, content_url
+from web.framework.authentication import Authentication, slow_down_guessing
+from web.framework.calls import Answer, Call
+from web.framework.revocation import Watch, break_off_when_revoked
+from web.framework.routes import Routes
 from web.http.edge import GRANTS
 from web.http.requests import DuplicateParameter, MalformedRequest
-from web.revocation import Watch, break_off_when_revoked
-from web.routes import Routes
 
 log = get_logger(__name__)
 

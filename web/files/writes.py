@@ -9,36 +9,35 @@ from uuid import UUID
 
 from flask import Response
 
-from shared import body_errors
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
-from shared.files import errors, replaces, uploads
+from shared.files import errors, replaces, upload_errors, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Sink
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller
 from shared.identity.errors import OwnerRequired, PayerMismatch
-from web.authentication import Authentication
-from web.calls import Answer, Call
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND, actor_of
 from web.files.receipts import receipt_answer, time_limit_seconds
+from web.files.responses import ENDED, FOUND, actor_of
 from web.files.resumable import begin_resumable
 from web.files.upload_headers import BEGINNING_HEADERS, DIGEST_HEADER, PROGRESS_HEADERS, is_resumable
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import FilePart, Routes
 from web.http.multipart import receive_file_part
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
-from web.routes import FilePart, Routes
 
 routes = Routes("files")
 
 _BODY: tuple[type[DomainError], ...] = (
     MalformedRequest,
-    body_errors.FilePartRequired,
-    body_errors.ByteSizeMismatch,
-    body_errors.DigestMismatch,
-    body_errors.ContentTooLarge,
-    body_errors.UploadTimeout,
+    upload_errors.FilePartRequired,
+    upload_errors.ByteSizeMismatch,
+    upload_errors.DigestMismatch,
+    upload_errors.ContentTooLarge,
+    upload_errors.UploadTimeout,
     UnsupportedMediaType,
     BlobStoreUnavailable,
     StorageFull,

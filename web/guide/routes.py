@@ -12,10 +12,10 @@ from pathlib import Path
 from flask import Response
 from werkzeug.exceptions import NotFound
 
-from web.authentication import Authentication
-from web.calls import Call
-from web.rendering import HTML, POLICY, page_headers
-from web.routes import AnyQuery, Content, Routes
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.rendering import HTML, POLICY, page_headers
+from web.framework.routes import AnyQuery, Content, Routes
 
 routes = Routes("guide")
 

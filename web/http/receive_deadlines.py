@@ -3,8 +3,8 @@
 The rule it protects: slow senders never hold all threads. A body is cut off when the time spent waiting for its sender
 exceeds a grace plus what its bytes so far would take at the lowest accepted rate; a declared size buys no time, and
 the time we ourselves spend on writing is not held against the sender. There is room for a bounded number of bodies,
-shared among those who send them (`shared/admission.py`). A body that arrived whole with its head has no sender to
-wait for: it needs no room.
+shared among those who send them (`shared/fairness/admission.py`). A body that arrived whole with its head has no sender
+to wait for: it needs no room.
 
 Cutting off works under gunicorn: one thread per process shuts the reading side of the connection, upon which the
 waiting read ends as if the sender had gone. Under other servers only the room is bounded.
@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from wsgiref.types import WSGIEnvironment
 
-from shared.admission import Pool
-from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.errors import DomainError
-from shared.periodic_thread import PeriodicThread
-from shared.telemetry import get_logger
-from shared.unread_bytes import has_unread_bytes
+from shared.fairness.admission import Pool
+from shared.files.upload_errors import ContentTooLarge, UploadTimeout
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import PeriodicThread
+from shared.runtime.readable_sockets import has_unread_bytes
 from web.http.edge import BODY_READ
 from web.http.request_bodies import (
     STREAM_PIECE_BYTES,

@@ -51,7 +51,7 @@ def take_gathered(environ: WSGIEnvironment) -> bytes | None:
 
 
 def has_arrived(environ: WSGIEnvironment) -> bool:
-    """Tell whether a body has arrived whole with its head (`deploy/buffering_worker.py`) and is still unread."""
+    """Tell whether a body has arrived whole with its head (`web/server/worker_class.py`) and is still unread."""
     body, connection = environ["wsgi.input"], environ.get("gunicorn.socket")
     if connection is None or not _is_unread_with_known_length(body, connection):
         return False

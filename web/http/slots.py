@@ -2,7 +2,7 @@
 
 from wsgiref.types import WSGIEnvironment
 
-from shared.admission import Pool, PoolKey, Slot, stranger
+from shared.fairness.admission import Pool, PoolKey, Slot, stranger
 from web.http.client_address import client_address
 
 ADMISSION = "quartermaster.admission"

@@ -8,10 +8,10 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
-from shared.identity.callers import OwnerKind
-from shared.identity.deployments import DeploymentKind
-from shared.identity.key_rotation import KeyPurpose, KeyState
-from shared.identity.roles import Role, ScopeKind
+from shared.identity.access.callers import OwnerKind
+from shared.identity.access.roles import Role, ScopeKind
+from shared.identity.directory.deployments import DeploymentKind
+from shared.identity.tokens.key_rotation import KeyPurpose, KeyState
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Id, JsonCount, Name, Sent, UtcTime, Wire
 

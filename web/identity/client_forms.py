@@ -9,11 +9,11 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.body_errors import ContentTooLarge
 from shared.errors import Kind
-from shared.identity.authorization_server import TOKEN_EXCHANGE
+from shared.files.upload_errors import ContentTooLarge
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
-from web.calls import Call
+from shared.identity.token_endpoint.oauth_metadata import TOKEN_EXCHANGE
+from web.framework.calls import Call
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, decode, read_fields
 
 MAXIMUM_FORM_BYTES = 32 * 1024

@@ -2,10 +2,11 @@
 
 from uuid import UUID
 
-from shared.identity import client_credentials, daemons, deployments, repositories, versions
+from shared.identity.credentials import client_credentials
+from shared.identity.directory import daemons, deployments, repositories, versions
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter, TooManyLive, VersionRevoked
-from web.administration import ORGANIZATION, AdministrationRoutes, created
-from web.calls import Answer, Call
+from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
+from web.framework.calls import Answer, Call
 from web.identity import agent_schemas as schemas
 
 routes = AdministrationRoutes("deployments")

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool
 
-from shared.identity.attribution_minting import MAX_REPORTED_CHARACTERS
-from shared.identity.distributions import (
+from shared.identity.directory.distributions import (
     DEFAULT_MEDIA_RETENTION_DAYS,
     DEFAULT_OVERLAP_SECONDS,
     MAX_MEDIA_RETENTION_DAYS,
     MAX_OVERLAP_SECONDS,
 )
 from shared.identity.names import MAX_NETWORKS
+from shared.identity.token_endpoint.attribution_minting import MAX_REPORTED_CHARACTERS
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
 

@@ -3,12 +3,13 @@
 from uuid import UUID
 
 from shared.errors import PermissionDenied, ValidationFailed
-from shared.identity import attribution_minting, distributions
-from shared.identity.callers import ReportedCaller
+from shared.identity.access.claims import ReportedCaller
+from shared.identity.directory import distributions
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
-from web.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from shared.identity.token_endpoint import attribution_minting
+from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
 from web.identity import distribution_schemas as schemas
 
 routes = AdministrationRoutes("distributions")

@@ -2,13 +2,13 @@
 
 from uuid import UUID
 
-from shared.database import Session
-from shared.identity import identities, role_bindings
-from shared.identity.authorization import Actor
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor
+from shared.identity.access.roles import Role, ScopeKind
+from shared.identity.directory import identities, role_bindings
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter
-from shared.identity.roles import Role, ScopeKind
-from web.administration import ORGANIZATION, AdministrationRoutes, created
-from web.calls import Answer, Call
+from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
+from web.framework.calls import Answer, Call
 from web.identity import agent_schemas as schemas
 
 routes = AdministrationRoutes("identities")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.identity.invitations import DEFAULT_DAYS, MAX_DAYS
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
+from shared.identity.directory.invitations import DEFAULT_DAYS, MAX_DAYS
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Id, Sent, Text, UtcTime, Wire
 from web.identity.schemas import Email, MemberBody, MemberRole

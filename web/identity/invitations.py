@@ -3,7 +3,8 @@
 from uuid import UUID
 
 from shared.errors import DomainError, PermissionDenied, Unavailable
-from shared.identity import invitations, joining
+from shared.identity.access.roles import Role
+from shared.identity.directory import invitation_acceptance, invitations
 from shared.identity.errors import (
     AlreadyExists,
     GrantExceedsGranter,
@@ -12,14 +13,13 @@ from shared.identity.errors import (
     ResourceNotFound,
     TooManyLive,
 )
-from shared.identity.roles import Role
-from web.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
-from web.authentication import Authentication, slow_down_guessing
-from web.calls import Answer, Call, request_id
+from web.dependencies.rate_limits import RateLimited
+from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
+from web.framework.authentication import Authentication, slow_down_guessing
+from web.framework.calls import Answer, Call, request_id
+from web.framework.routes import Routes
 from web.identity import invitation_schemas as schemas
 from web.identity.schemas import MemberBody
-from web.rate_limits import RateLimited
-from web.routes import Routes
 
 routes = AdministrationRoutes("invitations")
 public_routes = Routes("invitations")
@@ -88,7 +88,7 @@ def accept_invitation(call: Call) -> Answer:
     body: schemas.AcceptedInvitation = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
-        member = joining.accept_invitation(session, by=by, token=body.token)
+        member = invitation_acceptance.accept_invitation(session, by=by, token=body.token)
     return Answer(body=MemberBody.of(member))
 
 
@@ -109,7 +109,7 @@ def register_invited(call: Call) -> Answer:
     body: schemas.AcceptedInvitation = call.read_body()
     try:
         with call.services.database.transaction() as session:
-            made = joining.register_invited(session, token=body.token, request_id=request_id())
+            made = invitation_acceptance.register_invited(session, token=body.token, request_id=request_id())
     except ResourceNotFound:
         slow_down_guessing(call.http, call.services)
         raise

@@ -1,7 +1,7 @@
 """The OAuth endpoints: exchange a deployment's secret for a short-lived token, introspect and revoke tokens.
 
 RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and 9728 (metadata). Errors speak OAuth's
-dialect (`web/errors.py`), and no answer may be stored.
+dialect (`web/error_responses/status_codes.py`), and no answer may be stored.
 """
 
 import json
@@ -12,22 +12,23 @@ from typing import Any, TypeVar
 
 from flask import Response
 
-from shared.identity import errors, token_exchange
-from shared.identity.access_tokens import AccessToken
-from shared.identity.authorization_server import (
+from shared.identity import errors
+from shared.identity.token_endpoint import token_exchange
+from shared.identity.token_endpoint.oauth_metadata import (
     CLIENT_CREDENTIALS,
     TOKEN_EXCHANGE,
     authorization_server_metadata,
     protected_resource_metadata,
 )
-from shared.identity.key_rotation import PUBLICATION_SECONDS
-from shared.identity.workflow_exchange import SubjectTokenRefused, exchange_workflow_token
-from web.authentication import Authentication, limit_rate, slow_down_guessing
-from web.calls import Answer, Call, request_id
+from shared.identity.token_endpoint.workflow_exchange import SubjectTokenRefused, exchange_workflow_token
+from shared.identity.tokens.access_tokens import AccessToken
+from shared.identity.tokens.key_rotation import PUBLICATION_SECONDS
+from web.framework.authentication import Authentication, limit_rate, slow_down_guessing
+from web.framework.calls import Answer, Call, request_id
+from web.framework.routes import FormBody, Routes
 from web.http.client_address import client_address
 from web.identity import oauth_schemas as schemas
 from web.identity.client_forms import ClientForm, FormTooLarge, InvalidTarget, read_client_form
-from web.routes import FormBody, Routes
 
 Described = TypeVar("Described")
 routes = Routes("oauth")

@@ -2,11 +2,12 @@
 
 from uuid import UUID
 
-from shared.identity import audit, memberships, organizations
+from shared.identity import audit
+from shared.identity.access.roles import Role
+from shared.identity.directory import memberships, organizations
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter, LastOwner
-from shared.identity.roles import Role
-from web.administration import ORGANIZATION, AdministrationRoutes, created
-from web.calls import Answer, Call
+from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
+from web.framework.calls import Answer, Call
 from web.identity import schemas
 
 routes = AdministrationRoutes("organizations")

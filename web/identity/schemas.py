@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from web.http.schemas import PageQuery, Shown, ShownPage
 from web.http.wire_types import Id, Name, Sent, Text, UtcTime
 

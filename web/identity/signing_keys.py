@@ -1,9 +1,9 @@
 """Let operators rotate the keys that sign tokens, and drop one that leaked."""
 
-from shared.identity import key_rotation
 from shared.identity.errors import KeyNotPublished
-from web.administration import AdministrationRoutes
-from web.calls import Answer, Call
+from shared.identity.tokens import key_rotation
+from web.framework.administration import AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.identity import agent_schemas as schemas
 
 routes = AdministrationRoutes("signing keys")

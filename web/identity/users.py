@@ -3,11 +3,12 @@
 from uuid import UUID
 
 from shared.errors import PermissionDenied
-from shared.identity import api_keys, users
-from shared.identity.authorization import Actor
+from shared.identity.access.authorization import Actor
+from shared.identity.credentials import api_keys
+from shared.identity.directory import users
 from shared.identity.errors import AlreadyExists, TooManyLive
-from web.administration import ORGANIZATION, AdministrationRoutes, created
-from web.calls import Answer, Call
+from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
+from web.framework.calls import Answer, Call
 from web.identity import schemas
 
 routes = AdministrationRoutes("users")

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from shared.body_errors import DigestMismatch, FilePartRequired
 from shared.errors import FieldError
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
-from shared.media.content_signatures import HEAD_BYTES
+from shared.files.upload_errors import DigestMismatch, FilePartRequired
+from shared.media.importing.content_signatures import HEAD_BYTES
 from web.http.multipart import FRAMING_BYTES, Body, PartContent, PartParser, pieces
 from web.http.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header
 from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter

@@ -3,16 +3,16 @@
 from uuid import UUID
 
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
-from shared.identity.authorization import administrator
-from shared.identity.distributions import get_distribution
+from shared.identity.access.authorization import administrator
+from shared.identity.directory.distributions import get_distribution
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound
-from shared.media import imports, retrying
 from shared.media.errors import ImportNotFound, ImportNotRetryable, TooManyImports
-from shared.media.imports import ImportState
-from web.authentication import Authentication
-from web.calls import Answer, Call, request_id
+from shared.media.importing import imports, retrying
+from shared.media.importing.imports import ImportState
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call, request_id
+from web.framework.routes import Routes
 from web.media import schemas
-from web.routes import Routes
 
 routes = Routes("media")
 

@@ -7,17 +7,17 @@ from pydantic import Field
 
 from shared.errors import PermissionDenied
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound
-from shared.media import installations
 from shared.media.errors import AppClientMissing, InstallationRefused, NetworkNotRouted
+from shared.media.network_setup import slack_installations
 from shared.media.networks.webhooks import SignatureInvalid
-from web.administration import AdministrationRoutes
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from web.dependencies.rate_limits import RateLimited
+from web.framework.administration import AdministrationRoutes
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import AnyQuery
 from web.http.schemas import Shown
 from web.http.wire_types import Id, Sent, UtcTime
 from web.media.push_authentication import guesses_slowed_down
-from web.rate_limits import RateLimited
-from web.routes import AnyQuery
 
 routes = AdministrationRoutes("networks")
 INSTALLED = "The app is installed. This page can be closed.\n"
@@ -54,7 +54,7 @@ def begin_installation(call: Call, distribution_id: UUID) -> Answer:
     body: NewInstallation = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
-        begun = installations.begin_installation(
+        begun = slack_installations.begin_installation(
             session,
             call.services.settings,
             by=by,
@@ -78,7 +78,7 @@ def complete_installation(call: Call, distribution_id: UUID) -> Response:
     given = call.http.args
     with guesses_slowed_down(call):
         try:
-            installations.complete_installation(
+            slack_installations.complete_installation(
                 call.services.database,
                 call.services.settings,
                 distribution_id=distribution_id,

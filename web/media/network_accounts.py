@@ -5,11 +5,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from shared.media import network_accounts
 from shared.media.errors import NetworkNotRouted
+from shared.media.network_setup import network_accounts
 from shared.media.networks.base import Network
-from web.administration import AdministrationRoutes
-from web.calls import Answer, Call
+from web.framework.administration import AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Id, Sent, UtcTime
 

@@ -5,8 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from shared.identity.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
-from shared.media.network_administration import NetworkSettings
+from shared.identity.directory.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
+from shared.media.network_setup.network_administration import NetworkSettings
 from shared.media.networks.registry import NETWORKS
 from web.http.schemas import Shown
 from web.http.wire_types import Between, Id, JsonCount, Sent, UtcTime

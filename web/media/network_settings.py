@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from shared.media import network_administration
 from shared.media.errors import NetworkNotRouted
+from shared.media.network_setup import network_administration
 from shared.media.networks.base import Network
-from web.administration import AdministrationRoutes
-from web.calls import Answer, Call
+from web.framework.administration import AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.media.network_schemas import NetworkSettingsBody, NewNetworkSettings
 
 PATH = "/distributions/<id:distribution_id>/networks/<network:network>"

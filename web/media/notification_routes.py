@@ -3,8 +3,8 @@
 from typing import Any
 
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound
-from web.administration import Act, AdministrationRoutes, administer
-from web.calls import Answer, Call
+from web.framework.administration import Act, AdministrationRoutes, administer
+from web.framework.calls import Answer, Call
 from web.media.notification_schemas import (
     NotificationBody,
     NotificationPage,

@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
-from shared.media import notification_endpoints
-from web.administration import AdministrationRoutes
-from web.calls import Answer, Call
+from shared.media.notifications import notification_endpoints
+from web.framework.administration import AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.media import notification_schemas as schemas
 from web.media.notification_routes import declare_list, declare_replay, declare_resend
 

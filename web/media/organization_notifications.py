@@ -4,8 +4,8 @@ from uuid import UUID
 
 from shared.deliveries import organization_endpoints
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
-from web.administration import NO_STORE, ORGANIZATION, AdministrationRoutes
-from web.calls import Answer, Call
+from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes
+from web.framework.calls import Answer, Call
 from web.media import notification_schemas as schemas
 from web.media.notification_routes import declare_list, declare_replay, declare_resend
 

@@ -10,18 +10,18 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.encryption import Encryption
 from shared.errors import PermissionDenied
+from shared.identity.credentials.webhook_secrets import list_webhook_secrets
 from shared.identity.errors import ResourceNotFound
-from shared.identity.webhook_secrets import list_webhook_secrets
-from shared.media.authority import Proof
+from shared.media.importing.authority import Proof
 from shared.media.networks.signatures import check_head, verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, standard_names, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
-from shared.telemetry import REFUSED_CREDENTIALS
-from web.authentication import check_header_rules, limit_rate, slow_down_guessing
-from web.calls import Call
+from shared.observability.telemetry import REFUSED_CREDENTIALS
+from web.framework.authentication import check_header_rules, limit_rate, slow_down_guessing
+from web.framework.calls import Call
 from web.http.requests import MAXIMUM_JSON_BYTES
 from web.media.tenants import count_for_distribution
 

@@ -11,30 +11,31 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from shared import body_errors, failpoints
+from shared import failpoints
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable, ValidationFailed
+from shared.files import upload_errors
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.staging import Sink
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors
 from shared.media.attachments import Attachment
-from shared.media.authority import Proof
-from shared.media.imports import STANDARD, Import
+from shared.media.importing.authority import Proof
+from shared.media.importing.imports import STANDARD, Import
+from shared.media.importing.pushing import PushedPart, push_content
+from shared.media.importing.queueing import queue_imports
 from shared.media.networks.webhooks import SignatureInvalid
-from shared.media.pushing import PushedPart, push_content
-from shared.media.queueing import queue_imports
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import JsonOrForm, Routes
 from web.http.multipart import FRAMING_BYTES, Body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse, wire_names
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
 from web.media.push_authentication import read_pushed_body
-from web.routes import JsonOrForm, Routes
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -55,9 +56,9 @@ _ERRORS: tuple[type[DomainError], ...] = (
     SchemeRefused,
     AddressRefused,
     HeaderRefused,
-    body_errors.FilePartRequired,
-    body_errors.ByteSizeMismatch,
-    body_errors.DigestMismatch,
+    upload_errors.FilePartRequired,
+    upload_errors.ByteSizeMismatch,
+    upload_errors.DigestMismatch,
     BlobStoreUnavailable,
     StorageFull,
     StorageReadOnly,
@@ -131,7 +132,7 @@ def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None, pro
     settings = services.settings
     content_length = call.http.content_length or settings.max_media_bytes
     if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
-        raise body_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
+        raise upload_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
     def receive(sink: Sink) -> PushedPart:
         if signed_body is not None:
@@ -207,7 +208,7 @@ def check_source(call: Call, item: schemas.AttachedMedia) -> None:
         parse_url(item.url, EgressPolicy.of(settings), with_secrets=bool(item.headers))
     check_headers(item.headers or {})
     if (item.byte_size or 0) > settings.max_media_bytes:
-        raise body_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
+        raise upload_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
 
 def read_attachment(item: schemas.AttachedMedia, message_id: str, conversation_id: str | None) -> Attachment:

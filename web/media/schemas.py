@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, RootModel
 
-from shared.media.descriptions import MEDIA_TYPE
-from shared.media.imports import Import, ImportState
+from shared.media.importing.descriptions import MEDIA_TYPE
+from shared.media.importing.imports import Import, ImportState
 from shared.pagination import Page
 from web.http.schemas import PageQuery
 from web.http.wire_types import Count, Id, JsonCount, Sent, Text, UtcTime, Wire

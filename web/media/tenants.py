@@ -2,10 +2,10 @@
 
 from uuid import UUID
 
-from shared.admission import PoolKey
-from shared.identity.existence import find_distribution_organization
+from shared.fairness.admission import PoolKey
 from shared.identity.expiring_cache import ExpiringCache
-from web.calls import Call
+from shared.identity.lookups import find_distribution_organization
+from web.framework.calls import Call
 
 KNOWN_DISTRIBUTIONS = 4096
 KNOWN_SECONDS = 3600.0

@@ -12,35 +12,35 @@ from flask import Response
 from pydantic import Field
 
 from shared import failpoints
-from shared.a2a.door.errors import TooManyMessages
-from shared.a2a.door.messages import InboundMessage
-from shared.a2a.door.reception import take_network_message
-from shared.a2a.door.sending import Door
-from shared.body_errors import ContentTooLarge, UploadTimeout
-from shared.database import Session
+from shared.a2a.inbound.errors import TooManyMessages
+from shared.a2a.inbound.messages import InboundMessage
+from shared.a2a.inbound.recording import take_network_message
+from shared.a2a.inbound.sending import Door
+from shared.db.database import Session
 from shared.encryption import Encryption
 from shared.errors import DomainError
-from shared.identity.callers import ReportedCaller
-from shared.identity.distributions import has_routed_messages
+from shared.files.upload_errors import ContentTooLarge, UploadTimeout
+from shared.identity.access.claims import ReportedCaller
+from shared.identity.directory.distributions import has_routed_messages
 from shared.media.attachments import Attachment
-from shared.media.authority import waits_for_somebody
 from shared.media.errors import TooManyImports
-from shared.media.imports import Import
-from shared.media.network_accounts import find_targets
+from shared.media.importing.authority import waits_for_somebody
+from shared.media.importing.imports import Import
+from shared.media.importing.queueing import queue_imports
 from shared.media.network_settings import find_webhook_credentials
+from shared.media.network_setup.network_accounts import find_targets
 from shared.media.networks.base import Network
 from shared.media.networks.signatures import verify
 from shared.media.networks.texts import NetworkMessage
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
-from shared.media.queueing import queue_imports
-from shared.telemetry import MESSAGES, get_logger
-from web.authentication import Authentication, limit_rate
-from web.calls import Call
+from shared.observability.telemetry import MESSAGES, get_logger
+from web.dependencies.rate_limits import RateLimited
+from web.framework.authentication import Authentication, limit_rate
+from web.framework.calls import Call
+from web.framework.routes import AnyQuery, RawBody, Routes
 from web.http.wire_types import Sent
 from web.media.push_authentication import guesses_slowed_down, webhook_request
 from web.media.tenants import count_for_distribution
-from web.rate_limits import RateLimited
-from web.routes import AnyQuery, RawBody, Routes
 
 MAXIMUM_WEBHOOK_BYTES = 1 << 20
 BODY = RawBody(media_types=("application/json", "application/x-www-form-urlencoded"))

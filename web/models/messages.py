@@ -9,12 +9,12 @@ from shared.errors import ValidationFailed
 from shared.models.dialects import estimate_prompt_tokens, parse_messages, parse_prompt
 from shared.models.dialects.messages_schema import MessagesCreation, MessagesPrompt
 from shared.models.invocations import get_callable_model, require_model_access
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 from web.http.negotiation import EVENT_STREAM, JSON
 from web.models.message_schemas import MessageBody, MessagesQuery, MessageStreamEvent, TokenCountBody
 from web.models.routes import CREATION_ERRORS, create_reply, read_creation, require_own
-from web.routes import Routes
 
 routes = Routes("models")
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from flask import Response
 
-from shared.admission import ConcurrencyLimited
 from shared.credits.errors import (
     BillingOrganizationRequired,
     BudgetExceeded,
@@ -13,8 +12,9 @@ from shared.credits.errors import (
     ModelNotAllowed,
     RateLimitExceeded,
 )
-from shared.credits.key_models import find_own_models
+from shared.credits.spending_limits.key_model_allowlist import find_own_models
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.fairness.admission import ConcurrencyLimited
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.errors import (
@@ -27,12 +27,12 @@ from shared.models.errors import (
 )
 from shared.models.invocations import get_model, invoke, require_model_access
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
-from shared.models.reply_waiting import CallLost
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from shared.models.reply_timeouts import CallLost
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 from web.http.negotiation import EVENT_STREAM, JSON, wants_events
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
-from web.models.answers import streamed_answer, whole_answer
 from web.models.chat_schemas import ChatCompletion, ChatStreamEvent
 from web.models.creation_schemas import ChatCreation, ResponsesCreation
 from web.models.model_listings import (
@@ -46,8 +46,8 @@ from web.models.model_listings import (
     speaks_version,
 )
 from web.models.response_schemas import ModelResponse, ResponseStreamEvent
+from web.models.responses import streamed_answer, whole_answer
 from web.models.schemas import ModelBody, ModelList
-from web.routes import Routes
 
 routes = Routes("models")
 

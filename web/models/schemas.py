@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from shared.credits.reports import MODEL_WINDOW, Window
+from shared.credits.usage.usage_reports import MODEL_WINDOW, Window
 from shared.models.catalog import ModelEntry
 
 

@@ -4,11 +4,11 @@ from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from shared.identity.errors import ResourceNotFound
-from shared.probes import Probes
-from web.authentication import Authentication
-from web.calls import Answer, Call
+from shared.operations.health_checks import Probes
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Routes
 from web.http.wire_types import Wire
-from web.routes import Routes
 
 routes = Routes("operations")
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from functools import partial
 
-from shared.metrics import HostMetrics
-from shared.probes import Check, Measure, Probes
-from shared.service_metrics import (
+from shared.messaging.valkey import connect_valkey
+from shared.observability.multiprocess_metrics import HostMetrics
+from shared.operations.health_checks import Check, Measure, Probes
+from shared.operations.service_metrics import (
     measure_backlog,
     measure_model_calls,
     measure_postgres,
@@ -13,8 +14,7 @@ from shared.service_metrics import (
     measure_store,
     measure_valkeys,
 )
-from shared.valkey import connect_valkey
-from web.services import Services
+from web.dependencies.services import Services
 
 
 def readiness_checks(services: Services) -> dict[str, Check]:

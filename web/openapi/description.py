@@ -11,8 +11,8 @@ from pydantic.json_schema import models_json_schema
 
 from shared.files.references import ReferenceKind
 from shared.media.networks.registry import NETWORKS
-from web.authentication import Authentication
-from web.openapi.answers import add_headers, describe_answers, head_of, raw_content, shapes
+from web.framework.authentication import Authentication
+from web.framework.routes import FilePart, FormBody, JsonOrForm, RawBody, Route
 from web.openapi.components import (
     ANTHROPIC_ERROR_SCHEMA,
     OAUTH_SCHEMA,
@@ -26,7 +26,7 @@ from web.openapi.components import (
 from web.openapi.errors import describe_errors
 from web.openapi.headers import HEADERS, PARAMETERS, header_parameters
 from web.openapi.protocol import A2A_ERROR_SCHEMA
-from web.routes import FilePart, FormBody, JsonOrForm, RawBody, Route
+from web.openapi.responses import add_headers, describe_answers, head_of, raw_content, shapes
 
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")

@@ -7,14 +7,14 @@ from typing import Any, TypeVar, cast
 from flask import Response, current_app
 from werkzeug.exceptions import NotFound
 
-from web.authentication import Authentication
-from web.calls import Call
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.rendering import page, version
+from web.framework.routes import Route, Routes
 from web.openapi import reference
 from web.openapi.commands import curl
 from web.openapi.description import describe
 from web.openapi.problems import by_status, list_problems, operations_by_code, samples
-from web.rendering import page, version
-from web.routes import Route, Routes
 
 routes = Routes("documents")
 

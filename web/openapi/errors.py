@@ -6,16 +6,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shared.admission import ConcurrencyLimited
-from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.errors import DomainError, ValidationFailed
+from shared.fairness.admission import ConcurrencyLimited
+from shared.files.upload_errors import ContentTooLarge, UploadTimeout
 from shared.identity import errors as identity_errors
 from shared.models.providers.errors import ProviderError
-from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
-from web.anthropic_errors import anthropic_status, anthropic_type, speaks_anthropic
-from web.authentication import Authentication
-from web.error_dialects import OAUTH_PATHS, PROBLEM, oauth_code
-from web.errors import STATUSES
+from web.dependencies.rate_limits import RateLimited
+from web.error_responses.a2a_errors import a2a_reason, a2a_status, speaks_a2a
+from web.error_responses.anthropic_errors import anthropic_status, anthropic_type, speaks_anthropic
+from web.error_responses.error_formats import OAUTH_PATHS, PROBLEM, oauth_code
+from web.error_responses.openai_errors import openai_code, openai_type, speaks_openai
+from web.error_responses.status_codes import STATUSES
+from web.framework.authentication import Authentication
+from web.framework.routes import PROBES, FilePart, JsonOrForm, Route
 from web.http.requests import (
     DuplicateParameter,
     FieldRequired,
@@ -25,11 +28,8 @@ from web.http.requests import (
     UnsupportedMediaType,
 )
 from web.http.wire_types import Wire
-from web.openai_errors import openai_code, openai_type, speaks_openai
 from web.openapi.components import ref
 from web.openapi.protocol import a2a_error_answer
-from web.rate_limits import RateLimited
-from web.routes import PROBES, FilePart, JsonOrForm, Route
 
 _ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
 _RECOGNIZED: tuple[type[DomainError], ...] = (

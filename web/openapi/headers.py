@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from web.a2a_errors import speaks_a2a
-from web.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
-from web.authentication import ATTRIBUTION_HEADER, Authentication
-from web.openai_errors import RETRY_HEADER, speaks_openai
+from web.error_responses.a2a_errors import speaks_a2a
+from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
+from web.error_responses.openai_errors import RETRY_HEADER, speaks_openai
+from web.framework.authentication import ATTRIBUTION_HEADER, Authentication
+from web.framework.routes import FilePart, RawBody, Route
 from web.openapi.protocol import a2a_header_parameters
-from web.routes import FilePart, RawBody, Route
 
 _WORTH_REPEATING = ("402", "408", "409", "429", "502", "503", "504", "507", "529")
 _MADE = ("201", "202")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from shared.errors import DomainError, Kind
-from web.error_dialects import Dialects, reason_phrase, title
-from web.errors import INTERNAL_ERROR, STATUSES
+from web.error_responses.error_formats import Dialects, reason_phrase, title
+from web.error_responses.status_codes import INTERNAL_ERROR, STATUSES
+from web.framework.routes import Route
 from web.openapi.errors import dialect_code, errors_by_status
 from web.openapi.remedies import BY_KIND, REMEDIES
-from web.routes import Route
 
 _REPEATABLE = frozenset({408, 429, 502, 503, 504})
 _PROBLEM_PATH = "/files"

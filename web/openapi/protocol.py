@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from web.a2a_errors import PROTOCOL_DOMAIN, a2a_reason
+from web.error_responses.a2a_errors import PROTOCOL_DOMAIN, a2a_reason
 
 A2A_ERROR_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from flask import Response
 from werkzeug.exceptions import NotFound
 
-from web.authentication import Authentication
-from web.calls import Call
+from web.framework.authentication import Authentication
+from web.framework.calls import Call
+from web.framework.rendering import ASSETS, HTML, asset, fingerprint, media_type, page, version
+from web.framework.routes import AnyQuery, Routes
 from web.http.negotiation import JSON, negotiate
 from web.http.wire_types import Wire
-from web.rendering import ASSETS, HTML, asset, fingerprint, media_type, page, version
-from web.routes import AnyQuery, Routes
 
 routes = Routes("pages")
 

@@ -14,12 +14,13 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import DomainError, Kind
-from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind, ReportedCaller
-from shared.identity.effective_permissions import PermissionsByScope, bindings_of, identity_permissions
+from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
+from shared.identity.access.claims import ReportedCaller
+from shared.identity.access.effective_permissions import PermissionsByScope, bindings_of, identity_permissions
 from shared.identity.tables import deployments, identities, organizations, role_bindings
-from shared.identity.usage_attribution import Attribution
+from shared.identity.tokens.usage_attribution import Attribution
 
 CHANNEL = "a2a"
 

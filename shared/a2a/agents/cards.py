@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shared.a2a.agents.directory import Agent
 from shared.a2a.errors import ExtendedAgentCardNotConfigured
 from shared.a2a.media_types import modes_of
-from shared.a2a.remote.card_composition import compose_card
+from shared.a2a.remote.cards.card_composition import compose_card
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.types import (
     AgentCapabilities,

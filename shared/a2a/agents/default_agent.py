@@ -16,11 +16,11 @@ from shared.a2a.behaviors.administration import (
 )
 from shared.a2a.errors import AgentNotFound
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
-from shared.advisory_locks import AdvisoryLock, take
-from shared.database import Session
-from shared.identity.authorization import OPERATOR
+from shared.config.settings import Settings
+from shared.db.advisory_locks import AdvisoryLock, take
+from shared.db.database import Session
+from shared.identity.access.authorization import OPERATOR
 from shared.models.catalog_file import CatalogFile
-from shared.settings import Settings
 
 ASSISTANT = "Assistant"
 SCRIPT = "Script"

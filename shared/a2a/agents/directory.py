@@ -14,16 +14,16 @@ from uuid import UUID
 from sqlalchemy import Row, select, text
 
 from shared.a2a.errors import AgentNotFound, InvalidParams, UnsupportedOperation
-from shared.a2a.remote.card_documents import CardUnusable, read_document
+from shared.a2a.remote.cards.card_documents import CardUnusable, read_document
 from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.tables import behaviors
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.types import AgentCard
 from shared.credits.errors import BillingOrganizationRequired
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, PermissionDenied
-from shared.identity.callers import Caller, ExecutorKind
-from shared.identity.permissions import Permission
+from shared.identity.access.callers import Caller, ExecutorKind
+from shared.identity.access.permissions import Permission
 from shared.identity.tables import deployments, identities, organizations, versions
 
 DISTRIBUTIONS_TOLD = 100

@@ -8,8 +8,8 @@ from uuid import UUID
 from sqlalchemy import Row, select, true
 
 from shared.a2a.agents.directory import require_execution, require_organization
-from shared.database import Session
-from shared.identity.callers import Caller
+from shared.db.database import Session
+from shared.identity.access.callers import Caller
 from shared.identity.tables import deployments, identities
 from shared.pagination import Page, Position, oldest_first
 

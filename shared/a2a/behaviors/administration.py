@@ -16,14 +16,14 @@ from shared.a2a.behaviors.script_file import script_of
 from shared.a2a.behaviors.script_format import ScriptInvalid
 from shared.a2a.tables import behaviors
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_for_deployment
+from shared.identity.access.permissions import Permission
 from shared.identity.activation import set_values
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_for_deployment
-from shared.identity.existence import get_one
+from shared.identity.lookups import get_one
 from shared.identity.names import require_name
-from shared.identity.permissions import Permission
 from shared.identity.tables import deployments
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first

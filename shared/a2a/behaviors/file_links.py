@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from shared.database import Database, Session
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
 from shared.files.grants import Reading, grant_to_readers
 from shared.files.references import ReferenceKind
-from shared.settings import Settings
 
 LINK_LIFE = timedelta(hours=24)
 """The longest life of a grant (docs/specification/sharing.md#limits); links have between half of it and all of it."""

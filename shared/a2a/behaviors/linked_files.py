@@ -10,13 +10,13 @@ from uuid import UUID
 
 from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.behaviors.prompts import PartNotReadable
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.files.blobs.base import BlobStore
 from shared.files.grants import get_granted_content
 from shared.files.references import ReferenceKind, add_reference
-from shared.identity.callers import Caller
-from shared.settings import Settings
+from shared.identity.access.callers import Caller
 
 MAX_READ_BYTES = 20 << 20
 _PATH = re.compile(r"/files/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/content", re.ASCII)

@@ -27,6 +27,7 @@ from shared.a2a.turns.updates import Turn
 from shared.credits import holds
 from shared.credits.errors import InvocationConflict
 from shared.errors import DomainError, Kind, Unavailable
+from shared.messaging.replies import ReplyKind
 from shared.models.call_admission import Attempt, CallAdmission
 from shared.models.catalog import Catalog, ModelEntry, speaking_for
 from shared.models.catalog_file import CatalogFile
@@ -36,8 +37,7 @@ from shared.models.errors import ModelNotSupported
 from shared.models.heartbeats import Attended
 from shared.models.invocations import get_model, new_invocation, require_model_access
 from shared.models.providers.errors import CallCancelled
-from shared.replies import ReplyKind
-from shared.retry import retry
+from shared.runtime.retry import retry
 
 SLOT_SECONDS = 300.0
 """How long a turn waits for its organization's share, or for a model that answers as many calls as it can."""

@@ -12,18 +12,18 @@ from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.remote.behavior import RemoteBehavior
 from shared.a2a.turns.updates import Behavior, BehaviorKind
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.files.blobs.base import BlobStore
+from shared.messaging.valkey import connect_valkey
 from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
+from shared.models.concurrency_limits import Shares
 from shared.models.engine import Engine
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.settlements import Settlements
-from shared.models.shares import Shares
-from shared.settings import Settings
-from shared.valkey import connect_valkey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

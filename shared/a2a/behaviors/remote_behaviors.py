@@ -13,7 +13,7 @@ from shared.a2a.behaviors.administration import (
 )
 from shared.a2a.tables import behaviors
 from shared.a2a.turns.updates import BehaviorKind, DeclaredExtension
-from shared.database import Session
+from shared.db.database import Session
 from shared.ids import new_id
 
 NAME = "Remote agent"

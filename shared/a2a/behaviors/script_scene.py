@@ -16,7 +16,7 @@ import regex
 
 from shared.a2a.behaviors.script_schema import MatchTable, RuleTable
 from shared.a2a.types import Message
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

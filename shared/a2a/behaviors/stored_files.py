@@ -16,18 +16,18 @@ from shared import failpoints
 from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Part
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.files.access import OVER_OWNER
 from shared.files.blobs.base import BlobStore
 from shared.files.file_names import clean_file_name
-from shared.files.placement import wait_while_staged
+from shared.files.lifecycle.placement import wait_while_staged
 from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, Receipt, ReceivedContent
 from shared.files.staging import Sink
 from shared.files.uploads import Association, UploadRequest, upload
-from shared.identity.permissions import Permission
-from shared.retry import retry
-from shared.settings import Settings
+from shared.identity.access.permissions import Permission
+from shared.runtime.retry import retry
 
 EXTENSION = "/extensions/file-artifact/v1"
 UPLOAD_SECONDS = 600.0

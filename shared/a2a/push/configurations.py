@@ -20,7 +20,7 @@ from shared.a2a.errors import InvalidParams, PushNotificationNotSupported, TaskN
 from shared.a2a.identifiers import check_identifier, is_identifier
 from shared.a2a.tables import task_push_configurations, tasks
 from shared.a2a.types import AuthenticationInfo, TaskPushNotificationConfig
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.outbox import give_up, readdress
 from shared.deliveries.sealed_addresses import seal_address
 from shared.egress.errors import EgressError

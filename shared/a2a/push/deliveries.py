@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from shared.a2a.exact_json import render
 from shared.a2a.tables import task_push_configurations, tasks
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.outbox import MAX_BODY_BYTES, enqueue_delivery
 
 KIND = "task_update"

@@ -4,15 +4,15 @@ The files of an update get their links here, at the moment of sending.
 """
 
 from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.door.links import link_files
-from shared.database import Session
+from shared.a2a.inbound.links import link_files
+from shared.db.database import Session
 from shared.deliveries import organization_endpoints
 from shared.deliveries.outbox import SendDeliveries
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
-from shared.jobs import Context, handles
-from shared.media import notifications
-from shared.media.notification_channel import DistributionChannel
+from shared.media.importing import import_notifications
+from shared.media.notifications.notification_channel import DistributionChannel
+from shared.messaging.jobs import Context, handles
 
 
 @handles(SendDeliveries, every_seconds=5, in_parallel=True)
@@ -29,7 +29,7 @@ def make_sender(context: Context) -> Sender:
 
     encryption = Encryption(context.settings)
     channels = {
-        notifications.KIND: DistributionChannel(encryption, complete),
+        import_notifications.KIND: DistributionChannel(encryption, complete),
         organization_endpoints.KIND: organization_endpoints.make_channel(encryption),
     }
     sender = Sender(context.database, context.settings, channels)

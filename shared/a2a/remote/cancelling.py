@@ -21,17 +21,17 @@ from shared.a2a.remote.bindings import Refused
 from shared.a2a.remote.connecting import AgentConnector
 from shared.a2a.remote.connection import AgentConnection
 from shared.a2a.remote.endpoints import find_endpoint
-from shared.a2a.remote.looking import find_received, message_id_of
+from shared.a2a.remote.task_recovery import find_received, message_id_of
 from shared.a2a.remote.turn_rows import context_id_of
 from shared.a2a.remote.turn_tables import remote_turns
-from shared.database import Database
+from shared.db.database import Database
 from shared.egress.errors import EgressError
 from shared.errors import DomainError
-from shared.fair_claims import find_fairly
-from shared.jobs import Context, sweep
-from shared.queues import AGENTS
-from shared.sweeping import drain, run_in_batches
-from shared.telemetry import get_logger
+from shared.fairness.fair_queueing import find_fairly
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import AGENTS
+from shared.observability.telemetry import get_logger
+from shared.runtime.batches import drain, run_in_batches
 
 log = get_logger(__name__)
 

@@ -10,12 +10,12 @@ from shared.a2a.remote.http_json import HttpJson
 from shared.a2a.remote.jsonrpc import JsonRpc
 from shared.a2a.remote.request_tokens import mint_request_token
 from shared.a2a.turns.updates import Turn
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from shared.identity.signing_keys import SigningKeys
-from shared.identity.usage_attribution import Attribution, mint_usage_attribution
-from shared.settings import Settings
+from shared.identity.tokens.signing_keys import SigningKeys
+from shared.identity.tokens.usage_attribution import Attribution, mint_usage_attribution
 
 VERSION = "1.0"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from shared.a2a.remote.bindings import EVENTS, AgentBinding, Call
 from shared.a2a.remote.errors import AnswerInvalid, AnswerTooLarge
-from shared.a2a.remote.reading import read_document
+from shared.a2a.remote.response_parser import read_document
 from shared.egress.deadlines import Deadline
 from shared.egress.errors import EgressError, MediaTooLarge
 from shared.egress.exchanges import Reply, Request, exchange
@@ -21,9 +21,9 @@ from shared.egress.observation import observed
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.models.providers.sse import EventTooLarge, SseParser
-from shared.periodic_thread import InFlight
-from shared.spans import HEADER
-from shared.tracing import traceparent
+from shared.observability.spans import HEADER
+from shared.observability.tracing import traceparent
+from shared.runtime.periodic_thread import InFlight
 
 LOOK_SECONDS = 0.2
 IDLE_SECONDS = 45.0

@@ -2,7 +2,7 @@
 
 Setting an endpoint makes sending messages on the deployment's default behavior; deleting it ends that. Replacing an
 endpoint replaces its credential too: who cannot read a credential must not be able to have it sent to another address.
-What the agent's card says is kept beside it (`agent_cards.py`).
+What the agent's card says is kept beside it (`cards/agent_cards.py`).
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ from sqlalchemy.dialects.postgresql import insert
 
 from shared.a2a.behaviors.remote_behaviors import install_remote_behavior, remove_remote_behavior
 from shared.a2a.remote.tables import deployment_endpoints
-from shared.database import Session
+from shared.config.settings import Settings
+from shared.db.database import Session
+from shared.db.schema import columns_of
 from shared.egress.errors import HeaderRefused
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_for_deployment
+from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_for_deployment
-from shared.identity.existence import get_one
-from shared.identity.permissions import Permission
-from shared.jobs import Job
-from shared.queues import AGENTS
-from shared.schema import columns_of
-from shared.settings import Settings
+from shared.identity.lookups import get_one
+from shared.messaging.jobs import Job
+from shared.messaging.queues import AGENTS
 
 OUR_HEADERS = frozenset(
     {
@@ -58,7 +58,7 @@ class Binding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCards(Job):
-    """Read the cards that are due (`card_refresh.py`)."""
+    """Read the cards that are due (`cards/card_refresh.py`)."""
 
     kind = "agents.read_cards"
     queue = AGENTS

@@ -6,9 +6,9 @@ the published keys (`/.well-known/jwks.json`). The key is that of attributions: 
 
 from uuid import UUID, uuid4
 
-from shared.identity.key_rotation import REQUEST_TOKEN_SECONDS, KeyPurpose
-from shared.identity.signing_keys import SigningKeys
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.identity.tokens.key_rotation import REQUEST_TOKEN_SECONDS, KeyPurpose
+from shared.identity.tokens.signing_keys import SigningKeys
 
 TYPE = "agent-request+jwt"
 SUBJECT = "quartermaster"

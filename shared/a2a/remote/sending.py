@@ -15,12 +15,12 @@ from shared.a2a.remote.connection import IDLE_SECONDS
 from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import AgentForgot, AgentRefused, AgentUnreachable, ReceiptUncertain
 from shared.a2a.remote.exchange import Patience, RemoteTurn
-from shared.a2a.remote.looking import find_received, message_id_of
-from shared.a2a.remote.reading import read_event
+from shared.a2a.remote.response_parser import read_event
+from shared.a2a.remote.task_recovery import find_received, message_id_of
 from shared.a2a.turns.updates import Update
 from shared.a2a.types import MessageRole, Task
 from shared.egress.errors import EgressError
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

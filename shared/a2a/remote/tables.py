@@ -7,7 +7,7 @@ was read, and stays when a later reading fails.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, instant, metadata, one_of, required
+from shared.db.schema import created_at, instant, metadata, one_of, required
 
 deployment_endpoints = sa.Table(
     "deployment_endpoints",

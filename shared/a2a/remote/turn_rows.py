@@ -17,9 +17,9 @@ from shared.a2a.remote.reconciling import Logged
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import MessageRole, TaskState
-from shared.database import Database, Session
-from shared.retry import retry
-from shared.statements import Prepared
+from shared.db.database import Database, Session
+from shared.db.statements import Prepared
+from shared.runtime.retry import retry
 
 _CONTEXTS = UUID("1c7b6a52-7d5e-4f0a-9d53-0f6f6e3b8a11")
 MAXIMUM_MESSAGES = 1000

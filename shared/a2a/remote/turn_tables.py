@@ -7,7 +7,7 @@ to be done any more about the agent's task. `updates_seen` is how many updates i
 
 import sqlalchemy as sa
 
-from shared.schema import created_at, instant, metadata
+from shared.db.schema import created_at, instant, metadata
 
 remote_turns = sa.Table(
     "remote_turns",

@@ -17,15 +17,15 @@ from shared.a2a.schedules.drafts import checked_values
 from shared.a2a.schedules.resources import Missed, Run, RunState, Schedule, ScheduleDraft
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tables import tasks
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.references import ReferenceKind, list_referred_files
+from shared.identity.access.authorization import Actor, authorize_for_deployment
+from shared.identity.access.permissions import Permission
 from shared.identity.activation import set_values
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import ResourceNotFound
-from shared.identity.existence import get_one
-from shared.identity.permissions import Permission
+from shared.identity.lookups import get_one
 from shared.ids import new_id
 from shared.pagination import Page, Position, newest_first, oldest_first
 

@@ -12,7 +12,7 @@ from shared.a2a.schedules.cron import CronInvalid, parse_cron
 from shared.a2a.schedules.resources import MAX_CATCH_UP, ScheduleDraft
 from shared.a2a.tables import behaviors
 from shared.a2a.types import Message, MessageRole
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.names import require_name
 from shared.identity.tables import identities

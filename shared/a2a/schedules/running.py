@@ -23,15 +23,15 @@ from shared.a2a.schedules.resources import Missed, RunState
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tasks.routing import Routed, Router
 from shared.a2a.types import Message, Part
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import DomainError, Unavailable
-from shared.fair_claims import find_fairly, first_of_each
+from shared.fairness.fair_queueing import find_fairly, first_of_each
 from shared.identity.tables import deployments
 from shared.ids import new_id
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
-from shared.sweeping import drain
-from shared.telemetry import get_logger
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import get_logger
+from shared.runtime.batches import drain
 
 log = get_logger(__name__)
 

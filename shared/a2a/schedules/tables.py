@@ -7,7 +7,7 @@ tick runs twice.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata, one_of, required
+from shared.db.schema import created_at, id_column, instant, metadata, one_of, required
 
 schedules = sa.Table(
     "schedules",

@@ -13,14 +13,14 @@ from sqlalchemy import ARRAY, Row, Select, Text, cast, func, select, true, tuple
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.listing import NOT_GIVEN, make_token, parse_token
 from shared.a2a.types import TaskState
-from shared.database import Session
+from shared.db.database import Session
+from shared.db.schema import columns_of
 from shared.errors import FieldError, ValidationFailed
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.callers import ExecutorKind
-from shared.identity.existence import require_organization
-from shared.identity.permissions import Permission
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.callers import ExecutorKind
+from shared.identity.access.permissions import Permission
+from shared.identity.lookups import require_organization
 from shared.pagination import DEFAULT_LIMIT, Page
-from shared.schema import columns_of
 
 _LAST_CHANGED = (tasks.c.status_at.desc(), tasks.c.id.desc())
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.a2a.exact_json import parse
 from shared.a2a.types import Artifact, Part, TaskArtifactUpdateEvent
-from shared.database import Session
+from shared.db.database import Session
 
 _LAST = (1 << 63) - 1
 _EVENTS = """

@@ -14,7 +14,7 @@ from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.turns.rows import TurnOutcome
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Task, TaskState
-from shared.database import Session
+from shared.db.database import Session
 
 
 def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:

@@ -14,11 +14,11 @@ from uuid import UUID
 from shared.a2a.errors import InvalidAgentResponse
 from shared.a2a.exact_json import parse
 from shared.a2a.tasks.snapshots import messages_of, snapshot_of, values_of, with_messages
-from shared.a2a.tasks.watching import Watch
+from shared.a2a.tasks.task_notifier import Watch
 from shared.a2a.types import SendMessageResponse, TaskState
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import Unavailable
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
-from shared.database import LockTimeout
+from shared.db.database import LockTimeout
 from shared.errors import Unavailable
-from shared.periodic_thread import PeriodicThread
+from shared.runtime.periodic_thread import PeriodicThread
 
 PAUSE_SECONDS = 1.0
 """Between attempts while the database does not answer."""

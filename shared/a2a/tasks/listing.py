@@ -13,7 +13,7 @@ from shared.a2a.errors import InvalidParams
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.snapshots import in_scope, snapshots_of
 from shared.a2a.types import ListTasksResponse, TaskState
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import FieldError
 
 DEFAULT_PAGE = 50

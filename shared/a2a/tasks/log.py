@@ -17,16 +17,16 @@ from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Ending, Result, Writer, record
 from shared.a2a.tasks.late_updates import LateUpdates
-from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.tasks.task_notifier import TaskHints
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.lost_turns import hand_back
 from shared.a2a.turns.reading import read_turn, task_of
 from shared.a2a.turns.rows import TurnOutcome, explain
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update, in_sight, settles
 from shared.a2a.types import TaskState
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import DomainError, Unavailable
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

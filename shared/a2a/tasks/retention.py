@@ -15,13 +15,13 @@ from sqlalchemy import bindparam, delete, func, select, text, tuple_, update
 
 from shared import failpoints
 from shared.a2a.tables import ENDED_STATES, send_operations, tasks
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.files.references import ReferenceKind
 from shared.files.tables import references
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
-from shared.sweeping import drain, run_in_batches
-from shared.telemetry import SWEPT
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import SWEPT
+from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 100
 PIECE_BYTES = 64 << 20

@@ -17,12 +17,12 @@ from shared.a2a.agents.own_extensions import OwnExtensions
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks.sending import Sending, Sent, send
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest
-from shared.database import Session
+from shared.config.settings import Settings
+from shared.db.database import Session
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from shared.identity.callers import Caller
+from shared.identity.access.callers import Caller
 from shared.ids import new_id
-from shared.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

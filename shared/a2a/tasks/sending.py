@@ -28,9 +28,9 @@ from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_sn
 from shared.a2a.turns.rows import AnswerTurn, count_turns_before
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Message, MessageRole, SendMessageConfiguration, SendMessageRequest, TaskState
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import FieldError
-from shared.identity.callers import Caller
+from shared.identity.access.callers import Caller
 from shared.ids import new_id
 
 WAITING_TURNS_LIMIT = 32

@@ -18,7 +18,7 @@ from shared.a2a.tables import task_events, task_messages, tasks
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.tasks.events import TaskKey
 from shared.a2a.types import Artifact, Message, Task, TaskState, TaskStatus
-from shared.database import Session
+from shared.db.database import Session
 
 MAXIMUM_HISTORY = 1000
 HISTORY_BYTES = 32 << 20

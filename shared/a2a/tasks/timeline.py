@@ -20,11 +20,11 @@ from shared.a2a.tasks.administration import ListedTask, read_listed
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.turns.rows import calls_of
 from shared.a2a.types import Artifact, Message, MessageRole, TaskState
-from shared.credits.usage import UsageRecord, find_usage_records
-from shared.database import Session
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
-from shared.schema import columns_of
+from shared.credits.usage.usage_records import UsageRecord, find_usage_records
+from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
 
 MOST = 100
 LONGEST_BYTES = 64 << 10

@@ -13,7 +13,7 @@ from shared.a2a.agents.directory import find_behavior
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.tables import task_turns
 from shared.a2a.turns.updates import BehaviorKind
-from shared.database import Session
+from shared.db.database import Session
 
 MAXIMUM_ATTEMPTS = 3
 REMOTE_ATTEMPTS = 10

@@ -19,8 +19,8 @@ from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.updates import Behavior, BehaviorKind, Update, settles
 from shared.errors import DomainError, Unavailable
 from shared.models.providers.errors import UpstreamRefused
-from shared.retry import is_passing, retry
-from shared.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
+from shared.observability.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
+from shared.runtime.retry import is_passing, retry
 
 log = get_logger(__name__)
 

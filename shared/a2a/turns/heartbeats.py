@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 from shared.a2a.turns.leases import RENEWAL_SECONDS, Lease, TurnLeases
-from shared.periodic_thread import InFlight
+from shared.runtime.periodic_thread import InFlight
 
 ROUND_SECONDS = 0.5
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import redis
 
-from shared.a2a.tasks.watching import TURNS_CHANNEL
-from shared.periodic_thread import PeriodicThread
-from shared.telemetry import get_logger
+from shared.a2a.tasks.task_notifier import TURNS_CHANNEL
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 

@@ -13,9 +13,9 @@ from uuid import UUID, uuid4
 from sqlalchemy import bindparam, text, update
 
 from shared.a2a.tables import task_turns
-from shared.database import Database
-from shared.fair_claims import Rotation, in_drivers_form, next_in_turn
-from shared.leases import LeasedTable
+from shared.db.database import Database
+from shared.db.leases import LeasedTable
+from shared.fairness.fair_queueing import Rotation, in_drivers_form, next_in_turn
 
 LEASE_SECONDS = 4.5
 """A process that renews nothing for so long loses its turns."""

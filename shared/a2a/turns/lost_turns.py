@@ -13,15 +13,15 @@ from sqlalchemy import Row, func, select, update
 
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import Ending, HeldTask, Writer, find_and_hold_task, record
-from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.tasks.task_notifier import TaskHints
 from shared.a2a.turns.attempts import may_run_again
 from shared.a2a.turns.leases import LEASE_SECONDS, WAITING_AGAIN, Lease
 from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import TaskState
-from shared.database import Database, Session
-from shared.periodic_thread import PeriodicThread
-from shared.telemetry import SWEPT, get_logger
+from shared.db.database import Database, Session
+from shared.observability.telemetry import SWEPT, get_logger
+from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 

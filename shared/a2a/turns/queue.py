@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 
 from shared.a2a.turns.leases import Lease, TurnLeases
-from shared.admission import Pool, PoolKey, Slot
+from shared.fairness.admission import Pool, PoolKey, Slot
 
 LOOK_SECONDS = 0.5
 PATIENCE_SECONDS = 2.0

@@ -14,10 +14,10 @@ from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.tasks.events import TaskKey
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Artifact, Message, MessageRole
-from shared.database import Database
-from shared.identity.callers import Caller, Owner, OwnerKind
-from shared.identity.effective_permissions import identity_permissions
-from shared.identity.usage_attribution import Attribution
+from shared.db.database import Database
+from shared.identity.access.callers import Caller, Owner, OwnerKind
+from shared.identity.access.effective_permissions import identity_permissions
+from shared.identity.tokens.usage_attribution import Attribution
 
 HISTORY_LIMIT = 200
 HISTORY_BYTES = 16 << 20

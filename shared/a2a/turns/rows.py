@@ -13,11 +13,11 @@ from sqlalchemy import bindparam, exists, func, select, update
 
 from shared.a2a.tables import task_turns
 from shared.a2a.types import Message, MessageRole, Part
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.ids import new_id
-from shared.jobs import Context, Job, handles, sweep
-from shared.queues import AGENTS, RETENTION
-from shared.sweeping import run_in_batches
+from shared.messaging.jobs import Context, Job, handles, sweep
+from shared.messaging.queues import AGENTS, RETENTION
+from shared.runtime.batches import run_in_batches
 
 _earlier = task_turns.alias("earlier")
 BATCH_SIZE = 1000

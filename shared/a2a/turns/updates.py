@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from shared.a2a.types import Artifact, Message, TaskState
-from shared.identity.callers import Caller
-from shared.identity.usage_attribution import Attribution
+from shared.identity.access.callers import Caller
+from shared.identity.tokens.usage_attribution import Attribution
 
 
 class BehaviorKind(StrEnum):

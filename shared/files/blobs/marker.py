@@ -12,7 +12,7 @@ from typing import NoReturn, Protocol
 from uuid import UUID
 
 from shared.files.blobs.base import BlobStoreUnavailable
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Literal, ParamSpec, TypeVar
 from prometheus_client import Counter, Histogram
 
 from shared.errors import DomainError
-from shared.telemetry import STORE_REQUESTS, STORE_SECONDS
+from shared.observability.telemetry import STORE_REQUESTS, STORE_SECONDS
 
 Operation = Literal["seal", "place", "open", "read", "remove", "check"]
 Parameters = ParamSpec("Parameters")

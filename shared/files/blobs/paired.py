@@ -1,7 +1,7 @@
 """Two stores as one, while content is moved: what is new goes to the first, what is there is found in either.
 
-Nothing here copies or chooses what to copy (`shared/files/moving.py`). A blob may be in both; it is then the same in
-both, as content never changes. A removal removes it from both.
+Nothing here copies or chooses what to copy (`shared/files/maintenance/store_migration.py`). A blob may be in both; it
+is then the same in both, as content never changes. A removal removes it from both.
 """
 
 from __future__ import annotations

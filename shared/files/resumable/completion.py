@@ -7,8 +7,7 @@ A death before it leaves the pieces, and the next attempt completes them; after 
 from contextlib import suppress
 
 from shared import failpoints
-from shared.body_errors import DigestMismatch
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError
 from shared.files.access import Recheck
 from shared.files.blobs.base import BlobStore
@@ -18,9 +17,10 @@ from shared.files.replaces import ReplaceRequest, judge_replace, replace
 from shared.files.resources import Receipt
 from shared.files.resumable.pieces import receiver
 from shared.files.resumable.uploads import Announced, Request, ResumableUpload, UploadState, end
+from shared.files.upload_errors import DigestMismatch
 from shared.files.uploads import judge_upload, upload
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller
 
 
 def judge(database: Database, store: BlobStore, caller: Caller, request: Request) -> Judged:

@@ -5,15 +5,15 @@ from datetime import timedelta
 from sqlalchemy import Integer, bindparam, delete, exists, func, literal, select, text
 
 from shared import failpoints
-from shared.database import Database
-from shared.fair_claims import find_fairly, first_of_each
+from shared.db.database import Database
+from shared.fairness.fair_queueing import find_fairly, first_of_each
 from shared.files.resumable.uploads import UploadState, end_all
 from shared.files.tables import ended_content
 from shared.files.tables import resumable_uploads as uploads
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
-from shared.sweeping import drain, run_in_batches
-from shared.telemetry import SWEPT
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import SWEPT
+from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 200
 ENDED_KEPT = timedelta(days=1)

@@ -19,8 +19,7 @@ from typing import Any, Protocol
 from sqlalchemy import select
 
 from shared import failpoints
-from shared.body_errors import DigestMismatch
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError
 from shared.files.access import Recheck, authorize, explaining_refusal
 from shared.files.blobs.base import AtMost, Blob, BlobStore
@@ -32,9 +31,10 @@ from shared.files.resumable.uploads import ResumableUpload
 from shared.files.staging import Sink, StagedContent, stage
 from shared.files.tables import blobs
 from shared.files.tables import upload_pieces as pieces
-from shared.identity.callers import Caller
-from shared.identity.permissions import Permission
-from shared.identity.rechecking import authority
+from shared.files.upload_errors import DigestMismatch
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
+from shared.identity.authentication.rechecking import authority
 
 PIECE_BYTES = 8 << 20
 PIECE_SECONDS = 2.0

@@ -13,21 +13,21 @@ from uuid import UUID, uuid4
 from pydantic import TypeAdapter
 from sqlalchemy import func, insert, literal, select, update
 
-from shared.advisory_locks import AdvisoryLock, take_for
-from shared.database import Database, Session
-from shared.files.collection import CollectDoomed
-from shared.files.ended_content import AT_ONCE, ContentKind, leave_to_collector
+from shared.db.advisory_locks import AdvisoryLock, take_for
+from shared.db.database import Database, Session
 from shared.files.errors import OperationConflict, TooManyUploads, UploadEnded, UploadNotFound
 from shared.files.idempotency import Judged, OperationKind
+from shared.files.lifecycle.content_disposal import AT_ONCE, ContentKind, leave_to_collector
+from shared.files.lifecycle.garbage_collection import CollectDoomed
 from shared.files.replaces import ReplaceRequest
 from shared.files.tables import blobs
 from shared.files.tables import resumable_uploads as uploads
 from shared.files.tables import upload_pieces as pieces
 from shared.files.uploads import UploadRequest
-from shared.identity.callers import Caller
+from shared.identity.access.callers import Caller
+from shared.identity.access.claims import AttributionClaims
+from shared.identity.authentication.rechecking import Rechecks
 from shared.identity.errors import AttributionMismatch
-from shared.identity.rechecking import Rechecks
-from shared.identity.usage_attribution import AttributionClaims
 
 Request = UploadRequest | ReplaceRequest
 RETRY_SECONDS = 60

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from shared.egress.errors import SourceAnswered
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceGone
-from shared.media.networks.answers import explain
+from shared.media.networks.api_errors import explain
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
     as_count,

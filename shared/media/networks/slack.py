@@ -13,7 +13,7 @@ from urllib.parse import quote
 from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
-from shared.media.networks.answers import ask_api, require_hosted, require_url, trust
+from shared.media.networks.api_errors import ask_api, require_hosted, require_url, trust
 from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
 from shared.media.networks.payloads import (
     as_count,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shared.identity.webhook_secrets import sign
+from shared.identity.credentials.webhook_secrets import sign
 from shared.media.networks.signatures import BODY, Part, Timestamp, WebhookSignature
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookRequest, previous
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
 from shared.media.attachments import Attachment, Source
-from shared.media.networks.answers import require_hosted, trust
+from shared.media.networks.api_errors import require_hosted, trust
 from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
 from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
 from shared.media.networks.signatures import Hmac, Part, Subject, WebhookSignature, require_match

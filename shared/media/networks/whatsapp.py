@@ -14,7 +14,7 @@ from shared.egress.errors import SourceAnswered
 from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused
-from shared.media.networks.answers import explain, require_hosted, require_url, trust
+from shared.media.networks.api_errors import explain, require_hosted, require_url, trust
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
     as_count,

@@ -20,8 +20,8 @@ from uuid import UUID
 from redis import Redis
 from redis.exceptions import RedisError
 
-from shared.periodic_thread import InFlight
-from shared.telemetry import get_logger
+from shared.observability.telemetry import get_logger
+from shared.runtime.periodic_thread import InFlight
 
 log = get_logger(__name__)
 

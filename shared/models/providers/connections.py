@@ -30,8 +30,8 @@ from urllib3.response import BaseHTTPResponse
 
 from shared.models.providers.tcp_info import acknowledged_bytes
 from shared.models.providers.watchdog import Call
-from shared.tcp_keepalive import KEEPALIVE_OPTIONS
-from shared.unread_bytes import has_unread_bytes
+from shared.runtime.readable_sockets import has_unread_bytes
+from shared.runtime.tcp_keepalive import KEEPALIVE_OPTIONS
 
 MAX_GATHERED_BYTES = 64 << 10
 MAX_CHUNK_HEAD_BYTES = 64 << 10

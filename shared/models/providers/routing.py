@@ -26,9 +26,9 @@ from shared.models.providers.errors import (
 from shared.models.providers.openai_compatible import OpenAiCompatibleProvider
 from shared.models.providers.scripted import ScriptedProvider
 from shared.models.providers.watchdog import Watchdog
-from shared.retry import backoff_seconds
-from shared.telemetry import PROVIDER_FIRST_BYTE_SECONDS, PROVIDER_REQUESTS, get_logger
-from shared.tracing import span
+from shared.observability.telemetry import PROVIDER_FIRST_BYTE_SECONDS, PROVIDER_REQUESTS, get_logger
+from shared.observability.tracing import span
+from shared.runtime.retry import backoff_seconds
 
 log = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Self
 
 from shared.models.providers.base import Cancellation
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
-from shared.periodic_thread import PeriodicThread
+from shared.runtime.periodic_thread import PeriodicThread
 
 LOOK_EVERY_SECONDS = 0.1
 

@@ -7,12 +7,13 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from shared.credits import budgets, holds
-from shared.credits.budgets import Budget, Unit
+from shared.credits import holds
 from shared.credits.holds import NewInvocation
 from shared.credits.settlement import Outcome
-from shared.database import Session
-from shared.identity.authorization import Actor
+from shared.credits.spending_limits import budgets
+from shared.credits.spending_limits.budgets import Budget, Unit
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor
 from shared.models.engine import Engine
 from shared.models.heartbeats import Attended
 

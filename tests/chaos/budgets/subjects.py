@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from shared.identity.api_keys import issue_api_key
-from shared.identity.authorization import OPERATOR
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.credentials.api_keys import issue_api_key
 from tests.chaos.budgets.calls import Credential
 from tests.chaos.budgets.limits import Administration, Budget, Limit, SpendingLimit, Subject, Terms
 from tests.chaos.installation import Installation

@@ -14,12 +14,12 @@ from uuid import UUID
 import requests
 from sqlalchemy import func, update
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.errors import Unavailable
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import issue_link, sign_out_everywhere
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.authentication.credential_statements import STEP_UP
 from shared.identity.console_tables import console_sessions
-from shared.identity.credential_statements import STEP_UP
+from shared.identity.sign_in.console_sessions import issue_link, sign_out_everywhere
 from tests.chaos.console.browsing import Browsing, cookie_in, leads_to
 from tests.chaos.console.records import Link
 from tests.chaos.installation import Installation

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import requests
 
-from shared.identity.credential_statements import STEP_UP as PROOF_LIFE
-from shared.identity.organizations import Organization
+from shared.identity.authentication.credential_statements import STEP_UP as PROOF_LIFE
+from shared.identity.directory.organizations import Organization
 from tests.chaos.console.browsing import SIGN_IN, Browsing, cookie_in, leads_to, secret_in
 from tests.chaos.console.links import Links
 from tests.chaos.console.records import Key, OpenSession, Records

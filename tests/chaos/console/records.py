@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shared.identity.console_sessions import LINK_LIFE
 from shared.identity.secrets import hash_secret
+from shared.identity.sign_in.console_sessions import LINK_LIFE
 from tests.support.inventory import query
 from tests.support.stack import Stack
 

@@ -6,15 +6,17 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from shared.database import Session
-from shared.identity import api_keys, authentication, console_sessions, credential_lookup
-from shared.identity.api_keys import IssuedApiKey
-from shared.identity.authentication import Authenticator
-from shared.identity.authorization import Actor
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor
+from shared.identity.authentication import authenticator, credential_lookup
+from shared.identity.authentication.authenticator import Authenticator
+from shared.identity.authentication.credential_lookup import LiveSession
+from shared.identity.authentication.credential_types import Credential
 from shared.identity.console_tables import console_links
-from shared.identity.credential_lookup import LiveSession
-from shared.identity.credentials import Credential
+from shared.identity.credentials import api_keys
+from shared.identity.credentials.api_keys import IssuedApiKey
 from shared.identity.secrets import hash_secret
+from shared.identity.sign_in import console_sessions
 from shared.identity.tables import api_keys as api_keys_table
 from web.console.pages import signing
 
@@ -60,7 +62,7 @@ def trust_old_proofs() -> None:
         found = find(session, digest)
         return None if found is None else replace(found, has_stepped_up=True)
 
-    setattr(authentication, "find_live_session", find_as_proven)  # noqa: B010 (a name it does not export)
+    setattr(authenticator, "find_live_session", find_as_proven)  # noqa: B010 (a name it does not export)
 
 
 def forget_keys() -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.memberships import add_member
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.memberships import add_member
 from tests.chaos.console.people import Visitor
 from tests.chaos.installation import Installation
 from tests.chaos.workload import Person, Workload

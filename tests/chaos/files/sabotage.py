@@ -12,11 +12,12 @@ from uuid import UUID
 
 from sqlalchemy import Row, delete
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import Unavailable
-from shared.files import access, collection, content, expiry, sweeps
+from shared.files import access, content, sweeps
 from shared.files.blobs import staging
 from shared.files.blobs.base import Blob, BlobStore
+from shared.files.lifecycle import expiry, garbage_collection
 from shared.files.resources import Availability, File
 from shared.files.staging import StagedContent
 from shared.files.tables import blobs
@@ -36,7 +37,7 @@ def rows_before_unlink() -> None:
         store.remove(claimed)
         return len(claimed)
 
-    collection.remove_claimed = remove_claimed
+    garbage_collection.remove_claimed = remove_claimed
     setattr(expiry, "remove_claimed", remove_claimed)  # noqa: B010 (a name it does not export)
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.channels import Address, Message
-from shared.media import claims, storing
-from shared.media.imports import Import, ImportState
-from shared.media.notification_channel import DistributionChannel
+from shared.media.importing import claims, storing
+from shared.media.importing.imports import Import, ImportState
+from shared.media.notifications.notification_channel import DistributionChannel
 
 OFTEN = 0.9
 

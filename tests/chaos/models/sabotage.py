@@ -9,11 +9,11 @@ from sqlalchemy import text
 from shared.credits import holds, settlement
 from shared.credits.prices import Prices
 from shared.credits.settlement import Outcome, Settlement
-from shared.database import Session
-from shared.models.call_queue import AcceptedRequest, CallQueue, write_request
+from shared.db.database import Session
 from shared.models.engine import Engine
 from shared.models.heartbeats import Attended
 from shared.models.providers import routing
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue, write_request
 
 OFTEN = 0.9
 _CHARGE_AGAIN = text("SELECT credits_post(:organization, 'charge', :reference, -7, 0)")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.chaos.installation import Installation
 from tests.chaos.models.books import Books
 from tests.chaos.models.catalog import offer

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import requests
 
 from shared.credits.ledger import top_up
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
 from tests.chaos.installation import Installation
 from tests.support.agents import Client
 from tests.support.upstream_scripts import DIRECTIVE

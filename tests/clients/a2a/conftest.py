@@ -16,8 +16,8 @@ from a2a.utils import TransportProtocol
 
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
 from shared.a2a.turns.updates import BehaviorKind, DeclaredExtension
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.deployments import CreatedDeployment
 from tests.support.model_service import ModelService
 from tests.support.stack import Service, free_port
 

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from shared.identity.api_keys import revoke_api_key
-from shared.identity.authorization import OPERATOR
-from shared.identity.organizations import suspend_organization
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.credentials.api_keys import revoke_api_key
+from shared.identity.directory.organizations import suspend_organization
 from tests.clients.a2a.conftest import Agents, give_script
 from tests.support.event_lines import event_lines
 from tests.support.identity import Person

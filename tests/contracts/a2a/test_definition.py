@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor
 
 from shared.a2a import types
 from tests.contracts.a2a.schemas import DEFINITIONS, STATES, check
-from web.a2a_errors import PROTOCOL_DOMAIN, error_body
+from web.error_responses.a2a_errors import PROTOCOL_DOMAIN, error_body
 
 MESSAGES: dict[str, Descriptor] = {
     name: a2a_pb2.DESCRIPTOR.message_types_by_name[name]

@@ -14,9 +14,9 @@ import requests
 from pydantic import SecretStr
 
 from shared.credits.ledger import top_up
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
-from shared.identity.roles import Role
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
 from tests.chaos.neighbours.crowd import ADDRESSES, Behaviour, Crowd
 from tests.journeys.conftest import Installation
 from tests.support.agents import Client, exchange_token

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.deploy.trivial_front import many_files
 from tests.support.stack import Servers, Service, Stack, wait_until
+from tests.web.server.trivial_front import many_files
 
 STREAMS = 1000
 SENDS = 300

@@ -14,10 +14,10 @@ import pytest
 import redis
 import requests
 
-from shared.broker import KEY_PREFIX
-from shared.media.imports import FetchMedia
-from shared.publisher import create_celery, send
-from shared.queues import MEDIA
+from shared.media.importing.imports import FetchMedia
+from shared.messaging.broker import KEY_PREFIX
+from shared.messaging.publisher import create_celery, send
+from shared.messaging.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
 from tests.support.agents import TIMEOUT_SECONDS
 from tests.support.inventory import let_leases_end, query, request_sweeps, settle, wait_until_receiving

@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 import redis
 
-from shared.models.call_queue import AcceptedRequest, CallQueue
+from shared.messaging.replies import ReplyAddress
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
-from shared.replies import ReplyAddress
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue
 from tests.journeys.models.asking import (
     TIMEOUT_SECONDS,
     ask,

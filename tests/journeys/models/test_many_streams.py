@@ -6,11 +6,11 @@ import os
 import psutil
 import requests
 
-from tests.deploy.trivial_front import many_files
 from tests.journeys.models.asking import ask, listening, waiting
 from tests.journeys.models.conftest import running_worker
 from tests.support.model_service import ModelService
 from tests.support.stack import free_port, wait_until
+from tests.web.server.trivial_front import many_files
 
 STREAMS = 500
 WAITING_STREAMS = 2000

@@ -10,8 +10,8 @@ import pytest
 import redis
 import requests
 
-from shared.models.shares import KEY as ANNOUNCED
-from shared.models.shares import KNOWN_SECONDS, read_slots
+from shared.models.concurrency_limits import KEY as ANNOUNCED
+from shared.models.concurrency_limits import KNOWN_SECONDS, read_slots
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.model_service import ModelService

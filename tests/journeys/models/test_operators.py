@@ -19,12 +19,12 @@ from celery import Celery
 
 from deploy.process_types import worker_command
 from shared.ids import new_id
-from shared.models.call_messages import TASK, QueuedCall, aside_queue, key_of, write_message
-from shared.models.shares import KEY as ANNOUNCED
-from shared.models.shares import KNOWN_SECONDS
-from shared.publisher import create_celery
-from shared.queues import MODELS
-from shared.replies import ReplyAddress
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import MODELS
+from shared.messaging.replies import ReplyAddress
+from shared.models.concurrency_limits import KEY as ANNOUNCED
+from shared.models.concurrency_limits import KNOWN_SECONDS
+from shared.models.queue.call_messages import TASK, QueuedCall, aside_queue, key_of, write_message
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.call_messages import KEYS, take_call, waiting_calls

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import redis
 
-from shared.models.call_queue import CallQueue
-from shared.models.shares import Announcement, read_slots
+from shared.models.concurrency_limits import Announcement, read_slots
+from shared.models.queue.call_queue import CallQueue
 from tests.journeys.models.asking import ask, scripted
 from tests.support.call_messages import KEYS
 from tests.support.inventory import query

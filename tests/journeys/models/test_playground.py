@@ -4,8 +4,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import find_operator, issue_link
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.sign_in.console_sessions import find_operator, issue_link
 from tests.support.browser import Browser
 from tests.support.model_service import ModelService
 

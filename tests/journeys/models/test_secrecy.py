@@ -9,7 +9,7 @@ import pytest
 import redis
 import requests
 
-from shared.credits.rollups import roll_up_usage
+from shared.credits.usage.rollups import roll_up_usage
 from tests.journeys.models.asking import ask, listening, scripted, waiting
 from tests.journeys.models.conftest import running_worker
 from tests.support.inventory import query

@@ -14,8 +14,8 @@ from shared.credits.policies import set_policy
 from shared.credits.prices import Prices, TokenCounts
 from shared.credits.reconciliation import reconcile
 from shared.credits.settlement import Outcome, Settlement, Status, settle
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
 from shared.ids import new_id
 from tests.support.prices import prices_of
 

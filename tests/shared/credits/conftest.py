@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 

@@ -22,7 +22,7 @@ from shared.credits.sweeps import (
     release_overdue_holds,
     settle_unresolved,
 )
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory

@@ -17,17 +17,17 @@ from hypothesis.stateful import (
 )
 
 from shared.credits.balances import Policy
-from shared.credits.cube import Dimension
 from shared.credits.errors import (
     CreditPolicySuspended,
     InsufficientCredits,
     ReferenceConflict,
     SettlementRefused,
 )
-from shared.credits.reports import Question, Window, usage
-from shared.credits.rollups import roll_up_usage
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
-from shared.database import Database
+from shared.credits.usage.rollups import roll_up_usage
+from shared.credits.usage.usage_query import Dimension
+from shared.credits.usage.usage_reports import Question, Window, usage
+from shared.db.database import Database
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine, Table, create_engine, inspect, text
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from shared.credits import storage_tables, tables
+from shared.credits import tables
+from shared.credits.storage_billing import storage_tables
 from shared.migrations.runner import migrate
 
 TABLES = [

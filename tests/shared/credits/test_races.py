@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shared.credits.errors import InsufficientCredits, ReferenceConflict
-from shared.credits.rollups import roll_up_usage
 from shared.credits.settlement import Effect
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
+from shared.credits.usage.rollups import roll_up_usage
 from tests.shared.credits.calls import Calls
 
 THREADS = 16

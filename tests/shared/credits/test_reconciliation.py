@@ -8,10 +8,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import InternalError, ProgrammingError
 
 from shared.credits.reconciliation import KINDS, LedgerProof, reconcile
-from shared.credits.rollups import roll_up_usage
-from shared.credits.storage import charge_storage
-from shared.sweeping import budget
-from shared.telemetry import LEDGER_DISCREPANCIES
+from shared.credits.storage_billing.daily_charges import charge_storage
+from shared.credits.usage.rollups import roll_up_usage
+from shared.observability.telemetry import LEDGER_DISCREPANCIES
+from shared.runtime.batches import budget
 from tests.shared.credits.calls import GIB, Calls
 from tests.shared.credits.test_interleavings import ROLL_UP_ALL
 

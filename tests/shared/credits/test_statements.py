@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from shared.credits.ledger import KINDS
 from shared.credits.statements import Balances, Statement, list_statements, next_month, read_statement
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
 from shared.identity.errors import ResourceNotFound
 from tests.shared.credits.calls import Calls
 from tests.support.plans import recorded_statements, rows_read

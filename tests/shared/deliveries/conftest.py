@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.deliveries.sender import Sender
 from tests.shared.deliveries import outbox
 

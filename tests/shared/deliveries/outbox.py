@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.deliveries.channels import Channel
 from shared.deliveries.claims import Claim, Claimer
 from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
-from shared.fair_claims import Rotation
+from shared.fairness.fair_queueing import Rotation
 from tests.support.identity import make_settings
 
 KIND = "test"

@@ -3,7 +3,7 @@
 import sys
 
 from shared import failpoints
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.deliveries.outbox import sender
 
 if __name__ == "__main__":

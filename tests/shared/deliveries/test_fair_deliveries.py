@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.deliveries import claims
 from shared.deliveries.circuit_breaker import (
     FIRST_PAUSE_SECONDS,
@@ -21,9 +22,8 @@ from shared.deliveries.circuit_breaker import (
 )
 from shared.deliveries.outbox import DeliveryState
 from shared.deliveries.sender import Sender
-from shared.fair_claims import Rotation
+from shared.fairness.fair_queueing import Rotation
 from shared.ids import new_id
-from shared.settings import Settings
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import BODY, claim_due, enqueue, enqueue_many, let_time_pass, read
 from tests.shared.egress.servers import Server, content, silence

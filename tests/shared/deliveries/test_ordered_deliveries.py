@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from standardwebhooks import Webhook
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.deliveries.ordering import hold_order, release_next
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up, list_deliveries
 from shared.deliveries.purge import purge_deliveries

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.deliveries import replaying
 from shared.deliveries.backlog import measure_deliveries
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge

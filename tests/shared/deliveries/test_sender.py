@@ -11,7 +11,7 @@ import pytest
 from cryptography.fernet import InvalidToken
 from sqlalchemy import text
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.deliveries.channels import Address
 from shared.deliveries.claims import record_delivered, record_failed, set_aside
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up

@@ -20,7 +20,7 @@ from shared.egress.fetching import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import Posted, post
 from shared.egress.urls import parse_url
-from shared.log_lines import configure_logging
+from shared.runtime.log_writer import configure_logging
 from tests.shared.egress.asking import HASTY, LENIENT, LIMITS, fetched
 from tests.shared.egress.servers import Answer, Server, content, drip, endless, redirect, say, serve, silence
 from tests.support.monotonic_clock import MonotonicClock

@@ -10,23 +10,23 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import insert, text
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.files.blobs import S3Access
 from shared.files.blobs.base import BlobStore
 from shared.files.blobs.paired import PairedBlobStore
-from shared.files.collection import collect_doomed
 from shared.files.deletion import delete
-from shared.files.expiry import expire_due
-from shared.files.moving import Moved, move
-from shared.files.placement import place_staged
+from shared.files.lifecycle.expiry import expire_due
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
+from shared.files.maintenance.store_migration import Moved, move
 from shared.files.replaces import ReplaceRequest, replace
 from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Receive, Sink
 from shared.files.sweeps import sweep_staging
 from shared.files.uploads import UploadRequest, upload
-from shared.identity.authorization import Actor
-from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
-from shared.identity.permissions import FILE_PERMISSIONS
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
+from shared.identity.access.permissions import FILE_PERMISSIONS
 from shared.identity.tables import organizations
 from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
 from tests.support.sudden_ends import die_once

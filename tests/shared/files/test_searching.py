@@ -5,12 +5,12 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.files.listing import FileFilter, list_files
 from shared.files.resources import Availability
 from shared.files.searching import LOOKED_AT
-from shared.identity.callers import Caller, Executor, ExecutorKind
-from shared.identity.permissions import Permission
+from shared.identity.access.callers import Caller, Executor, ExecutorKind
+from shared.identity.access.permissions import Permission
 from tests.support.plans import recorded_statements, rows_read
 
 FILES, PAGE = 3 * LOOKED_AT, 10

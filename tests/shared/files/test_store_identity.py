@@ -11,18 +11,18 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import PermissionDenied, Unavailable
 from shared.files.blobs.base import Blob, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.directory import LocalDirectory
 from shared.files.blobs.local import LocalBlobStore
 from shared.files.blobs.marker import MARKER
-from shared.files.collection import collect_doomed
-from shared.files.placement import place_staged
-from shared.files.scrubbing import scrub
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
+from shared.files.maintenance.scrubbing import scrub
 from shared.files.store_identity import RecordedIdentity, adopt_store, find_store
 from shared.files.sweeps import sweep_staging
-from shared.identity.authorization import OPERATOR, Actor
+from shared.identity.access.authorization import OPERATOR, Actor
 from shared.ids import new_id
 from tests.contracts.blob_stores import is_intact, put, stage
 from tests.shared.files.conftest import caller_with_everything

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from shared.database import Database
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
-from shared.identity.usage_attribution import Attribution, MintedAttribution, mint_usage_attribution
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
+from shared.identity.tokens.usage_attribution import Attribution, MintedAttribution, mint_usage_attribution
 from tests.support.identity import IdentityFactory, make_settings
 
 

@@ -6,45 +6,45 @@ from uuid import UUID
 
 import pytest
 
-from shared.database import Database, Session
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
 from shared.errors import PermissionDenied
-from shared.identity import distributions
-from shared.identity.api_keys import list_organization_api_keys
+from shared.identity.access.authorization import OPERATOR, Actor
+from shared.identity.access.roles import Role, ScopeKind
 from shared.identity.audit import list_audit_events
-from shared.identity.authorization import OPERATOR, Actor
-from shared.identity.client_credentials import (
+from shared.identity.credentials.api_keys import list_organization_api_keys
+from shared.identity.credentials.client_credentials import (
     issue_client_credential,
     list_client_credentials,
     revoke_client_credential,
 )
-from shared.identity.deployments import (
+from shared.identity.directory import distributions
+from shared.identity.directory.deployments import (
     DeploymentKind,
     create_deployment,
     disable_deployment,
     get_deployment,
     list_deployments,
 )
-from shared.identity.errors import ResourceNotFound
-from shared.identity.identities import (
+from shared.identity.directory.identities import (
     create_principal_identity,
     disable_identity,
     get_identity,
     list_identities,
 )
-from shared.identity.invitations import invite_member
-from shared.identity.memberships import list_members
-from shared.identity.organizations import (
+from shared.identity.directory.invitations import invite_member
+from shared.identity.directory.memberships import list_members
+from shared.identity.directory.organizations import (
     create_organization,
     get_organization,
     rename_organization,
     resume_organization,
     suspend_organization,
 )
-from shared.identity.role_bindings import bind_identity_role, list_role_bindings
-from shared.identity.roles import Role, ScopeKind
-from shared.identity.users import create_user, list_users
-from shared.identity.versions import deploy_version, list_versions, revoke_version
-from shared.settings import Settings
+from shared.identity.directory.role_bindings import bind_identity_role, list_role_bindings
+from shared.identity.directory.users import create_user, list_users
+from shared.identity.directory.versions import deploy_version, list_versions, revoke_version
+from shared.identity.errors import ResourceNotFound
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
 

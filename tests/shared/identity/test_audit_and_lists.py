@@ -7,23 +7,23 @@ import pytest
 from sqlalchemy import delete
 from sqlalchemy.exc import DBAPIError
 
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import ValidationFailed
-from shared.identity.api_keys import issue_api_key, revoke_api_key
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
 from shared.identity.audit import list_audit_events
-from shared.identity.authorization import OPERATOR
-from shared.identity.client_credentials import issue_client_credential, revoke_client_credential
-from shared.identity.deployments import disable_deployment, get_deployment, list_deployments
-from shared.identity.distributions import get_distribution, update_distribution
+from shared.identity.credentials.api_keys import issue_api_key, revoke_api_key
+from shared.identity.credentials.client_credentials import issue_client_credential, revoke_client_credential
+from shared.identity.directory.deployments import disable_deployment, get_deployment, list_deployments
+from shared.identity.directory.distributions import get_distribution, update_distribution
+from shared.identity.directory.identities import get_identity, list_identities
+from shared.identity.directory.memberships import remove_member
+from shared.identity.directory.organizations import create_organization, get_organization, rename_organization
+from shared.identity.directory.role_bindings import unbind_role
+from shared.identity.directory.users import create_user, get_user, list_users
+from shared.identity.directory.versions import revoke_version
 from shared.identity.errors import ResourceNotFound
-from shared.identity.identities import get_identity, list_identities
-from shared.identity.memberships import remove_member
-from shared.identity.organizations import create_organization, get_organization, rename_organization
-from shared.identity.role_bindings import unbind_role
-from shared.identity.roles import Role
 from shared.identity.tables import audit_events
-from shared.identity.users import create_user, get_user, list_users
-from shared.identity.versions import revoke_version
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
 

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from shared.database import Database
-from shared.identity.attribution_minting import mint_attribution
-from shared.identity.authentication import Authenticator
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.identity.access.permissions import OPERATOR_PERMISSIONS, Permission
+from shared.identity.authentication.authenticator import Authenticator
 from shared.identity.bootstrap import Credentials, bootstrap
-from shared.identity.permissions import OPERATOR_PERMISSIONS, Permission
-from shared.identity.signing_keys import SigningKeys
-from shared.identity.token_exchange import exchange
-from shared.settings import Settings
+from shared.identity.token_endpoint.attribution_minting import mint_attribution
+from shared.identity.token_endpoint.token_exchange import exchange
+from shared.identity.tokens.signing_keys import SigningKeys
 
 
 @pytest.fixture

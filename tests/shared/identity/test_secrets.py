@@ -6,15 +6,15 @@ import re
 import pytest
 from sqlalchemy import select
 
-from shared.database import Database
+from shared.db.database import Database
+from shared.db.schema import metadata
 from shared.encryption import Encryption
-from shared.identity.authorization import OPERATOR
-from shared.identity.client_credentials import issue_client_credential
-from shared.identity.distributions import rotate_distribution_token, rotate_webhook_secret
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.credentials.client_credentials import issue_client_credential
+from shared.identity.directory.distributions import rotate_distribution_token, rotate_webhook_secret
 from shared.identity.secrets import Prefix, Secret, hash_secret, is_well_formed, issue, issue_webhook_secret
 from shared.identity.tables import distributions
-from shared.schema import metadata
-from shared.telemetry import redact
+from shared.observability.telemetry import redact
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
 

@@ -9,21 +9,21 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.admission import Pool
-from shared.database import Database
+from shared.db.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
+from shared.fairness.admission import Pool
 from shared.files.blobs import open_blob_store
 from shared.files.blobs.base import BlobStore
-from shared.files.collection import collect_doomed
-from shared.files.placement import place_staged
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
 from shared.media.attachments import Attachment
-from shared.media.fetching import Fetcher, fetch_due
-from shared.media.imports import STANDARD, Import, get_import
-from shared.media.queueing import queue_imports
+from shared.media.importing.fetch_job import Fetcher, fetch_due
+from shared.media.importing.imports import STANDARD, Import, get_import
+from shared.media.importing.queueing import queue_imports
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.media_samples import PNG, Sample
 from tests.support.media_sources import MediaSource

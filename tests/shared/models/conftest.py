@@ -7,10 +7,10 @@ import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.database import Database
+from shared.db.database import Database
+from shared.messaging.replies import ReplyChannel
+from shared.messaging.valkey import connect_valkey
 from shared.models import heartbeats
-from shared.replies import ReplyChannel
-from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
 from tests.support.call_messages import forget_calls
 from tests.support.stack import free_port

@@ -18,23 +18,23 @@ from sqlalchemy import text
 from shared.credits.balances import Balance, get_balance
 from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
-from shared.identity.callers import Caller
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.callers import Caller
+from shared.messaging.replies import Inbox, Reply, ReplyChannel, ReplyKind
+from shared.messaging.valkey import connect_valkey
 from shared.models.call_admission import CallAdmission
-from shared.models.call_queue import CallQueue, find_cancelled
 from shared.models.cancellations import Cancellations
 from shared.models.catalog_file import CatalogFile
+from shared.models.concurrency_limits import Shares
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.engine import Engine
 from shared.models.execution import Executor, execute
 from shared.models.heartbeats import Heartbeats, LeaseReader
 from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.providers.routing import Router
+from shared.models.queue.call_queue import CallQueue, find_cancelled
 from shared.models.settlements import Settlements
-from shared.models.shares import Shares
-from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
-from shared.valkey import connect_valkey
 from tests.support.call_messages import forget_calls
 from tests.support.identity import IdentityFactory, make_settings
 

@@ -11,16 +11,16 @@ from uuid import UUID, uuid4
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.credits import holds
 from shared.credits.errors import InsufficientCredits
-from shared.database import Database
+from shared.db.database import Database
+from shared.fairness.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.ids import new_id
+from shared.messaging.valkey import connect_valkey
 from shared.models import call_admission
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
+from shared.models.concurrency_limits import Shares
 from shared.models.providers.concurrency import ModelSlots
-from shared.models.shares import Shares
-from shared.valkey import connect_valkey
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.prices import prices_of

@@ -11,11 +11,11 @@ import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
+from shared.messaging.valkey import connect_valkey
 from shared.models import cancellations
-from shared.models.call_queue import CallQueue, find_cancelled
 from shared.models.cancellations import Cancellations
-from shared.models.reply_waiting import replies
-from shared.valkey import connect_valkey
+from shared.models.queue.call_queue import CallQueue, find_cancelled
+from shared.models.reply_timeouts import replies
 from tests.shared.models.model_calls import ModelCalls
 from tests.support.links import Link
 from tests.support.stack import wait_until

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.cli import main
+from deploy.cli.main import main
 from shared.models.catalog_format import parse_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
 from tests.support.prices import prices_of

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from shared.admission import ConcurrencyLimited
 from shared.credits.errors import InsufficientCredits
-from shared.database import Database
+from shared.db.database import Database
+from shared.fairness.admission import ConcurrencyLimited
 from shared.ids import new_id
-from shared.models.call_queue import CallQueue, cancel
+from shared.messaging.replies import Inbox, ReplyKind
+from shared.messaging.reply_publisher import ReplyLane
+from shared.messaging.valkey import connect_valkey
 from shared.models.catalog import Catalog, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import (
@@ -26,10 +28,8 @@ from shared.models.engine import Engine
 from shared.models.execution import execute
 from shared.models.heartbeats import Attended
 from shared.models.invocations import invoke
-from shared.models.reply_waiting import replies
-from shared.replies import Inbox, ReplyKind
-from shared.reply_lane import ReplyLane
-from shared.valkey import connect_valkey
+from shared.models.queue.call_queue import CallQueue, cancel
+from shared.models.reply_timeouts import replies
 from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received
 from tests.support.stack import free_port, wait_until
 from tests.support.upstream_scripts import Script

@@ -8,18 +8,18 @@ import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.broker import Broker
 from shared.ids import new_id
-from shared.models.call_messages import QueuedCall, aside_queue, queue_of, read_message
-from shared.models.call_queue import AcceptedRequest, CallQueue
+from shared.messaging.broker import Broker
+from shared.messaging.publisher import create_celery
+from shared.messaging.queues import MODELS
+from shared.messaging.redis_transport import QueuesInTurn
+from shared.messaging.replies import ReplyAddress
 from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.execution import AdmittedCall, FairCalls
-from shared.publisher import create_celery
-from shared.queues import MODELS
-from shared.redis_transport import QueuesInTurn
-from shared.replies import ReplyAddress
+from shared.models.queue.call_messages import QueuedCall, aside_queue, queue_of, read_message
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue
 from tests.support.call_messages import count_aside, take_call
 
 SLOTS = 8

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from shared.credits import holds
+from shared.messaging.replies import Inbox, Reply, ReplyKind
 from shared.models import heartbeats
-from shared.models.call_queue import cancel
-from shared.replies import Inbox, Reply, ReplyKind
+from shared.models.queue.call_queue import cancel
 from tests.shared.models.model_calls import ModelCalls, data_of, received
 from tests.support.stack import wait_until
 

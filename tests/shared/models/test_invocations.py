@@ -8,19 +8,19 @@ from uuid import UUID
 import pytest
 import redis
 
-from shared import replies
 from shared.credits.errors import InsufficientCredits
-from shared.database import Database
+from shared.db.database import Database
+from shared.messaging import replies
+from shared.messaging.replies import Inbox, ReplyAddress, ReplyChannel, ReplyKind
+from shared.messaging.valkey import connect_valkey
 from shared.models.call_admission import ModelsOverloaded
-from shared.models.call_messages import queue_of
-from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.catalog import Catalog
 from shared.models.dialects import Dialect, parse_chat
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
 from shared.models.invocations import invoke
-from shared.replies import Inbox, ReplyAddress, ReplyChannel, ReplyKind
-from shared.valkey import connect_valkey
+from shared.models.queue.call_messages import queue_of
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
 from tests.support.call_messages import KEYS, take_call
 from tests.support.stack import free_port

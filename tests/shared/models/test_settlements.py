@@ -12,9 +12,9 @@ from shared.credits.holds import Dispatch, dispatch
 from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Outcome, Status
 from shared.credits.sweeps import mark_unresolved, settle_unresolved
+from shared.messaging.replies import Inbox, ReplyKind
 from shared.models import settlements
 from shared.models.settlements import Settlements
-from shared.replies import Inbox, ReplyKind
 from tests.shared.models.model_calls import ModelCalls, data_of, received
 from tests.support.stack import wait_until
 

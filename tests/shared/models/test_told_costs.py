@@ -11,11 +11,11 @@ from sqlalchemy import text
 
 from shared.credits.amounts import MICRO, format_credits
 from shared.credits.sweeps import mark_unresolved, settle_unresolved
+from shared.messaging.replies import Inbox, ReplyKind
 from shared.models.catalog import Catalog, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.dialects import UPSTREAM_DIALECTS, Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.dialects.token_counts import read_usage
 from shared.models.invocations import invoke
-from shared.replies import Inbox, ReplyKind
 from tests.shared.models.model_calls import ModelCalls, data_of, received
 from tests.support.prices import prices_of
 from tests.support.upstream_scripts import Script

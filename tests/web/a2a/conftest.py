@@ -9,8 +9,8 @@ import pytest
 
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.deployments import CreatedDeployment
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front
 from tests.support.identity import Person

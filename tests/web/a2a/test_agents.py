@@ -2,10 +2,10 @@
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment, disable_deployment
-from shared.identity.identities import disable_identity
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment, disable_deployment
+from shared.identity.directory.identities import disable_identity
 from tests.support.front import Front
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import SCRIPT, give_script

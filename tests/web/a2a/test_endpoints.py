@@ -8,9 +8,9 @@ from sqlalchemy import select
 from shared.a2a.remote.endpoints import find_endpoint
 from shared.a2a.remote.tables import deployment_endpoints
 from shared.encryption import Encryption
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
 from shared.identity.audit import list_audit_events
-from shared.identity.authorization import OPERATOR
-from shared.identity.roles import Role
 from tests.web.a2a.asking import request, text_of
 from tests.web.a2a.conftest import Cast, give_script
 

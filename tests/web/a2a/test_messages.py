@@ -7,7 +7,7 @@ import pytest
 from shared.a2a.behaviors.administration import remove_behavior
 from shared.a2a.exact_json import parse, render
 from shared.a2a.turns.updates import DeclaredExtension
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import Client, events, reason, request, states, text_of
 from tests.web.a2a.conftest import SCRIPT, Cast, give_script

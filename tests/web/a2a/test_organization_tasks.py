@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.a2a.tables import tasks
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from shared.ids import new_id
 from tests.support.front import Front
 from tests.support.planting import plant

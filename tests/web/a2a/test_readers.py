@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment
-from shared.identity.memberships import change_member_role
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import disable_deployment
+from shared.identity.directory.memberships import change_member_role
 from tests.support.stack import wait_until
 from tests.web.a2a.asking import Client, events, reason, states
 from tests.web.a2a.conftest import Cast

@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.remote.agent_cards import CardReader
-from shared.a2a.remote.card_refresh import FAIR, CardRefresher, refresh_due_cards
+from shared.a2a.remote.cards.agent_cards import CardReader
+from shared.a2a.remote.cards.card_refresh import FAIR, CardRefresher, refresh_due_cards
 from shared.a2a.remote.endpoints import EndpointDraft, put_endpoint
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.shared.a2a.remote.agents import CARD, TRANSLATION, RawAgent, answers, sdk_agent
 from tests.shared.a2a.remote.installations import DEVELOPING

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.identities import Identity
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.identities import Identity
 from tests.support.stack import wait_until
 from tests.web.a2a.conftest import Cast
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.a2a.tables import behaviors
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from shared.ids import new_id
 from tests.support.front import Front
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from shared.a2a.tasks.sending import show_task
 from shared.errors import Unavailable
-from shared.held_answers import HOLD
+from shared.runtime.deferred_responses import HOLD
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import events, request, states
 from tests.web.a2a.conftest import Cast

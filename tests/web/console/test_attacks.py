@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from markupsafe import escape
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import create_distribution
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.distributions import create_distribution
 from tests.support.browser import Browser
 from tests.support.front import Front
 from tests.support.identity import Person

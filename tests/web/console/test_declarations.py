@@ -5,15 +5,15 @@ import re
 import click
 import pytest
 
-from deploy.cli import main
+from deploy.cli.main import main
 from tests.support.browser import Browser
 from tests.support.front import Front
-from web.authentication import Authentication
 from web.console.declarations import SIGN_IN, Twins
 from web.console.navigation import navigation
 from web.console.routes import PAGES
-from web.html_errors import speaks_html
-from web.routes import Route
+from web.error_responses.html_errors import speaks_html
+from web.framework.authentication import Authentication
+from web.framework.routes import Route
 
 DECLARED = [route for routes in PAGES for route in routes.declared]
 TWINS = [twins for routes in PAGES for twins in routes.twins]

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from shared.credits.reports import UsageGroup, UsageSum
+from shared.credits.usage.usage_reports import UsageGroup, UsageSum
 from web.console import format as written
 from web.console.charts import clock, meter, sparkline, stacked_bars, steps
 from web.console.figures import OTHER, burn, spending

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.support.browser import Browser
 from tests.support.front import Front
 from tests.support.identity import Person

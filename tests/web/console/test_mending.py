@@ -11,7 +11,7 @@ from shared.a2a.tables import tasks
 from shared.credits.amounts import MICRO
 from shared.credits.balances import get_balance
 from shared.deliveries.tables import deliveries
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls
 from tests.support.browser import Browser

@@ -12,13 +12,13 @@ from sqlalchemy import event, func, select, update
 from shared.credits.amounts import MICRO
 from shared.credits.holds import Attribution
 from shared.credits.tables import budgets
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
 from shared.identity.bootstrap import FIRST_OWNER_EMAIL
 from shared.identity.console_tables import console_sessions
-from shared.identity.organizations import rename_organization
-from shared.identity.roles import Role
+from shared.identity.directory.organizations import rename_organization
+from shared.identity.directory.users import create_operator
 from shared.identity.tables import api_keys, identities, role_bindings
-from shared.identity.users import create_operator
 from tests.shared.credits.calls import Calls
 from tests.support.browser import Browser
 from tests.support.front import Front

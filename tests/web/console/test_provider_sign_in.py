@@ -10,9 +10,9 @@ import pytest
 from joserfc.jwk import RSAKey
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.identity.authorization import OPERATOR
-from shared.identity.roles import Role
-from shared.identity.users import disable_user
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.users import disable_user
 from tests.support.browser import Answer, Browser
 from tests.support.front import Front, open_front
 from tests.support.identity import Person

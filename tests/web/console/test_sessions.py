@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import sign_out_everywhere
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
 from shared.identity.console_tables import console_links, console_sessions
-from shared.identity.roles import Role
+from shared.identity.directory.users import disable_user, enable_user
+from shared.identity.sign_in.console_sessions import sign_out_everywhere
 from shared.identity.tables import audit_events, users
-from shared.identity.users import disable_user, enable_user
 from tests.support.browser import Browser, new_code
 from tests.support.front import Front
 from tests.support.identity import Person
@@ -167,7 +167,7 @@ def test_a_session_is_no_credential_of_rest(front: Front, owner: Person, signed_
 def test_choosing_an_organization_moves_no_key(front: Front, owner: Person, signed_in: SignedIn) -> None:
     second = front.identity.organization("Second")
     with front.services.database.transaction() as session:
-        from shared.identity.memberships import add_member
+        from shared.identity.directory.memberships import add_member
 
         add_member(session, by=OPERATOR, organization_id=second.id, email=owner.email, role=Role.MEMBER)
         before = session.execute(select(users).where(users.c.id == owner.user_id)).one()

@@ -10,7 +10,7 @@ from shared.a2a.turns.rows import calls_of
 from shared.a2a.turns.updates import DeclaredExtension
 from shared.credits.amounts import MICRO
 from shared.credits.tables import usage_records
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.support.browser import Answer, Browser
 from tests.support.front import Front
 from tests.support.identity import Person

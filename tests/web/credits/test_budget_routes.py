@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 from werkzeug.test import TestResponse
 
-from shared.credits.budgets import SubjectKind
 from shared.credits.holds import Attribution
-from shared.identity.roles import Role
+from shared.credits.spending_limits.budgets import SubjectKind
+from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
 from tests.support.front import Front
 from tests.support.identity import Person

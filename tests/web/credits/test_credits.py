@@ -9,7 +9,7 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from shared.credits.holds import Attribution
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
 from tests.support.front import Front
 from tests.support.identity import Person

@@ -15,11 +15,11 @@ import pytest
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.config.settings import load_settings
+from shared.config.settings_errors import SettingsWrong
 from shared.credits.balances import get_balance
-from shared.credits.payments import Received, receive
+from shared.credits.payments.payment_entries import Received, receive
 from shared.credits.reconciliation import reconcile
-from shared.settings import load_settings
-from shared.settings_errors import SettingsWrong
 from tests.support.front import Front, open_front
 
 SECRET, OLDER = "whsec_of_the_test_endpoint", "whsec_that_was_replaced"

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
 from tests.support.front import Front
 from tests.support.identity import Person

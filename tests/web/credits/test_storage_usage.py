@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from shared.identity.roles import Role
-from tests.shared.files.stored_months import DAY, Month, midnight_before
+from shared.identity.access.roles import Role
+from tests.shared.files.metering.stored_months import DAY, Month, midnight_before
 from tests.support.front import Front
 from tests.support.identity import Person
 from tests.support.moved_clock import MovedClock

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 from werkzeug.test import TestResponse
 
-from shared.credits import reports
 from shared.credits.holds import Attribution
-from shared.identity.roles import Role
+from shared.credits.usage import usage_reports
+from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
 from tests.support.front import Front
 from tests.support.identity import Person
@@ -176,7 +176,7 @@ def test_a_cell_of_a_table_is_never_a_formula(world: World, model: str) -> None:
 def test_what_is_too_long_is_cut_off_in_json_and_refused_as_a_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MAX_GROUPS", 1)
+    monkeypatch.setattr(usage_reports, "MAX_GROUPS", 1)
     report = world.report()
     assert ([row["key"] for row in report["data"]], report["is_truncated"]) == (["acme/one"], True)
     assert report["total"]["cost"] == "0.000092"

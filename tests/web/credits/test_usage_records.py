@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.credits import usage
 from shared.credits.holds import Attribution
 from shared.credits.settlement import Status
-from shared.identity.roles import Role
+from shared.credits.usage import usage_records
+from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
 from tests.support.front import Front
 from tests.support.identity import Person
@@ -115,7 +115,7 @@ def test_a_file_has_all_records_that_the_filters_keep(front: Front, admin: Perso
 def test_a_file_that_would_be_incomplete_is_refused(
     front: Front, admin: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage, "MAX_FILE_RECORDS", 2)
+    monkeypatch.setattr(usage_records, "MAX_FILE_RECORDS", 2)
     headers = {"Authorization": admin.authorization, "Accept": "text/csv"}
     refused = front.client.get(PATH, headers=headers)
     assert (refused.status_code, refused.get_json()["error"]["param"]) == (422, "from")

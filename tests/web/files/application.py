@@ -17,12 +17,12 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from flask import Response
 
-from shared.admission import Pool
 from shared.errors import DomainError
+from shared.fairness.admission import Pool
 from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.resources import Version
 from shared.files.staging import Nowhere
-from web.errors import STATUSES
+from web.error_responses.status_codes import STATUSES
 from web.files.content_response import content_response
 from web.files.presentation import Presentation
 from web.http.edge import BODY_READ, wrap

@@ -5,11 +5,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.role_bindings import list_role_bindings, unbind_role
-from shared.identity.roles import Role
-from shared.identity.usage_attribution import Attribution, mint_usage_attribution
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.role_bindings import list_role_bindings, unbind_role
+from shared.identity.tokens.usage_attribution import Attribution, mint_usage_attribution
 from tests.support.front import Front
 from tests.web.files.asking import Asker
 

@@ -10,12 +10,12 @@ import pytest
 from werkzeug.datastructures import Headers
 from werkzeug.test import TestResponse
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment
-from shared.identity.identities import disable_identity
-from shared.identity.organizations import suspend_organization
+from shared.config.settings import Settings
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.deployments import disable_deployment
+from shared.identity.directory.identities import disable_identity
+from shared.identity.directory.organizations import suspend_organization
 from shared.identity.secrets import Prefix, issue
-from shared.settings import Settings
 from tests.support.front import Front
 from tests.support.identity import IdentityFactory
 from tests.web.files.asking import Asker, leaving_nothing, refuse, succeed

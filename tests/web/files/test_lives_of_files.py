@@ -22,9 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from shared.files.collection import collect_doomed
-from shared.files.expiry import expire_due
-from shared.files.placement import place_staged
+from shared.files.lifecycle.expiry import expire_due
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.web.files.asking import expire, refuse, run_sql, stored_names, succeed
 from tests.web.files.conftest import Cast

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import requests
 
-from shared.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from shared.errors import DomainError
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Nowhere
+from shared.files.upload_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
 from web.http.multipart import FilePartParser, receive_file_part
 from web.http.requests import MalformedRequest, UnsupportedMediaType

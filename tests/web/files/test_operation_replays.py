@@ -16,8 +16,8 @@ from sqlalchemy import event
 from werkzeug.test import TestResponse
 
 from shared.files.access import lock_file
-from shared.files.collection import collect_doomed
-from shared.files.placement import place_staged
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.support.front import Front
 from tests.web.files.asking import count_rows, expire, leaving_nothing, refuse, stored_names, succeed

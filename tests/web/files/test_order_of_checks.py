@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.identities import disable_identity
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.identities import disable_identity
 from tests.support.front import Front
 from tests.web.files.asking import Asker, expire, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.bodies import CONTENT_TYPE

@@ -15,9 +15,9 @@ import pytest
 
 from shared import failpoints
 from shared.files import retention
-from shared.files.collection import collect_doomed
-from shared.files.expiry import expire_due
-from shared.files.placement import place_staged
+from shared.files.lifecycle.expiry import expire_due
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.support.front import Front
 from tests.web.files.asking import refuse, run_sql, stored_names, succeed

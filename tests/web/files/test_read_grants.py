@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.organizations import resume_organization, suspend_organization
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.organizations import resume_organization, suspend_organization
 from shared.identity.secrets import Prefix, is_well_formed, issue
 from tests.support.front import Front, open_front
 from tests.web.files.asking import Asker, expire, fields_of, leaving_nothing, refuse, run_sql, succeed

@@ -15,13 +15,13 @@ import pytest
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.files import collection
 from shared.files.blobs.base import StorageFull
 from shared.files.blobs.staging import LocalReceiver
-from shared.files.collection import collect_doomed
+from shared.files.lifecycle import garbage_collection
+from shared.files.lifecycle.garbage_collection import collect_doomed
 from shared.files.resumable import uploads
 from shared.files.resumable.expiry import expire_uploads, purge_uploads
-from shared.telemetry import UPLOADED_BYTES
+from shared.observability.telemetry import UPLOADED_BYTES
 from tests.support.front import Front, open_front
 from tests.web.files.asking import Asker, leaving_nothing, path_of, refuse, run_sql, succeed
 from tests.web.files.conftest import ATTRIBUTION, Cast, demote, on_behalf_of
@@ -211,7 +211,7 @@ def test_an_upload_of_many_pieces_ends_at_once_and_its_pieces_go_in_batches(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
 ) -> None:
     monkeypatch.setattr(uploads, "AT_ONCE", 2)
-    monkeypatch.setattr(collection, "BATCH_SIZE", 2)
+    monkeypatch.setattr(garbage_collection, "BATCH_SIZE", 2)
     with leaving_nothing_kept(cast.front):
         upload = begun(cast.agent)
         for offset in range(5):

@@ -11,18 +11,18 @@ import pytest
 from sqlalchemy import text
 
 from shared import failpoints
-from shared.identity.access_tokens import revoke_token, verify_access_token
-from shared.identity.api_keys import list_api_keys, revoke_api_key
-from shared.identity.authorization import OPERATOR
-from shared.identity.client_credentials import revoke_client_credential
-from shared.identity.deployments import CreatedDeployment, disable_deployment
-from shared.identity.distributions import disable_distribution
-from shared.identity.identities import disable_identity
-from shared.identity.memberships import change_member_role, remove_member
-from shared.identity.organizations import suspend_organization
-from shared.identity.roles import Role
-from shared.identity.users import disable_user
-from shared.identity.versions import revoke_version
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.credentials.api_keys import list_api_keys, revoke_api_key
+from shared.identity.credentials.client_credentials import revoke_client_credential
+from shared.identity.directory.deployments import CreatedDeployment, disable_deployment
+from shared.identity.directory.distributions import disable_distribution
+from shared.identity.directory.identities import disable_identity
+from shared.identity.directory.memberships import change_member_role, remove_member
+from shared.identity.directory.organizations import suspend_organization
+from shared.identity.directory.users import disable_user
+from shared.identity.directory.versions import revoke_version
+from shared.identity.tokens.access_tokens import revoke_token, verify_access_token
 from tests.support.front import Front
 from tests.support.identity import Person
 from tests.support.stack import wait_until

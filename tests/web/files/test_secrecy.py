@@ -16,8 +16,8 @@ from sqlalchemy import text
 from werkzeug.test import EnvironBuilder
 from werkzeug.wsgi import ClosingIterator
 
-from shared.files.collection import collect_doomed
-from shared.files.placement import place_staged
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from tests.support.front import Front
 from tests.web.files.asking import expire, refuse, succeed
 from tests.web.files.conftest import Cast

@@ -18,9 +18,9 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.files.blobs import S3Access
-from shared.files.collection import collect_doomed
-from shared.files.expiry import expire_due
-from shared.files.placement import place_staged
+from shared.files.lifecycle.expiry import expire_due
+from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.placement import place_staged
 from tests.contracts.blob_stores import S3Bench
 from tests.support.front import Front, open_front
 from tests.web.files.asking import Asker, count_rows, expire, refuse, run_sql, succeed

@@ -10,9 +10,9 @@ import pytest
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.support.front import Front, open_front
-from tests.web.test_requests_around import lines as lines  # noqa: PLC0414 (a fixture)
+from tests.web.framework.test_requests_around import lines as lines  # noqa: PLC0414 (a fixture)
 from web.http.client_address import believe_proxies, client_address
 
 PROXIES = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:ffff::/48", "127.0.0.1/32")))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.admission import ConcurrencyLimited, Pool
+from shared.fairness.admission import ConcurrencyLimited, Pool
 from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.serving import Reply, ask, begin_upload, gunicorn, read_reply
 from web.http.edge import BODY_READ

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, update
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from shared.identity.tables import signing_keys
 from tests.support.front import BASE_URL, Front
 from tests.support.identity import Person

@@ -16,11 +16,11 @@ from sqlalchemy import func, select
 from werkzeug.test import TestResponse
 
 from shared.deliveries.outbox import enqueue_delivery, give_up
-from shared.identity import role_bindings
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment, DeploymentKind, create_deployment
-from shared.identity.repositories import RepositoryDraft, put_repository
-from shared.identity.roles import Role, ScopeKind
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role, ScopeKind
+from shared.identity.directory import role_bindings
+from shared.identity.directory.deployments import CreatedDeployment, DeploymentKind, create_deployment
+from shared.identity.directory.repositories import RepositoryDraft, put_repository
 from shared.identity.tables import audit_events
 from tests.support.documents import openapi_document
 from tests.support.front import Front

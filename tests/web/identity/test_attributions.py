@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from shared.identity import deployments, distributions, identities, organizations
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
-from shared.identity.identities import Identity
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory import deployments, distributions, identities, organizations
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
+from shared.identity.directory.identities import Identity
 from tests.support.front import Front
 
 REPORTED = {

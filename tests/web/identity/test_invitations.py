@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.support.front import Front
 from tests.support.identity import Person
 

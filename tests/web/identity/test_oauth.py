@@ -13,12 +13,13 @@ from joserfc.jwk import KeySet
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.identity import client_credentials, deployments, identities, organizations, versions
-from shared.identity.access_tokens import verify_access_token
+from shared.identity.access.authorization import OPERATOR
 from shared.identity.audit import list_audit_events
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
+from shared.identity.credentials import client_credentials
+from shared.identity.directory import deployments, identities, organizations, versions
+from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.secrets import Prefix, issue
+from shared.identity.tokens.access_tokens import verify_access_token
 from tests.support.front import BASE_URL, Front, open_front
 
 GRANT = {"grant_type": "client_credentials"}

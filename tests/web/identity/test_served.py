@@ -12,8 +12,8 @@ from cryptography.fernet import Fernet
 
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import web_command
-from deploy.processes import Program, kill
-from shared.database import Database
+from deploy.supervision.child_processes import Program, kill
+from shared.db.database import Database
 from shared.identity.bootstrap import Credentials, bootstrap
 from tests.support import quick_starts
 from tests.support.identity import make_settings

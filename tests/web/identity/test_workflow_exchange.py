@@ -14,10 +14,10 @@ from joserfc.jwk import OctKey, RSAKey
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import DeploymentKind, create_deployment
-from shared.identity.issuer_keys import IssuerKeys
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import DeploymentKind, create_deployment
+from shared.identity.tokens.jwks_client import IssuerKeys
 from tests.support.front import BASE_URL, Front, open_front
 from tests.support.identity import make_settings
 from tests.support.media_sources import MediaSource, content
@@ -340,7 +340,7 @@ def test_keys_are_found_by_discovery_and_read_again_for_a_new_one(monkeypatch: p
         assert keys.find("https://stranger.example", "k1") is None
         assert source.count("/keys") == 1  # no second look within half a minute
         source.serve("/keys", content(json.dumps(key_set(("k2", OTHER_KEY))).encode()))
-        monkeypatch.setattr("shared.identity.issuer_keys.COOLDOWN_SECONDS", 0.0)
+        monkeypatch.setattr("shared.identity.tokens.jwks_client.COOLDOWN_SECONDS", 0.0)
         assert keys.find(issuer, "k2") is not None
         source.serve("/keys", content(b"<html>"))
         assert keys.find(issuer, "k3") is None

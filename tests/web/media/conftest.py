@@ -14,14 +14,14 @@ import pytest
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from shared.admission import Pool
 from shared.deliveries.sender import Sender
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from shared.identity.deployments import CreatedDeployment
-from shared.media.fetching import Fetcher, fetch_due
-from shared.media.notification_channel import DistributionChannel
-from shared.media.notifications import KIND
+from shared.fairness.admission import Pool
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.media.importing.fetch_job import Fetcher, fetch_due
+from shared.media.importing.import_notifications import KIND
+from shared.media.notifications.notification_channel import DistributionChannel
 from tests.support.front import Front
 from tests.support.media_samples import PNG, Sample
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from shared.settings import Settings
+from shared.config.settings import Settings
 from web.app import create_app
-from web.services import build_services
+from web.dependencies.services import build_services
 
 
 def take(settings: Settings, path: str, headers: dict[str, str], options: dict[str, Any]) -> None:

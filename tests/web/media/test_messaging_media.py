@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from shared.identity.roles import Role
+from shared.identity.access.roles import Role
 from tests.support.front import Front
 from tests.support.media_samples import OGG, PNG
 from tests.web.files.asking import Asker, expire, refuse, succeed

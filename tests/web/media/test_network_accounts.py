@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import update_distribution
-from shared.identity.roles import Role
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.distributions import update_distribution
 from tests.support import networks
 from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.media_samples import PDF, PNG, Sample

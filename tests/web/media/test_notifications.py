@@ -14,10 +14,10 @@ from werkzeug.test import TestResponse
 
 from shared import failpoints
 from shared.egress.errors import AddressRefused, EgressError, SchemeRefused, UrlRefused
-from shared.identity.authorization import OPERATOR
-from shared.identity.roles import Role
-from shared.media import notification_endpoints
-from shared.media.notifications import notice_expired_media
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.media.importing.import_notifications import notice_expired_media
+from shared.media.notifications import notification_endpoints
 from tests.shared.egress.servers import Server, content
 from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.identity import make_settings

@@ -19,12 +19,12 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from shared.credits.balances import get_balance
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
-from shared.files.storage_charges import accrue_storage
-from shared.files.storage_prices import StoragePrice
-from shared.identity import signing_keys
-from shared.media.holding import resume_held
-from shared.media.notification_channel import DistributionChannel
-from shared.media.notifications import KIND
+from shared.files.metering.storage_charges import accrue_storage
+from shared.files.metering.storage_prices import StoragePrice
+from shared.identity.tokens import signing_keys
+from shared.media.importing.import_notifications import KIND
+from shared.media.importing.paused_imports import resume_held
+from shared.media.notifications.notification_channel import DistributionChannel
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
 from tests.support.front import LOCAL_EGRESS, Front

@@ -18,9 +18,9 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from twilio.rest import Client
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment, enable_deployment
-from shared.media.holding import resume_held
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.deployments import disable_deployment, enable_deployment
+from shared.media.importing.paused_imports import resume_held
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
 from tests.support.front import LOCAL_EGRESS, Front

@@ -9,15 +9,15 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment
-from shared.identity.distributions import (
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import Role
+from shared.identity.directory.deployments import disable_deployment
+from shared.identity.directory.distributions import (
     disable_distribution,
     rotate_distribution_token,
     rotate_webhook_secret,
 )
-from shared.identity.organizations import suspend_organization
-from shared.identity.roles import Role
+from shared.identity.directory.organizations import suspend_organization
 from tests.support.front import Front, open_front
 from tests.support.media_samples import PNG, Sample
 from tests.web.media.conftest import Connector, encode, fetch, make_connector, media, sql

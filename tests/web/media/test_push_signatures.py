@@ -7,8 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import disable_distribution, enable_distribution, rotate_webhook_secret
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import (
+    disable_distribution,
+    enable_distribution,
+    rotate_webhook_secret,
+)
 from shared.media.networks.signatures import verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest

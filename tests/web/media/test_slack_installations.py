@@ -19,12 +19,12 @@ from werkzeug.test import TestResponse
 
 from shared.encryption import Encryption
 from shared.errors import PermissionDenied
-from shared.identity.api_keys import revoke_api_key
-from shared.identity.authorization import OPERATOR
-from shared.identity.callers import Executor, ExecutorKind
-from shared.identity.roles import Role
-from shared.media.installations import begin_installation
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.callers import Executor, ExecutorKind
+from shared.identity.access.roles import Role
+from shared.identity.credentials.api_keys import revoke_api_key
 from shared.media.network_settings import get_credentials
+from shared.media.network_setup.slack_installations import begin_installation
 from shared.media.networks.slack_installation import SCOPES
 from tests.support import networks
 from tests.support.front import LOCAL_EGRESS, Front
@@ -163,7 +163,7 @@ def test_a_state_is_no_good_at_another_distribution_that_could_take_it(scene: Sc
 
 def test_a_state_that_has_expired_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("shared.media.installations.LIFE", timedelta(seconds=-1))
+        patch.setattr("shared.media.network_setup.slack_installations.LIFE", timedelta(seconds=-1))
         state = scene.state()
     scene.refuse(scene.come_back(state=state, code=scene.slack.agree("T9")), 401, "signature_invalid")
 

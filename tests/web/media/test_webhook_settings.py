@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from shared import failpoints
 from shared.encryption import Encryption
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import update_distribution
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import update_distribution
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_settings import get_credentials
 from shared.media.networks.webhooks import previous

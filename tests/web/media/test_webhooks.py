@@ -14,12 +14,16 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.admission import STRANGERS, PoolKey
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import disable_distribution, enable_distribution, update_distribution
-from shared.identity.organizations import resume_organization, suspend_organization
-from shared.media import queueing
-from shared.media.holding import resume_held
+from shared.fairness.admission import STRANGERS, PoolKey
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import (
+    disable_distribution,
+    enable_distribution,
+    update_distribution,
+)
+from shared.identity.directory.organizations import resume_organization, suspend_organization
+from shared.media.importing import queueing
+from shared.media.importing.paused_imports import resume_held
 from tests.support import networks
 from tests.support.front import Front, open_front
 from tests.support.media_samples import JPEG, OGG, PDF, PNG

@@ -8,8 +8,8 @@ from uuid import UUID
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import update_distribution
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import update_distribution
 from shared.media.networks.registry import NETWORKS
 from tests.support.front import Front
 from tests.support.identity import Person

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from shared.credits.ledger import top_up
-from shared.identity.authorization import OPERATOR
-from shared.models import reply_waiting
+from shared.identity.access.authorization import OPERATOR
+from shared.models import reply_timeouts
 from tests.support.documents import openapi_document
 from tests.support.front import Front
 from tests.support.identity import Person
@@ -46,9 +46,9 @@ class World:
 
 @pytest.fixture
 def world(front: Front, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(reply_waiting, "PING_SECONDS", 0.02)
-    monkeypatch.setattr(reply_waiting, "QUEUE_SECONDS", 0.1)
-    monkeypatch.setattr(reply_waiting, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_timeouts, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(reply_timeouts, "QUEUE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_timeouts, "SILENCE_SECONDS", 0.1)
     organization_id = front.identity.organization().id
     with front.services.database.transaction() as session:
         top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), by=OPERATOR)

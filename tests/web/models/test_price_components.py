@@ -15,8 +15,8 @@ from shared.credits.holds import NewInvocation, hold
 from shared.credits.prices import COMPONENTS, TokenCounts
 from shared.credits.settlement import Outcome, Status, settle
 from shared.credits.sweeps import mark_unresolved, settle_unresolved
-from shared.database import Database
-from shared.identity.callers import Caller
+from shared.db.database import Database
+from shared.identity.access.callers import Caller
 from shared.ids import new_id
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_format import parse_catalog

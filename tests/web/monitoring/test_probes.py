@@ -10,10 +10,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import probes
-from shared.metrics import HostMetrics
-from shared.probes import Probes
-from shared.telemetry import UPLOADED_BYTES
+from shared.observability.multiprocess_metrics import HostMetrics
+from shared.observability.telemetry import UPLOADED_BYTES
+from shared.operations import health_checks
+from shared.operations.health_checks import Probes
 from tests.support.front import open_front
 
 
@@ -28,8 +28,8 @@ def hanging() -> Iterator[threading.Event]:
 def test_a_check_that_hangs_has_failed_and_holds_up_no_other(
     hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "CHECK_SECONDS", 1.0)
-    monkeypatch.setattr(probes, "READINESS_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(health_checks, "CHECK_SECONDS", 1.0)
+    monkeypatch.setattr(health_checks, "READINESS_CACHE_SECONDS", 0.0)
     asked: list[str] = []
 
     def hang() -> None:
@@ -49,7 +49,7 @@ def test_a_check_that_hangs_has_failed_and_holds_up_no_other(
 def test_metrics_come_without_what_cannot_be_measured(
     hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "MEASURE_SECONDS", 0.5)
+    monkeypatch.setattr(health_checks, "MEASURE_SECONDS", 0.5)
 
     def hang() -> list[Metric]:
         hanging.wait()

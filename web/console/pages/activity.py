@@ -9,7 +9,12 @@ from flask import Response
 from pydantic import Field
 
 from shared.credits.settlement import Status
-from shared.credits.usage import RecordFilter, authorize_usage, list_all_usage_records, list_usage_records
+from shared.credits.usage.usage_records import (
+    RecordFilter,
+    authorize_usage,
+    list_all_usage_records,
+    list_usage_records,
+)
 from web.console.declarations import ConsoleRoutes
 from web.console.forms import wrong
 from web.console.listings import ROWS, Cursor, Word

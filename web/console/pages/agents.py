@@ -5,20 +5,20 @@ from uuid import UUID
 from flask import Response
 
 from shared.a2a.behaviors.administration import list_behaviors
-from shared.a2a.remote.card_checks import EndpointReport
-from shared.a2a.remote.card_checks import check_endpoint as check
+from shared.a2a.remote.cards.card_checks import EndpointReport
+from shared.a2a.remote.cards.card_checks import check_endpoint as check
 from shared.a2a.remote.endpoints import ShownEndpoint, get_endpoint
 from shared.a2a.schedules.administration import list_schedules
 from shared.a2a.tasks.administration import list_organization_tasks
-from shared.database import Session
-from shared.identity.deployments import (
+from shared.db.database import Session
+from shared.identity.access.permissions import Permission
+from shared.identity.directory.deployments import (
     disable_deployment,
     enable_deployment,
     get_deployment,
     list_deployments,
 )
 from shared.identity.errors import ResourceNotFound
-from shared.identity.permissions import Permission
 from web.console.declarations import ConsoleRoutes
 from web.console.listings import Cursor
 from web.console.visits import Visit

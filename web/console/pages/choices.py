@@ -2,8 +2,8 @@
 
 from flask import Response
 
-from shared.identity.console_sessions import look_at_organization
-from shared.identity.organizations import list_organizations
+from shared.identity.directory.organizations import list_organizations
+from shared.identity.sign_in.console_sessions import look_at_organization
 from web.console import cookies
 from web.console.declarations import ROOT, ConsoleRoutes, go_to
 from web.console.forms import read_id, wrong

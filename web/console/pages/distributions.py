@@ -6,7 +6,8 @@ from uuid import UUID
 from flask import Response
 
 from shared.deliveries.outbox import DeliveryState
-from shared.identity.distributions import (
+from shared.identity.access.permissions import Permission
+from shared.identity.directory.distributions import (
     disable_distribution,
     enable_distribution,
     get_distribution,
@@ -14,15 +15,14 @@ from shared.identity.distributions import (
     rotate_distribution_token,
     rotate_webhook_secret,
 )
-from shared.identity.permissions import Permission
-from shared.media.imports import ImportState, list_imports
-from shared.media.notification_endpoints import (
+from shared.media.importing.imports import ImportState, list_imports
+from shared.media.importing.retrying import MOST_AT_ONCE, retry_import, retry_imports
+from shared.media.notifications.notification_endpoints import (
     list_notifications,
     replay_notifications,
     resend_dead_notifications,
     resend_notification,
 )
-from shared.media.retrying import MOST_AT_ONCE, retry_import, retry_imports
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_day, require, wrong
 from web.console.listings import Cursor

@@ -12,7 +12,7 @@ from shared.files import access, deletion, grant_revocation, grants, retention
 from shared.files.listing import FileFilter, list_files
 from shared.files.references import list_references
 from shared.files.resources import Availability, File, Purpose
-from shared.identity.permissions import Permission
+from shared.identity.access.permissions import Permission
 from shared.ids import new_id
 from web.console.charts import clock
 from web.console.declarations import ConsoleRoutes, go_to
@@ -20,9 +20,9 @@ from web.console.forms import read_day, read_id, wrong
 from web.console.listings import ROWS, Cursor, Word
 from web.console.previews import find_preview
 from web.console.visits import Visit
-from web.files.answers import actor_of, content_url, pending
 from web.files.presentation import Presentation
 from web.files.queries import ContentQuery
+from web.files.responses import actor_of, content_url, pending
 from web.files.sharing import send_content
 
 routes = ConsoleRoutes("files")

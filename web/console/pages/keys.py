@@ -7,9 +7,9 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.credits import key_models
 from shared.credits.amounts import MICRO
-from shared.credits.budgets import (
+from shared.credits.spending_limits import key_model_allowlist
+from shared.credits.spending_limits.budgets import (
     Budget,
     NewBudget,
     Period,
@@ -21,14 +21,14 @@ from shared.credits.budgets import (
     get_budget,
     list_budgets,
 )
-from shared.credits.cube import Dimension
-from shared.credits.reports import Question, Window, usage
-from shared.credits.usage import UsageScope, authorize_usage
-from shared.database import Session
+from shared.credits.usage.usage_query import Dimension
+from shared.credits.usage.usage_records import UsageScope, authorize_usage
+from shared.credits.usage.usage_reports import Question, Window, usage
+from shared.db.database import Session
 from shared.errors import PermissionDenied
-from shared.identity import api_keys
-from shared.identity.api_keys import ApiKey
-from shared.identity.permissions import Permission
+from shared.identity.access.permissions import Permission
+from shared.identity.credentials import api_keys
+from shared.identity.credentials.api_keys import ApiKey
 from shared.pagination import MAX_LIMIT
 from web.console.charts import meter
 from web.console.declarations import ConsoleRoutes, go_to
@@ -116,7 +116,7 @@ def issue_key(visit: Visit) -> Response:
 def show_key_models(visit: Visit, key_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
-        chosen = key_models.find_key_models(session, visit.organization_id, key_id)
+        chosen = key_model_allowlist.find_key_models(session, visit.organization_id, key_id)
     offered = [entry.id for entry in visit.services.models.catalog.current().entries]
     return visit.render(
         "key_models.html",
@@ -138,7 +138,7 @@ def set_models(visit: Visit, key_id: UUID) -> Response:
     chosen = tuple(name.removeprefix(_MODEL) for name in visit.form if name.startswith(_MODEL))
     by, organization_id = visit.actor, visit.organization_id
     with visit.services.database.transaction() as session:
-        key_models.set_key_models(
+        key_model_allowlist.set_key_models(
             session, by=by, organization_id=organization_id, key_id=key_id, models=chosen
         )
     return go_to(f"{PAGE}/{key_id}/models")
@@ -155,7 +155,7 @@ def remove_models(visit: Visit, key_id: UUID) -> Response:
     by, organization_id = visit.actor, visit.organization_id
     with visit.services.database.transaction() as session:
         api_keys.get_api_key(session, by=by, key_id=key_id)
-        key_models.remove_key_models(session, by=by, organization_id=organization_id, key_id=key_id)
+        key_model_allowlist.remove_key_models(session, by=by, organization_id=organization_id, key_id=key_id)
     return go_to(f"{PAGE}/{key_id}/models")
 
 

@@ -11,8 +11,8 @@ from shared.credits.ledger import list_entries, top_up
 from shared.credits.open_holds import list_holds
 from shared.credits.policies import resume_spending, set_policy, suspend_spending
 from shared.credits.statements import list_statements, read_statement
-from shared.credits.storage_reports import StorageQuestion, read_storage_usage
-from shared.identity.permissions import Permission
+from shared.credits.storage_billing.storage_reports import StorageQuestion, read_storage_usage
+from shared.identity.access.permissions import Permission
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_amount, require
 from web.console.listings import ROWS, Cursor

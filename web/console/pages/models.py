@@ -13,10 +13,10 @@ from typing import Any
 from flask import Response
 
 from shared.credits.amounts import MICRO
-from shared.credits.cube import Dimension, Interval
-from shared.credits.reports import Question, UsageReport, UsageSum, Window, usage
-from shared.credits.usage import UsageScope, authorize_usage
-from shared.database import Session
+from shared.credits.usage.usage_query import Dimension, Interval
+from shared.credits.usage.usage_records import UsageScope, authorize_usage
+from shared.credits.usage.usage_reports import Question, UsageReport, UsageSum, Window, usage
+from shared.db.database import Session
 from shared.models.catalog import Endpoint, ModelEntry
 from shared.models.dialects import Dialect, parse_chat
 from shared.models.invocations import invoke, require_model_access
@@ -26,9 +26,9 @@ from web.console.figures import spending
 from web.console.forms import Form, require, wrong
 from web.console.listings import WindowQuery
 from web.console.visits import Visit
+from web.framework.rendering import HTML, asset_path
 from web.http.negotiation import EVENT_STREAM, wants_events
-from web.models.answers import shown_answer, streamed_answer
-from web.rendering import HTML, asset_path
+from web.models.responses import shown_answer, streamed_answer
 
 routes = ConsoleRoutes("models")
 asking = ConsoleRoutes("playground")

@@ -2,9 +2,9 @@
 
 from flask import Response
 
-from shared.host_state import measure_queues, read_host_state
-from shared.identity.authorization import authorize_operation
-from shared.waiting_work import measure_waiting_work
+from shared.identity.access.authorization import authorize_operation
+from shared.operations.host_status import measure_queues, read_host_state
+from shared.operations.queue_depths import measure_waiting_work
 from web.console.declarations import ConsoleRoutes
 from web.console.visits import Visit
 

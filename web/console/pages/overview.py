@@ -8,13 +8,13 @@ from flask import Response
 
 from shared.credits.amounts import MICRO
 from shared.credits.balances import Balance, get_balance
-from shared.credits.budgets import list_budgets
-from shared.credits.cube import Dimension, Interval
-from shared.credits.reports import Question, UsageReport, Window, usage
-from shared.credits.storage_reports import StorageQuestion, storage_usage
-from shared.credits.usage import UsageScope, authorize_usage
-from shared.database import Session
-from shared.identity.permissions import Permission
+from shared.credits.spending_limits.budgets import list_budgets
+from shared.credits.storage_billing.storage_reports import StorageQuestion, storage_usage
+from shared.credits.usage.usage_query import Dimension, Interval
+from shared.credits.usage.usage_records import UsageScope, authorize_usage
+from shared.credits.usage.usage_reports import Question, UsageReport, Window, usage
+from shared.db.database import Session
+from shared.identity.access.permissions import Permission
 from shared.pagination import MAX_LIMIT
 from web.console.charts import meter, stacked_bars
 from web.console.declarations import ConsoleRoutes

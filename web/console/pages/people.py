@@ -4,18 +4,18 @@ from uuid import UUID
 
 from flask import Response
 
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import MEMBERSHIP_ROLES, Role, ScopeKind
 from shared.identity.audit import list_audit_events
-from shared.identity.identities import (
+from shared.identity.directory.identities import (
     create_principal_identity,
     disable_identity,
     enable_identity,
     list_identities,
 )
-from shared.identity.invitations import invite_member, list_invitations, revoke_invitation
-from shared.identity.memberships import change_member_role, list_members, remove_member
-from shared.identity.permissions import Permission
-from shared.identity.role_bindings import bind_identity_role, list_role_bindings, unbind_role
-from shared.identity.roles import MEMBERSHIP_ROLES, Role, ScopeKind
+from shared.identity.directory.invitations import invite_member, list_invitations, revoke_invitation
+from shared.identity.directory.memberships import change_member_role, list_members, remove_member
+from shared.identity.directory.role_bindings import bind_identity_role, list_role_bindings, unbind_role
 from shared.pagination import MAX_LIMIT
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import Form, read_id, require, wrong

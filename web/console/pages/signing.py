@@ -12,20 +12,20 @@ from flask import Response
 from sqlalchemy import func, select
 
 from shared import failpoints
-from shared.identity.console_sessions import sign_in, sign_in_as, sign_out, step_up
 from shared.identity.errors import ResourceNotFound
-from shared.identity.sign_in_provider import Attempt, SignInProvider, SignInRefused
-from shared.telemetry import get_logger
-from web.authentication import Authentication, slow_down_guessing
-from web.calls import Call, request_id
+from shared.identity.sign_in.console_sessions import sign_in, sign_in_as, sign_out, step_up
+from shared.identity.sign_in.oidc_provider import Attempt, SignInProvider, SignInRefused
+from shared.observability.telemetry import get_logger
 from web.console import cookies, csrf
 from web.console.declarations import ROOT, SIGN_IN, ConsoleRoutes, go_to
 from web.console.forms import read_form
 from web.console.listings import Next
 from web.console.visits import POLICY, SCRIPTS, STEP_UP, Visit, never_kept
+from web.framework.authentication import Authentication, slow_down_guessing
+from web.framework.calls import Call, request_id
+from web.framework.rendering import HTML, asset_path, page
+from web.framework.routes import AnyQuery, Routes
 from web.http.client_address import client_address
-from web.rendering import HTML, asset_path, page
-from web.routes import AnyQuery, Routes
 
 routes = ConsoleRoutes("signing")
 public_routes = Routes("console")

@@ -12,9 +12,9 @@ import pytest
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.remote.request_tokens import mint_request_token
-from shared.identity.deployments import CreatedDeployment
-from shared.identity.distributions import CreatedDistribution
-from shared.identity.identities import Identity
+from shared.identity.directory.deployments import CreatedDeployment
+from shared.identity.directory.distributions import CreatedDistribution
+from shared.identity.directory.identities import Identity
 from tests.support.databases import database_url, migrated_template
 from tests.support.front import Front, open_front
 from tests.support.servers import postgres_server, valkey_server

@@ -18,22 +18,22 @@ from shared.a2a.tables import behaviors as behavior_rows
 from shared.a2a.tasks.cancellation import cancel_task
 from shared.a2a.tasks.sending import Sending, Sent, send
 from shared.a2a.tasks.snapshots import read_snapshot
-from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.tasks.task_notifier import TaskHints
 from shared.a2a.turns.heartbeats import TurnHeartbeats
 from shared.a2a.turns.leases import TurnLeases
 from shared.a2a.turns.lost_turns import sweep_turns
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
+from shared.config.settings import Settings
 from shared.credits.balances import Balance
 from shared.credits.ledger import top_up
-from shared.database import Database
+from shared.db.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from shared.identity.authorization import OPERATOR
-from shared.identity.callers import Caller
-from shared.identity.deployments import CreatedDeployment
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.callers import Caller
+from shared.identity.directory.deployments import CreatedDeployment
 from shared.ids import new_id
-from shared.settings import Settings
-from shared.valkey import connect_valkey
+from shared.messaging.valkey import connect_valkey
 from tests.shared.a2a.behaviors.turns import message
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.turns import heartbeats
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
 

@@ -14,10 +14,10 @@ from shared import failpoints
 from shared.a2a.behaviors import model_backed
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks import log
-from shared.a2a.tasks.watching import TaskHints
-from shared.database import Database
-from shared.settings import Settings
-from shared.valkey import connect_valkey
+from shared.a2a.tasks.task_notifier import TaskHints
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.messaging.valkey import connect_valkey
 from tests.support import quick_starts
 from tests.support.stores import open_any_store
 from tests.support.turns import make_execution

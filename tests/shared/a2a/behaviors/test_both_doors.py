@@ -16,25 +16,25 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.turns import heartbeats as turn_heartbeats
 from shared.credits.balances import Balance
 from shared.credits.settlement import Outcome
-from shared.database import Database
-from shared.identity import running_work
-from shared.identity.authorization import OPERATOR
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.authentication import revocation_watcher
+from shared.identity.authentication.rechecking import Rechecks
+from shared.identity.authentication.revocation_watcher import RunningWork
+from shared.identity.directory.organizations import suspend_organization
 from shared.identity.errors import OrganizationSuspended
-from shared.identity.organizations import suspend_organization
-from shared.identity.rechecking import Rechecks
-from shared.identity.running_work import RunningWork
+from shared.messaging.replies import Reply, ReplyChannel
+from shared.messaging.valkey import connect_valkey
 from shared.models import heartbeats
 from shared.models.dialects import Translator
 from shared.models.engine import Engine
 from shared.models.heartbeats import Attended
 from shared.models.invocations import require_model_access
-from shared.models.reply_waiting import replies
-from shared.replies import Reply, ReplyChannel
-from shared.valkey import connect_valkey
+from shared.models.reply_timeouts import replies
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.models.model_calls import CREDITS, ModelCalls, model_calls, received
 from tests.support.stack import wait_until
-from web.revocation import until_revoked
+from web.framework.revocation import until_revoked
 
 NOTHING = ("failed", 0, 0, False)
 LONG = "!tokens 1000\n!delay 20"
@@ -163,7 +163,7 @@ def door(
     monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr(turn_heartbeats, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(turn_heartbeats, "RENEWAL_SECONDS", 0.02)
-    monkeypatch.setattr(running_work, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(revocation_watcher, "CHECK_SECONDS", 0.05)
     opened = threading.Event()
     monkeypatch.setattr("shared.models.engine.Translator.__init__", _telling(Translator.__init__, opened))
     channel = ReplyChannel(connect_valkey(valkey_server.url))

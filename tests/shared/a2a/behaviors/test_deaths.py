@@ -14,7 +14,7 @@ from shared.a2a.tasks.sending import Sent
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.types import Task, TaskState
 from shared.credits import sweeps
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.a2a.behaviors.dying_worker import let_die
 

@@ -12,13 +12,13 @@ from shared.a2a.turns.execution import BROKEN, REVOKED, TOO_LONG
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import Update
 from shared.a2a.types import Task, TaskState
-from shared.database import Database, Session
+from shared.db.database import Database, Session
 from shared.errors import DomainError, Unavailable
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment
-from shared.identity.identities import disable_identity
-from shared.identity.organizations import suspend_organization
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.deployments import disable_deployment
+from shared.identity.directory.identities import disable_identity
+from shared.identity.directory.organizations import suspend_organization
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.stack import wait_until
 

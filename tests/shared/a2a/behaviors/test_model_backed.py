@@ -16,7 +16,7 @@ from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.stored_files import file_artifact_uri
 from shared.a2a.types import Part, Task, TaskState
 from shared.credits.sweeps import release_overdue_holds
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.grants import get_granted_content

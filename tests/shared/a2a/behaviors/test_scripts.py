@@ -8,10 +8,10 @@ import pytest
 
 from shared.a2a import exact_json
 from shared.a2a.behaviors import script_scene, waiting
-from shared.a2a.behaviors.refusals import find_refusal
 from shared.a2a.behaviors.script_format import ScriptInvalid, parse_script
 from shared.a2a.behaviors.script_play import ScriptedCrash
 from shared.a2a.behaviors.scripted import ScriptedBehavior
+from shared.a2a.behaviors.scripted_errors import find_refusal
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
 from shared.a2a.types import Message, MessageRole, Part, TaskState

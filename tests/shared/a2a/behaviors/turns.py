@@ -7,8 +7,8 @@ from uuid import UUID
 
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, Turn
 from shared.a2a.types import Message, MessageRole, Part
-from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
-from shared.identity.usage_attribution import Attribution
+from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
+from shared.identity.tokens.usage_attribution import Attribution
 from shared.ids import new_id
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.remote import connection, following
+from shared.a2a.remote import connection, task_polling
 from shared.a2a.turns import heartbeats
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.a2a.remote.turns import use_endpoint
 from tests.support.genuine_agents import GenuineAgent, genuine_agent
@@ -33,8 +33,8 @@ def agents(
     monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(heartbeats, "RENEWAL_SECONDS", 0.02)
     monkeypatch.setattr(connection, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(following, "LONGEST_LOOK_SECONDS", 0.5)
-    monkeypatch.setattr(following, "WITH_HINTS_SECONDS", 1.0)
+    monkeypatch.setattr(task_polling, "LONGEST_LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(task_polling, "WITH_HINTS_SECONDS", 1.0)
     options: dict[str, Any] = {
         "egress_allow_private": True,
         "egress_allow_http": True,

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.remote.card_checks import EndpointReport, check_endpoint
+from shared.a2a.remote.cards.card_checks import EndpointReport, check_endpoint
 from shared.a2a.remote.endpoints import Endpoint, EndpointDraft, find_endpoint, put_endpoint
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
-from shared.settings import Settings
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
 from tests.support.identity import IdentityFactory, make_settings
 
 DEVELOPING: dict[str, Any] = {"egress_allow_private": True, "egress_allow_http": True}

@@ -11,11 +11,11 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.remote import cancelling
 from shared.a2a.remote.cancelling import BATCH_SIZE, THREADS, RemoteCancellation
 from shared.a2a.remote.connecting import AgentConnector
-from shared.a2a.remote.looking import message_id_of
+from shared.a2a.remote.task_recovery import message_id_of
 from shared.a2a.remote.turn_rows import SentTurns
 from shared.a2a.tasks.sending import Sent
-from shared.database import Database
-from shared.sweeping import budget
+from shared.db.database import Database
+from shared.runtime.batches import budget
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, scripted_agent
 from tests.shared.a2a.remote.turns import use_endpoint

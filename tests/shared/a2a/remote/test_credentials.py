@@ -2,11 +2,11 @@
 
 from cryptography.fernet import Fernet
 
-from deploy.cli_encryption import all_tables
+from deploy.cli.commands.encryption import all_tables
 from shared.a2a.remote.endpoints import Credential
-from shared.database import Database
+from shared.db.database import Database
 from shared.encryption import Encryption
-from shared.identity.reencryption import reencrypt
+from shared.identity.credentials.reencryption import reencrypt
 from tests.shared.a2a.remote.installations import DEVELOPING, make_installation
 from tests.support.identity import make_settings
 

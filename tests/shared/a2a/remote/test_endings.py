@@ -12,8 +12,8 @@ from shared.a2a.remote.connecting import AgentConnector
 from shared.a2a.remote.endpoints import remove_endpoint
 from shared.a2a.turns.execution import REVOKED, TOO_LONG
 from shared.a2a.types import Task, TaskState
-from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import disable_deployment
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.deployments import disable_deployment
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import Wire, begin_or_cancel, hold, scripted_agent
 from tests.shared.a2a.remote.turns import said, use_endpoint, wait_until_working

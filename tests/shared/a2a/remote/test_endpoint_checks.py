@@ -7,11 +7,11 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from shared.a2a.remote.card_checks import check_endpoint
-from shared.a2a.remote.card_documents import MAX_CARD_BYTES
+from shared.a2a.remote.cards.card_checks import check_endpoint
+from shared.a2a.remote.cards.card_documents import MAX_CARD_BYTES
 from shared.a2a.remote.endpoints import Binding, Credential
-from shared.database import Database
-from shared.identity.authorization import OPERATOR
+from shared.db.database import Database
+from shared.identity.access.authorization import OPERATOR
 from tests.shared.a2a.remote.agents import BINDINGS, CARD, RawAgent, answers, sdk_agent
 from tests.shared.a2a.remote.installations import Installation, make_installation
 from tests.support.identity import make_settings

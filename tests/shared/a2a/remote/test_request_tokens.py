@@ -8,9 +8,9 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from shared.a2a.remote.request_tokens import TYPE, mint_request_token
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import DomainError
-from shared.identity.key_rotation import KeyPurpose, lifetime_seconds
+from shared.identity.tokens.key_rotation import KeyPurpose, lifetime_seconds
 from tests.support.identity import IdentityFactory, make_settings
 
 

@@ -15,10 +15,10 @@ from shared.a2a.remote.endpoints import find_endpoint
 from shared.a2a.tasks.sending import Sent
 from shared.a2a.turns.updates import BehaviorKind
 from shared.a2a.types import TaskState
-from shared.database import StatementSession
+from shared.db.database import StatementSession
+from shared.db.statements import Prepared
 from shared.egress.errors import FetchTimedOut
 from shared.errors import Unavailable
-from shared.statements import Prepared
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import Wire, scripted_agent
 from tests.shared.a2a.remote.test_hostile_agents import status, task_of, update

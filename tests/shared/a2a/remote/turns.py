@@ -5,7 +5,7 @@ from uuid import UUID
 
 from shared.a2a.remote.endpoints import EndpointDraft, put_endpoint
 from shared.a2a.types import Task, TaskState
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.stack import wait_until
 

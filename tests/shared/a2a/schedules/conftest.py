@@ -8,7 +8,7 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.schedules.running import Scheduler
 from shared.a2a.tasks.routing import Router
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
 

@@ -10,8 +10,8 @@ from shared.a2a.schedules import running
 from shared.a2a.schedules.administration import create_schedule
 from shared.a2a.schedules.resources import ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
-from shared.identity.authorization import OPERATOR
-from shared.sweeping import budget
+from shared.identity.access.authorization import OPERATOR
+from shared.runtime.batches import budget
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.identity import IdentityFactory
 from tests.support.plans import explain

@@ -26,7 +26,7 @@ from shared.a2a.schedules.resources import Missed, Schedule, ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.types import TaskState
 from shared.errors import Unavailable
-from shared.identity.authorization import OPERATOR
+from shared.identity.access.authorization import OPERATOR
 from tests.shared.a2a.behaviors.agents import Agents
 
 EVERY_MINUTE = "* * * * *"

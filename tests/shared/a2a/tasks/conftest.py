@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.database import Database
+from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
 

@@ -9,7 +9,7 @@ from shared.a2a.tasks import snapshots
 from shared.a2a.tasks.listing import TaskQuery, list_tasks
 from shared.a2a.turns import reading
 from shared.a2a.types import Task
-from shared.database import StatementSession
+from shared.db.database import StatementSession
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.plans import Statement, rows_read
 

@@ -16,7 +16,7 @@ from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
-from shared.database import Session
+from shared.db.database import Session
 from shared.deliveries.ordering import hold_order
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption

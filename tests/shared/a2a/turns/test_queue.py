@@ -16,10 +16,10 @@ from shared.a2a.turns.leases import TAKE, TurnLeases
 from shared.a2a.turns.lost_turns import TurnSweeper
 from shared.a2a.turns.queue import TakenTurn, TurnQueue
 from shared.a2a.types import TaskState
-from shared.admission import UNFAIR
-from shared.database import Database
+from shared.db.database import Database
 from shared.errors import Unavailable
-from shared.fair_claims import Rotation
+from shared.fairness.admission import UNFAIR
+from shared.fairness.fair_queueing import Rotation
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.plans import explain

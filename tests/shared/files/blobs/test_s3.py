@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import EndpointConnectionError
 
-from shared.database import Database
+from shared.db.database import Database
 from shared.files.blobs import S3Access, open_blob_store
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.marker import MARKER

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.media.attachments import Attachment
-from shared.media.descriptions import normalize
+from shared.media.importing.descriptions import normalize
 from shared.media.networks.registry import NETWORKS
 from tests.shared.media.networks.requests import network_of, request, signed, stand_ins
 from tests.support.discovered import found

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from shared.encryption import Encryption
-from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import update_distribution
-from shared.media.holding import resume_held
-from shared.media.imports import Import, ImportState
-from shared.media.network_administration import put_network_settings, remove_network_settings
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import update_distribution
+from shared.media.importing.imports import Import, ImportState
+from shared.media.importing.paused_imports import resume_held
+from shared.media.network_setup.network_administration import put_network_settings, remove_network_settings
 from shared.media.networks.registry import NETWORKS
 from tests.shared.media.conftest import Desk, Mailbox, make_mailbox
 from tests.shared.media.networks.requests import network_of, signed

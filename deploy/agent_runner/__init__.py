@@ -1,0 +1,1 @@
+"""Run the program of a GitHub deployment from a checkout."""

@@ -1,0 +1,1 @@
+"""The service as commands reach it: saved logins, and the SDK's client."""

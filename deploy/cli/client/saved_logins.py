@@ -1,0 +1,150 @@
+"""Where a person's commands go, and as whom: the environment, else a login, else what `make up` runs over QM_HOME.
+
+SERVICE_BASE_URL, SERVICE_API_KEY, SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET are the SDK's own variables. A
+credential is sent only to the address that it was given for. A login is a file for its owner's eyes only.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deploy.cli.exit_codes import ExitCode, Failure
+from deploy.embedded import home
+from deploy.embedded.home import Home, write_privately
+
+BASE_URL, API_KEY = "SERVICE_BASE_URL", "SERVICE_API_KEY"
+CLIENT_ID, CLIENT_SECRET = "SERVICE_CLIENT_ID", "SERVICE_CLIENT_SECRET"
+DATABASE_IS_NAMED = "quartermaster.database_is_named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A service's address with a person's API key, a deployment's credentials, or both."""
+
+    base_url: str
+    source: str = ""
+    """Where it stands, for `whoami`."""
+    api_key: str | None = field(default=None, repr=False)
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+
+    def credential(self, *, prefers_deployment: bool) -> dict[str, str]:
+        """Give what the SDK's client is made with: the person's, unless the deployment's is asked for or alone."""
+        has_deployment = bool(self.client_id and self.client_secret)
+        if has_deployment and (prefers_deployment or not self.api_key):
+            return {"client_id": str(self.client_id), "client_secret": str(self.client_secret)}
+        if self.api_key:
+            return {"api_key": self.api_key}
+        raise Failure(
+            f"There is no credential for {self.base_url}: run `quartermaster login`.", ExitCode.NOT_SIGNED_IN
+        )
+
+
+def find_login() -> Login:
+    """Find where to go and as whom; raise `Failure` where nothing says it."""
+    found = find_far_login() or _of_home(_home())
+    if found is None:
+        raise Failure(
+            "Not signed in: run `quartermaster login ADDRESS`, or start a service here with `make up`.",
+            ExitCode.NOT_SIGNED_IN,
+        )
+    return found
+
+
+def find_far_login() -> Login | None:
+    """Find the service that the environment or a login names; None where commands work on QM_HOME."""
+    if address := _read(BASE_URL):
+        return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source="the environment"))
+    if os.environ.get("QM_HOME"):
+        return None
+    stored = read_login()
+    return None if stored is None else _with_credentials_of_environment(stored)
+
+
+def login_path() -> Path:
+    """Give the file of the login."""
+    return Path(click.get_app_dir("quartermaster")) / "login.json"
+
+
+def read_login() -> Login | None:
+    """Read the stored login."""
+    path = login_path()
+    try:
+        return Login(**json.loads(path.read_text()), source=str(path))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):
+        raise Failure(f"{path} cannot be read: run `quartermaster login` again.") from None
+
+
+def store_login(login: Login) -> None:
+    """Store a login in place of another, readable by its owner alone."""
+    path = login_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    document = {name: value for name, value in asdict(login).items() if value and name != "source"}
+    write_privately(path, json.dumps(document, indent=2) + "\n")
+
+
+def forget_login() -> bool:
+    """Remove the stored login; tell whether there was one."""
+    try:
+        login_path().unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def find_organization() -> str | None:
+    """Give the organization of what `make up` runs over QM_HOME."""
+    return _read_credentials(_home()).get("organizationId")
+
+
+def is_database_named() -> bool:
+    """Tell whether DATABASE_URL named a database before commands found that of QM_HOME."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.find_root().meta.get(DATABASE_IS_NAMED))
+
+
+def _of_home(kept: Home) -> Login | None:
+    """Read the credentials of the first run over QM_HOME."""
+    document = _read_credentials(kept)
+    if not document:
+        return None
+    deployment: Mapping[str, str] = document.get("deployment", {})
+    login = Login(
+        base_url=kept.read_settings().get("BASE_URL") or document["baseUrl"],
+        source=str(kept.credentials),
+        api_key=document["ownerApiKey"],
+        client_id=deployment.get("clientId"),
+        client_secret=deployment.get("clientSecret"),
+    )
+    return _with_credentials_of_environment(login)
+
+
+def _read_credentials(kept: Home) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(kept.credentials.read_text())
+    except (FileNotFoundError, PermissionError, ValueError):
+        return {}
+    return document
+
+
+def _with_credentials_of_environment(login: Login) -> Login:
+    """Let the credentials of the environment win, all of them together."""
+    api_key, client_id, client_secret = map(_read, (API_KEY, CLIENT_ID, CLIENT_SECRET))
+    if not (api_key or (client_id and client_secret)):
+        return login
+    return replace(login, api_key=api_key, client_id=client_id, client_secret=client_secret)
+
+
+def _home() -> Home:
+    return Home(Path(os.environ.get("QM_HOME") or home.DEFAULT))
+
+
+def _read(name: str) -> str | None:
+    return os.environ.get(name, "").strip() or None

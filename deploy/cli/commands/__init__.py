@@ -1,0 +1,1 @@
+"""The administrative commands, one module for each area."""

@@ -1,0 +1,169 @@
+"""Commands for deployments, their versions and secrets, and for signing keys."""
+
+from datetime import datetime
+from uuid import UUID
+
+import click
+
+from deploy.cli.command_context import (
+    INSTANT,
+    acts_on,
+    administration,
+    choice,
+    in_utc,
+    installation,
+    lists,
+    organization,
+    required_id,
+    show,
+    show_page,
+)
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.credentials import client_credentials as credentials
+from shared.identity.directory import daemons
+from shared.identity.directory import deployments as domain
+from shared.identity.directory import versions as deployed
+from shared.identity.tokens import key_rotation
+from shared.pagination import Page
+
+_deployment = required_id("deployment")
+
+
+deployments = click.Group("deployments", help="Manage deployments.")
+
+
+@deployments.command(
+    "create",
+    help="Create a deployment with its daemon, first version and client secret, which is shown only now.",
+)
+@organization
+@click.option("--name", required=True, help="What people call it.")
+@click.option(
+    "--kind",
+    type=choice(domain.DeploymentKind),
+    default="Remote",
+    show_default=True,
+    help="Where its agent comes from: a server of its own, or a repository.",
+)
+@click.option("--label", help="A name for its first version.")
+def create_deployment(organization_id: UUID, name: str, kind: str, label: str | None) -> None:
+    with administration() as session:
+        made = domain.create_deployment(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            kind=domain.DeploymentKind(kind),
+            name=name,
+            label=label,
+        )
+    issued = made.credential
+    show(made.deployment, client_credential_id=issued.credential.id, client_secret=issued.secret.value)
+
+
+lists(deployments, domain.list_deployments, "List the deployments of an organization.", of="organization")
+acts_on(
+    deployments,
+    "deployment",
+    show=(domain.get_deployment, "Get a deployment."),
+    disable=(
+        domain.disable_deployment,
+        "Disable a deployment: its tokens and secrets are refused until it is enabled.",
+    ),
+    enable=(domain.enable_deployment, "Enable a disabled deployment."),
+)
+
+
+@deployments.command("change-daemon", help="Replace the daemon of a deployment by a new or a former one.")
+@click.argument("deployment_id", metavar="DEPLOYMENT", type=click.UUID)
+@click.option(
+    "--identity", "daemon_identity_id", type=click.UUID, help="A Daemon Identity; a new one without it."
+)
+def change_daemon(deployment_id: UUID, daemon_identity_id: UUID | None) -> None:
+    with administration() as session:
+        changed = daemons.change_daemon(
+            session, by=OPERATOR, deployment_id=deployment_id, daemon_identity_id=daemon_identity_id
+        )
+    show(changed)
+
+
+versions = click.Group("versions", help="Manage the versions of a deployment.")
+
+
+@versions.command("deploy", help="Create a version and make it the active one.")
+@_deployment
+@click.option("--label", help="A name for it, such as a commit.")
+def deploy_version(deployment_id: UUID, label: str | None) -> None:
+    with administration() as session:
+        made = deployed.deploy_version(session, by=OPERATOR, deployment_id=deployment_id, label=label)
+    show(made)
+
+
+lists(versions, deployed.list_versions, "List the versions of a deployment.", of="deployment")
+acts_on(
+    versions,
+    "version",
+    show=(deployed.get_version, "Get a version."),
+    activate=(deployed.activate_version, "Activate an earlier version, unless it was revoked."),
+    revoke=(deployed.revoke_version, "Revoke a version, and every token of it."),
+)
+
+
+client_credentials = click.Group("client-credentials", help="Manage the client secrets of a deployment.")
+
+
+@client_credentials.command(
+    "issue", help="Create another client secret, shown only now; two may live at once."
+)
+@_deployment
+@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
+def issue_client_credential(deployment_id: UUID, expires_at: datetime | None) -> None:
+    with administration() as session:
+        issued = credentials.issue_client_credential(
+            session, by=OPERATOR, deployment_id=deployment_id, expires_at=in_utc(expires_at)
+        )
+    show(issued.credential, client_secret=issued.secret.value)
+
+
+lists(
+    client_credentials,
+    credentials.list_client_credentials,
+    "List the client secrets of a deployment, without the secrets.",
+    of="deployment",
+)
+acts_on(
+    client_credentials,
+    "credential",
+    show=(credentials.get_client_credential, "Get a client secret, without the secret itself."),
+    revoke=(
+        credentials.revoke_client_credential,
+        "Revoke a client secret, and every token exchanged for it.",
+    ),
+)
+
+
+signing_keys = click.Group("signing-keys", help="Manage the keys that sign tokens.")
+
+
+@signing_keys.command("list", help="List the signing keys.")
+def list_signing_keys() -> None:
+    with administration() as session:
+        keys = key_rotation.list_signing_keys(session, by=OPERATOR)
+    show_page("signingKeys", Page(items=keys, next_cursor=None))
+
+
+# An id may begin with a hyphen, and is no option for that.
+@signing_keys.command(
+    "revoke",
+    context_settings={"ignore_unknown_options": True},
+    help="Revoke a key that leaked, with every token it signed.",
+)
+@click.argument("kid")
+def revoke_signing_key(kid: str) -> None:
+    with installation() as (database, settings):
+        key_rotation.revoke_key(database, settings, by=OPERATOR, kid=kid)
+
+
+@click.command("rotate-keys", help="Rotate the signing keys; tokens signed before stay good.")
+def rotate_keys() -> None:
+    with installation() as (database, settings):
+        key_rotation.rotate_keys(database, settings, by=OPERATOR)

@@ -1,0 +1,33 @@
+"""The command that encrypts everything with the newest key, so that old keys can be dropped."""
+
+import importlib
+from pkgutil import walk_packages
+
+import click
+from sqlalchemy import Table
+
+import shared
+from deploy.cli.command_context import installation, print_json
+from shared.db.schema import metadata
+from shared.identity.credentials import reencryption
+
+SHOWN = 100
+
+
+@click.command(
+    help="Encrypt every kept secret with the first of ENCRYPTION_KEYS; fails if one cannot be read with any of them."
+)
+def reencrypt() -> None:
+    with installation() as (database, settings):
+        done = reencryption.reencrypt(database, settings, all_tables())
+    print_json({"renewed": done.renewed, "unreadable": list(done.unreadable[:SHOWN])})
+    if done.unreadable:
+        raise click.exceptions.Exit(1)
+
+
+def all_tables() -> list[Table]:
+    """Load every domain's tables."""
+    for module in walk_packages(shared.__path__, "shared."):
+        if module.name.endswith("tables"):
+            importlib.import_module(module.name)
+    return list(metadata.sorted_tables)

@@ -1,0 +1,77 @@
+"""Commands for the endpoints of deployments: the servers that answer messages themselves."""
+
+from typing import TextIO
+from uuid import UUID
+
+import click
+
+from deploy.cli.command_context import acts_on, installation, show
+from shared.a2a.remote import endpoints as domain
+from shared.a2a.remote.cards.card_checks import check_endpoint as check
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.tokens.signing_keys import SigningKeys
+
+endpoints = click.Group("endpoints", help="Manage the endpoints of deployments.")
+
+
+@endpoints.command(
+    "set", help="Replace the endpoint of a deployment; what is left out is empty, the credential too."
+)
+@click.argument("deployment_id", type=click.UUID, metavar="DEPLOYMENT")
+@click.option("--url", required=True, help="The base address of the agent's A2A 1.0 server.")
+@click.option("--card-url", help="Where its card lies, if not below that address or its origin.")
+@click.option(
+    "--interface-url", "interface_override", help="Where messages go, in place of the address on the card."
+)
+@click.option("--credential-header", "header", help="A header that the server asks for, such as X-API-Key.")
+@click.option(
+    "--credential-file",
+    "source",
+    type=click.File(encoding="utf-8"),
+    default="-",
+    help="A file with the header's value; standard input by default.",
+)
+@click.option("--resends", is_flag=True, help="Let a message be sent again that may have arrived already.")
+def set_endpoint(
+    deployment_id: UUID,
+    url: str,
+    card_url: str | None,
+    interface_override: str | None,
+    header: str | None,
+    source: TextIO,
+    *,
+    resends: bool,
+) -> None:
+    credential = domain.Credential(header=header, value=source.read().strip()) if header else None
+    draft = domain.EndpointDraft(
+        url=url,
+        card_url=card_url,
+        interface_override=interface_override,
+        credential=credential,
+        resends=resends,
+    )
+    with installation() as (database, settings), database.transaction() as session:
+        shown = domain.put_endpoint(session, settings, by=OPERATOR, deployment_id=deployment_id, draft=draft)
+    show(shown)
+
+
+@endpoints.command("check", help="Check the endpoint of a deployment, and say what is wrong with it.")
+@click.argument("deployment_id", type=click.UUID, metavar="DEPLOYMENT")
+def check_endpoint(deployment_id: UUID) -> None:
+    with installation() as (database, settings):
+        keys = SigningKeys(database, settings)
+        report = check(database, keys, settings, by=OPERATOR, deployment_id=deployment_id)
+    show(report)
+    if not report.is_usable:
+        raise click.exceptions.Exit(1)
+
+
+acts_on(
+    endpoints,
+    "deployment",
+    show=(domain.get_endpoint, "Get the endpoint of a deployment, without its credential."),
+    remove=(
+        domain.remove_endpoint,
+        "Delete the endpoint of a deployment, and the behavior that sent messages there.",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Commands for files: the links that share them, and the store that holds their content."""
+
+from uuid import UUID
+
+import click
+
+from deploy.cli.command_context import (
+    Progress,
+    administration,
+    installation,
+    lists,
+    print_json,
+    required_id,
+    show,
+)
+from shared.files import grant_revocation as domain
+from shared.files.maintenance.store_migration import THREADS, move
+from shared.files.store_identity import adopt_store, find_store, list_stores, retire_store
+from shared.files.stores import open_configured_marker, open_pair
+from shared.identity.access.authorization import OPERATOR
+
+_file = required_id("file")
+
+
+read_grants = click.Group("read-grants", help="Manage the read grants of a file.")
+lists(
+    read_grants,
+    domain.list_grants,
+    "List the read grants of a file, newest first, without their urls.",
+    of="file",
+    shown="grants",
+)
+
+
+@read_grants.command("revoke", help="Revoke a read grant: from now on its link answers 410.")
+@click.argument("grant_id", type=click.UUID, metavar="ID")
+@_file
+def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
+    with administration() as session:
+        revoked = domain.revoke_grant(session, by=OPERATOR, file_id=file_id, grant_id=grant_id)
+    show(revoked)
+
+
+blob_store = click.Group("blob-store", help="Manage the store of file content.")
+
+
+@blob_store.command(
+    "show", help="Get the id of the store that the database knows; none before its first use."
+)
+def show_blob_store() -> None:
+    with administration() as session:
+        found = find_store(session)
+        others = [store for store in list_stores(session) if store != found]
+    if found is None:
+        print_json({})
+    else:
+        show(found, **({"others": others} if others else {}))
+
+
+@blob_store.command(
+    "adopt",
+    help="Set the store at BLOB_STORE as the database's own, after content was moved or restored without its marker.",
+)
+@click.confirmation_option(prompt="Is BLOB_STORE mounted here, and does it hold this database's content?")
+def adopt_blob_store() -> None:
+    with installation() as (database, settings):
+        marked = open_configured_marker(settings)
+        with database.transaction() as session:
+            adopted = adopt_store(session, by=OPERATOR, marked=marked)
+    show(adopted)
+
+
+@blob_store.command(
+    "move",
+    help="Copy content from SECOND_BLOB_STORE to BLOB_STORE while the service runs; may be broken off and run again.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=THREADS,
+    show_default=True,
+    help="How many versions are copied at once.",
+)
+def move_blob_store(threads: int) -> None:
+    with installation() as (database, settings):
+        try:
+            pair = open_pair(settings, database)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        moved = move(database, pair, threads=threads, progress=Progress().add)
+        if moved.is_complete:
+            with database.transaction() as session:
+                retire_store(session, by=OPERATOR, moved_to=open_configured_marker(settings))
+    print_json(
+        {
+            "versions": moved.versions,
+            "bytes": moved.size_bytes,
+            "unreadable": sorted(map(str, moved.unreadable)),
+            "isComplete": moved.is_complete,
+        }
+    )
+    if not moved.is_complete:
+        raise click.exceptions.Exit(1)

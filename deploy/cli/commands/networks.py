@@ -1,0 +1,161 @@
+"""Commands for what a distribution's messaging networks need; values are read from a file, never from the line."""
+
+import json
+from typing import Any, TextIO
+from uuid import UUID
+
+import click
+
+from deploy.cli.command_context import (
+    administration,
+    document,
+    installation,
+    paged,
+    print_json,
+    show,
+    show_page,
+)
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.directory.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
+from shared.media.network_setup import network_accounts, slack_installations
+from shared.media.network_setup import network_administration as domain
+from shared.media.networks.registry import NETWORKS
+
+_distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
+_network = click.argument("network", type=click.Choice(list(NETWORKS)))
+_account = click.argument("account")
+_target = click.option(
+    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
+)
+
+networks = click.Group("networks", help="Manage distributions' settings for messaging networks.")
+
+
+@networks.command("set", help="Replace a distribution's settings for a network.")
+@_distribution
+@_network
+@click.option(
+    "--settings",
+    "source",
+    type=click.File(encoding="utf-8"),
+    default="-",
+    help="A JSON object of all values by name; standard input by default.",
+)
+@click.option(
+    "--overlap-seconds",
+    type=click.IntRange(0, MAX_OVERLAP_SECONDS),
+    default=DEFAULT_OVERLAP_SECONDS,
+    show_default=True,
+    help="How long a signing secret that is replaced stays good.",
+)
+def put_network_settings(distribution_id: UUID, network: str, source: TextIO, overlap_seconds: int) -> None:
+    values = _read(source)
+    with installation() as (database, settings), database.transaction() as session:
+        shown = domain.put_network_settings(
+            session,
+            settings,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            values=values,
+            overlap_seconds=overlap_seconds,
+        )
+    _show(shown)
+
+
+@networks.command("show", help="Get which settings a distribution has for a network.")
+@_distribution
+@_network
+def read_network_settings(distribution_id: UUID, network: str) -> None:
+    with administration() as session:
+        shown = domain.get_network_settings(
+            session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
+        )
+    _show(shown)
+
+
+@networks.command("remove", help="Delete a distribution's settings for a network.")
+@_distribution
+@_network
+def remove_network_settings(distribution_id: UUID, network: str) -> None:
+    with administration() as session:
+        domain.remove_network_settings(
+            session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
+        )
+
+
+@networks.command("route", help="Replace the distribution that receives for an account of a network.")
+@_distribution
+@_network
+@_account
+@_target
+def put_network_account(distribution_id: UUID, network: str, account: str, target_id: UUID) -> None:
+    with administration() as session:
+        routed = network_accounts.put_network_account(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            account=account,
+            target_id=target_id,
+        )
+    show(routed)
+
+
+@networks.command(
+    "install", help="Get the address at which a workspace agrees to a distribution's Slack app."
+)
+@_distribution
+@_target
+def begin_installation(distribution_id: UUID, target_id: UUID) -> None:
+    with installation() as (database, settings), database.transaction() as session:
+        begun = slack_installations.begin_installation(
+            session, settings, by=OPERATOR, distribution_id=distribution_id, target_id=target_id
+        )
+    show(begun)
+
+
+@networks.command("list-routes", help="List the accounts of a network that distributions receive for.")
+@_distribution
+@_network
+@paged
+def list_network_accounts(distribution_id: UUID, network: str, cursor: str | None, limit: int) -> None:
+    with administration() as session:
+        page = network_accounts.list_network_accounts(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            cursor=cursor,
+            limit=limit,
+        )
+    show_page("accounts", page)
+
+
+@networks.command("unroute", help="Delete the route of an account of a network.")
+@_distribution
+@_network
+@_account
+def remove_network_account(distribution_id: UUID, network: str, account: str) -> None:
+    with administration() as session:
+        network_accounts.remove_network_account(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            account=account,
+        )
+
+
+def _read(source: TextIO) -> dict[str, str]:
+    try:
+        values: Any = json.load(source)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise click.ClickException("The settings are a JSON object of texts by name.")
+    return values
+
+
+def _show(shown: domain.NetworkSettings) -> None:
+    print_json(document(shown) | {"settings": [document(one) for one in shown.settings]})

@@ -1,0 +1,213 @@
+"""Commands for organizations, members, invitations, users, API keys and the audit."""
+
+from datetime import datetime
+from uuid import UUID
+
+import click
+
+from deploy.cli.command_context import (
+    INSTANT,
+    acts_on,
+    administration,
+    choice,
+    in_utc,
+    lists,
+    organization,
+    required_id,
+    show,
+)
+from shared.identity import audit
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.roles import MEMBERSHIP_ROLES, Role
+from shared.identity.credentials import api_keys as keys
+from shared.identity.directory import invitations as asked
+from shared.identity.directory import memberships
+from shared.identity.directory import organizations as domain
+from shared.identity.directory import users as people
+
+_user = required_id("user")
+_role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True, help="What the member may do.")
+
+
+organizations = click.Group("organizations", help="Manage organizations.")
+
+
+@organizations.command("create", help="Create an organization with its first owner.")
+@click.option("--name", required=True, help="What people call it.")
+@click.option("--owner", "owner_id", type=click.UUID, required=True, help="The user who owns it.")
+def create_organization(name: str, owner_id: UUID) -> None:
+    with administration() as session:
+        made = domain.create_organization(session, by=OPERATOR, name=name, owner_id=owner_id)
+    show(made)
+
+
+lists(organizations, domain.list_organizations, "List all organizations.")
+
+
+@organizations.command("rename", help="Update an organization's name.")
+@click.argument("organization_id", type=click.UUID, metavar="ID")
+@click.option("--name", required=True, help="What people call it.")
+def rename_organization(organization_id: UUID, name: str) -> None:
+    with administration() as session:
+        changed = domain.rename_organization(session, by=OPERATOR, organization_id=organization_id, name=name)
+    show(changed)
+
+
+acts_on(
+    organizations,
+    "organization",
+    show=(domain.get_organization, "Get an organization."),
+    suspend=(
+        domain.suspend_organization,
+        "Suspend an organization: nothing is done in its name or at its cost.",
+    ),
+    resume=(domain.resume_organization, "Resume a suspended organization."),
+)
+
+
+members = click.Group("members", help="Manage the members of an organization.")
+
+
+@members.command("add", help="Add a member by their address, without an invitation.")
+@organization
+@click.option("--email", required=True, help="The address of the user.")
+@_role
+def add_member(organization_id: UUID, email: str, role: str) -> None:
+    with administration() as session:
+        made = memberships.add_member(
+            session, by=OPERATOR, organization_id=organization_id, email=email, role=Role(role)
+        )
+    show(made)
+
+
+lists(members, memberships.list_members, "List the members of an organization.", of="organization")
+
+
+@members.command("change-role", help="Update a member's role.")
+@organization
+@_user
+@_role
+def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
+    with administration() as session:
+        changed = memberships.change_member_role(
+            session, by=OPERATOR, organization_id=organization_id, user_id=user_id, role=Role(role)
+        )
+    show(changed)
+
+
+@members.command("remove", help="Remove a member.")
+@organization
+@_user
+def remove_member(organization_id: UUID, user_id: UUID) -> None:
+    with administration() as session:
+        memberships.remove_member(session, by=OPERATOR, organization_id=organization_id, user_id=user_id)
+
+
+invitations = click.Group("invitations", help="Manage the invitations to an organization.")
+
+
+@invitations.command("create", help="Create an invitation; the token is shown only now.")
+@organization
+@click.option("--email", help="The address to invite, or give --user.")
+@click.option("--user", "user_id", type=click.UUID, help="The user to invite, or give --email.")
+@_role
+@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z; in a week by default.")
+def create_invitation(
+    organization_id: UUID, email: str | None, user_id: UUID | None, role: str, expires_at: datetime | None
+) -> None:
+    with administration() as session:
+        issued = asked.invite_member(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            email=email,
+            user_id=user_id,
+            role=Role(role),
+            expires_at=in_utc(expires_at),
+        )
+    show(issued.invitation, token=issued.token.value)
+
+
+lists(
+    invitations,
+    asked.list_invitations,
+    "List an organization's invitations, newest first.",
+    of="organization",
+)
+acts_on(
+    invitations,
+    "invitation",
+    show=(asked.get_invitation, "Get an invitation, without its token."),
+    revoke=(asked.revoke_invitation, "Revoke an invitation that was not accepted yet."),
+)
+
+
+users = click.Group("users", help="Manage users.")
+
+
+@users.command("create", help="Create a user who belongs to no organization yet.")
+@click.option("--email", required=True, help="The address of the user.")
+@click.option("--operator", "is_operator", is_flag=True, help="Let them operate the installation.")
+def create_user(email: str, *, is_operator: bool) -> None:
+    create = people.create_operator if is_operator else people.create_user
+    with administration() as session:
+        made = create(session, by=OPERATOR, email=email)
+    show(made)
+
+
+lists(users, people.list_users, "List all users.")
+acts_on(
+    users,
+    "user",
+    show=(people.get_user, "Get a user: oneself, or, for an operator, anyone."),
+    disable=(people.disable_user, "Disable a user, and with them all their keys."),
+    enable=(people.enable_user, "Enable a disabled user, with the keys that are left."),
+)
+
+
+api_keys = click.Group("api-keys", help="Manage users' API keys.")
+
+
+@api_keys.command("issue", help="Create an API key; the secret is shown only now.")
+@_user
+@click.option("--name", required=True, help="What people call it.")
+@click.option("--organization", "organization_id", type=click.UUID, help="Bind the key to it.")
+@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
+def issue_api_key(
+    user_id: UUID, name: str, organization_id: UUID | None, expires_at: datetime | None
+) -> None:
+    with administration() as session:
+        issued = keys.issue_api_key(
+            session,
+            by=OPERATOR,
+            user_id=user_id,
+            organization_id=organization_id,
+            name=name,
+            expires_at=in_utc(expires_at),
+        )
+    show(issued.key, api_key=issued.secret.value)
+
+
+lists(api_keys, keys.list_api_keys, "List a user's keys.", of="user")
+lists(
+    api_keys,
+    keys.list_organization_api_keys,
+    "List the keys that are bound to an organization.",
+    of="organization",
+    name="list-bound",
+)
+acts_on(
+    api_keys,
+    "key",
+    show=(keys.get_api_key, "Get an API key, without its secret."),
+    revoke=(keys.revoke_api_key, "Revoke an API key."),
+)
+
+
+audit_events = click.Group("audit-events", help="List audit events.")
+lists(
+    audit_events,
+    audit.list_audit_events,
+    "List an organization's audit events, newest first.",
+    of="organization",
+)

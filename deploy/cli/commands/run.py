@@ -1,0 +1,56 @@
+"""The command that runs the program of a GitHub deployment beside the service."""
+
+import os
+from pathlib import Path
+from uuid import UUID
+
+import click
+
+from deploy.agent_runner.agent_program import AgentProgram, Plan
+from deploy.agent_runner.git_checkout import CheckoutFailed
+from deploy.cli.command_context import installation, required_id
+
+RUNS_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
+"""What a program needs of this environment, which also holds the secrets of the service."""
+
+
+@click.command(
+    help="Run the program of a GitHub deployment, with its client id and a secret that lasts as long as it runs.",
+    context_settings={"ignore_unknown_options": True},
+)
+@required_id("deployment")
+@click.option(
+    "--checkout",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    help="A local checkout to run in; by default the repository is fetched at its ref.",
+)
+@click.option(
+    "--server", default="https://github.com", show_default=True, help="Where the repository is fetched from."
+)
+@click.option("--health-url", help="An address of the program that answers 200 while it is well.")
+@click.option(
+    "--pass", "passed", multiple=True, help="A variable of this environment to pass on to the program."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    deployment_id: UUID,
+    checkout: Path | None,
+    server: str,
+    health_url: str | None,
+    passed: tuple[str, ...],
+    command: tuple[str, ...],
+) -> None:
+    environment = {name: os.environ[name] for name in (*RUNS_ON, *passed) if name in os.environ}
+    plan = Plan(
+        deployment_id=deployment_id,
+        checkout=checkout,
+        server=server,
+        health_url=health_url,
+        environment=environment,
+        command=command,
+    )
+    with installation() as (database, settings):
+        try:
+            AgentProgram(database, settings, plan).run()
+        except CheckoutFailed as error:
+            raise click.ClickException(str(error)) from error

@@ -1,0 +1,144 @@
+"""Commands for agents: list them, talk to one and cancel what it does, by A2A over REST."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+import click
+
+from deploy.cli.client.rest_client import service
+from deploy.cli.command_context import paged
+from deploy.cli.display.output import is_json_asked_for, print_document
+from deploy.cli.display.streamed_replies import read_text, write_piece
+from deploy.cli.exit_codes import ExitCode, Failure
+
+_HEADERS = {"A2A-Version": "1.0"}
+_DEFAULT = "default"
+_FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED", "TASK_STATE_CANCELED"})
+_WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+_SETTLED = _WAITING | _FAILED | {"TASK_STATE_COMPLETED"}
+
+agents = click.Group("agents", help="List agents, talk to them and cancel their tasks.")
+
+
+@agents.command("ls", help="List the agents of your organization.")
+@paged
+def ls(cursor: str | None, limit: int) -> None:
+    given = {"limit": str(limit), **({"cursor": cursor} if cursor else {})}
+    with service() as client:
+        print_document(client.raw.request("GET", "/agents", query=given))
+
+
+@agents.command(
+    "talk",
+    help="Send TEXT to AGENT, an id or `default`, and print the answer as it comes. Without TEXT a conversation"
+    " at a terminal, ended with Ctrl-D; elsewhere standard input is sent. With --json every event.",
+)
+@click.argument("agent")
+@click.argument("text", required=False)
+def talk(agent: str, text: str | None) -> None:
+    conversation = Conversation(agent)
+    if text is None and sys.stdin.isatty():
+        for line in _lines():
+            conversation.say(line)
+        return
+    conversation.say(read_text(text))
+    if conversation.state in _FAILED:
+        raise Failure(f"The task ended as {conversation.state}.")
+
+
+@agents.command("cancel", help="Cancel a TASK of yours with AGENT, an id or `default`, unless it has ended.")
+@click.argument("agent")
+@click.argument("task_id", metavar="TASK", type=click.UUID)
+def cancel(agent: str, task_id: UUID) -> None:
+    path = f"{_root(agent)}/tasks/{task_id}:cancel"
+    with service() as client:
+        print_document(client.raw.request("POST", path, headers=_HEADERS))
+
+
+class Conversation:
+    """Messages to one agent in one context; a task that asks is given the next message."""
+
+    def __init__(self, agent: str) -> None:
+        self._path = f"{_root(agent)}/message:stream"
+        self._context_id: str | None = None
+        self._task_id: str | None = None
+        self._is_answered = False
+        self.state = ""
+
+    def say(self, text: str) -> None:
+        """Send a message, and write what comes back until the turn ends.
+
+        Raises Failure where the stream ends before, as it does with a front that stops.
+        """
+        self._task_id = self._task_id if self.state in _WAITING else None
+        self._is_answered, self.state = False, ""
+        ids = {"contextId": self._context_id, "taskId": self._task_id}
+        message = {
+            "messageId": str(uuid4()),
+            "role": "ROLE_USER",
+            "parts": [{"text": text}],
+            **{name: value for name, value in ids.items() if value},
+        }
+        with service() as client:
+            for event in client.raw.stream(self._path, json={"message": message}, headers=_HEADERS):
+                self._take(event)
+        if not is_json_asked_for():
+            click.echo()
+        if not self._is_answered:
+            rest = f"; task {self._task_id} goes on without it." if self._task_id else "."
+            raise Failure(f"The stream ended before the agent had answered{rest}", ExitCode.TRY_LATER)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        if is_json_asked_for():
+            print_document(event)
+        if "error" in event:
+            raise Failure(str(event["error"].get("message")))
+        for kind, body in event.items():
+            self._context_id = body.get("contextId", self._context_id)
+            self._task_id = body.get("id" if kind == "task" else "taskId", self._task_id)
+            self.state = body.get("status", {}).get("state", self.state)
+            self._is_answered = kind == "message" or self.state in _SETTLED
+            if not is_json_asked_for():
+                _write(kind, body)
+
+
+def _write(kind: str, body: Mapping[str, Any]) -> None:
+    """Write the agent's own words to the output, and what it is at beside it."""
+    if kind == "statusUpdate":
+        said = "".join(_texts(body["status"].get("message", {})))
+        if said:
+            click.secho(said, err=True, dim=True)
+    elif kind == "task":
+        for artifact in body.get("artifacts", ()):
+            _write_parts(artifact)
+    else:
+        _write_parts(body.get("artifact", body))
+
+
+def _write_parts(body: Mapping[str, Any]) -> None:
+    for text in _texts(body):
+        write_piece(text)
+
+
+def _texts(body: Mapping[str, Any]) -> Iterator[str]:
+    for part in body.get("parts", ()):
+        if "text" in part:
+            yield part["text"]
+        elif "url" in part:
+            yield f"{part['url']}\n"
+
+
+def _root(agent: str) -> str:
+    return "" if agent == _DEFAULT else f"/agents/{click.UUID.convert(agent, None, None)}"
+
+
+def _lines() -> Iterator[str]:
+    while True:
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            return
+        if line:
+            yield line

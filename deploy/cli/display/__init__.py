@@ -1,0 +1,1 @@
+"""What commands print: tables, JSON, progress bars, streamed replies."""

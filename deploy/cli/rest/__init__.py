@@ -1,0 +1,1 @@
+"""Administrative commands over REST: which operation a command becomes, and with which parameters."""

@@ -1,0 +1,287 @@
+"""`make up`: the whole service on one machine, from a checkout and nothing else.
+
+What is set of DATABASE_URL, REDIS_URL, MODELS_REDIS_URL and BLOB_STORE is used; for the rest real servers run under
+`$QM_HOME`. Then: migrate, create the first owner, run the Procfile's processes, wait until they are ready, and keep
+them running.
+"""
+
+import contextlib
+import http.client
+import os
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from deploy.embedded.home import DEFAULT, Home, HomeInUse
+from deploy.embedded.ports import find_free_port, is_free
+from deploy.embedded.postgres import DATABASE, EmbeddedPostgres
+from deploy.embedded.startup_summary import IssueLink, ProgramLogs, issue_link, step, summary
+from deploy.embedded.valkey import EmbeddedValkey
+from deploy.embedded.wheels import StartFailed
+from deploy.supervision.child_processes import Program
+from deploy.supervision.launch import bind_to_parent
+from deploy.supervision.supervisor import GaveUp, Interrupted, Supervisor
+from shared.config.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOTSTRAP = ("quartermaster", "bootstrap", "--credentials")
+MIGRATIONS = "MIGRATIONS_DATABASE_URL"
+START_SECONDS = 90.0
+RELEASE_SECONDS = 300.0
+POLL_SECONDS = 0.5
+WORKER_STAGE, BEAT_STAGE, WEB_STAGE = 2, 3, 4  # stopped in reverse; Postgres is 0, Valkey 1
+STOP_SECONDS = {WORKER_STAGE: 30.0, BEAT_STAGE: 5.0, WEB_STAGE: 35.0}
+
+
+class _Slowly:
+    """A check that is repeated only once in a while: each answer makes a log line, and each line would check again."""
+
+    def __init__(self, question: Callable[[], bool], *, seconds: float) -> None:
+        self._question, self._seconds = question, seconds
+        self._asked_at = 0.0
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self._asked_at < self._seconds:
+            return False
+        self._asked_at = time.monotonic()
+        return self._question()
+
+
+class CannotStart(Exception):
+    """The surroundings do not allow a start; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the front listens."""
+
+    host: str
+    port: int
+
+    @property
+    def reachable_host(self) -> str:
+        """A host to connect to from this machine."""
+        return "127.0.0.1" if self.host in ("", "0.0.0.0", "[::]") else self.host  # noqa: S104
+
+
+def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: IssueLink = issue_link) -> None:
+    """Run the Procfile below `root` until asked to stop; exit with 0 then, and with 1 if it could not start.
+
+    `bootstrap` is the command that makes the first owner, at every start, where there is none; the file for its
+    credentials is appended.
+    """
+    if "MAKELEVEL" in os.environ:
+        bind_to_parent(signal.SIGTERM)
+    home = Home(Path(os.environ.get("QM_HOME") or root / DEFAULT.name))
+    logs = ProgramLogs(home.logs) if sys.stdout.isatty() else None
+    supervisor = Supervisor(record=logs.write if logs else None)
+    supervisor.listen()
+    try:
+        running = _start(supervisor, home, root, bootstrap)
+        if logs:
+            told = summary(
+                running["BASE_URL"],
+                link=link(running),
+                credentials=home.credentials,
+                logs=home.logs,
+                command=_command(home, root),
+            )
+            supervisor.announce(told)
+        supervisor.run()
+    except Interrupted:
+        supervisor.say("stopping")
+    except (CannotStart, GaveUp, HomeInUse, StartFailed) as error:
+        for line in logs.last if logs else ():
+            supervisor.announce(line)
+        supervisor.say(str(error))
+        sys.exit(1)
+    finally:
+        supervisor.stop_all()
+        home.forget_metrics()
+        if logs:
+            logs.close()
+
+
+def _tell(what: str) -> None:
+    """Tell a person what has started; a log needs no such line."""
+    if sys.stdout.isatty():
+        click.echo(step(what))
+
+
+def _command(home: Home, root: Path) -> str:
+    """Write the command as it is called from here."""
+    command = Path(sys.executable).parent / "quartermaster"
+    called = os.path.relpath(command) if command.is_relative_to(Path.cwd()) else str(command)
+    is_default = home.directory == (root / DEFAULT.name).absolute()
+    return called if is_default else f"QM_HOME={shlex.quote(str(home.directory))} {called}"
+
+
+def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> dict[str, str]:
+    """Start everything; give the environment that it runs in once it is ready."""
+    address = _listening_address(os.environ)
+    home.claim()
+    _require_free(address)
+    settings = _settings(supervisor, os.environ, home, address)
+    environment = dict(os.environ) | settings
+    home.note_settings(
+        {name: environment[name] for name in map(str.upper, Settings.model_fields) if name in environment}
+    )
+    # Of all processes only the release may change the schema.
+    release_environment = environment | _migrations_address(settings, home)
+    environment.pop(MIGRATIONS, None)
+    programs = _programs(root, environment)
+    release = replace(programs.pop("release"), environment=release_environment)
+    supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
+    _tell("the schema of the database")
+    first_owner = _program("bootstrap", (*bootstrap, str(home.credentials)), root, _of(None, environment))
+    supervisor.run_to_end(first_owner, timeout_seconds=RELEASE_SECONDS)
+    for program in programs.values():
+        supervisor.start(program)
+    _tell(", ".join(programs))
+    is_ready = _Slowly(lambda: _is_ready(address), seconds=POLL_SECONDS)
+    supervisor.run_until(
+        lambda: supervisor.is_steady() and is_ready(), what="The service", timeout_seconds=START_SECONDS
+    )
+    if environment["OPERATIONS_PORT"]:
+        ports = ", ".join(
+            f"{(each.environment or {})['OPERATIONS_PORT']} ({name})" for name, each in programs.items()
+        )
+        supervisor.say(f"operators ask 127.0.0.1 for /healthz, /readyz and /metrics, on ports {ports}")
+    supervisor.announce(f"Quartermaster is ready at {environment['BASE_URL']}")
+    return environment
+
+
+def _listening_address(environment: Mapping[str, str]) -> Address:
+    bind = environment.get("WEB_BIND") or f"127.0.0.1:{environment.get('PORT') or 8080}"
+    host, _, port = bind.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise CannotStart(f"PORT or WEB_BIND is not usable: {bind!r}; say for example PORT=8080")
+    return Address(host=host, port=int(port))
+
+
+def _require_free(address: Address) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.reachable_host, address.port))
+        except OSError as error:
+            advice = f"choose another, for example: make up PORT={address.port + 1}"
+            raise CannotStart(f"Port {address.port} is not free ({error.strerror}); {advice}") from error
+
+
+def _operations_port(environment: Mapping[str, str], address: Address) -> str:
+    """Choose a port for operators: a thousand above the front's where that is free; none beside OPERATIONS_BIND."""
+    if environment.get("OPERATIONS_BIND"):
+        return ""
+    wanted = address.port + 1000 if address.port + 1000 < 1 << 16 else address.port - 1000
+    return str(wanted if is_free(wanted) else find_free_port())
+
+
+def _settings(
+    supervisor: Supervisor, environment: Mapping[str, str], home: Home, address: Address
+) -> dict[str, str]:
+    """Complete the environment, starting the servers that it does not name."""
+    makers: dict[str, Callable[[], str]] = {
+        "PORT": lambda: str(address.port),
+        "QM_HOME": lambda: str(home.directory),
+        "DATABASE_URL": lambda: _start_postgres(supervisor, home),
+        "REDIS_URL": lambda: _start_valkey(
+            supervisor, EmbeddedValkey(home.valkey), what=f"Valkey, in {home.valkey}"
+        ),
+        "MODELS_REDIS_URL": lambda: _start_valkey(
+            supervisor,
+            EmbeddedValkey(home.valkey_models, keeps=False),
+            what="Valkey for model calls, which writes nothing to a disk",
+        ),
+        "BLOB_STORE": home.blobs.as_uri,
+        "BASE_URL": lambda: f"http://{address.reachable_host}:{address.port}",
+        "ENCRYPTION_KEYS": home.encryption_keys,
+        "OPERATIONS_PORT": lambda: _operations_port(environment, address),
+        "METRICS_DIRECTORY": lambda: str(home.make_metrics()),
+        "PYTHONUNBUFFERED": lambda: "1",
+    }
+    path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    return {name: environment.get(name) or make() for name, make in makers.items()} | {"PATH": path}
+
+
+def _migrations_address(settings: Mapping[str, str], home: Home) -> dict[str, str]:
+    """Give the address to migrate with, where the database is the one that was started here."""
+    server = EmbeddedPostgres(home.postgres)
+    is_own = settings["DATABASE_URL"] == server.database_url(DATABASE)
+    return {MIGRATIONS: server.migrations_url(DATABASE)} if is_own else {}
+
+
+def _start_postgres(supervisor: Supervisor, home: Home) -> str:
+    server = EmbeddedPostgres(home.postgres)
+    supervisor.start(server.program())
+    supervisor.run_until(server.is_ready, what="Postgres", timeout_seconds=START_SECONDS)
+    _tell(f"Postgres, in {home.postgres}")
+    return server.create_database(DATABASE)
+
+
+def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey, *, what: str) -> str:
+    server.claim_port()
+    supervisor.start(server.program())
+    supervisor.run_until(server.is_ready, what="Valkey", timeout_seconds=START_SECONDS)
+    _tell(what)
+    return server.url
+
+
+def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
+    """Read the Procfile: one `name: command` a line, run without a shell; each process has an operations port."""
+    lines = (line.partition(":") for line in (root / "Procfile").read_text().splitlines() if line.strip())
+    commands = {name: tuple(shlex.split(command)) for name, _, command in lines}
+    others = [name for name in commands if name not in ("release", "web")]
+    ports = dict(zip(others, _ports_above(environment.get("OPERATIONS_PORT"), len(others)), strict=True))
+    return {
+        name: _program(
+            name, command, root, environment if name == "web" else _of(ports.get(name), environment)
+        )
+        for name, command in commands.items()
+    }
+
+
+def _ports_above(first: str | None, count: int) -> list[str]:
+    """Choose the ports that follow the front's, or others where those are taken; none where it has none."""
+    wanted = range(int(first or 0) + 1, int(first or 0) + 1 + count)
+    return [
+        str(port if port < 1 << 16 and is_free(port) else find_free_port()) if first else ""
+        for port in wanted
+    ]
+
+
+def _of(operations_port: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Give the environment of a process that listens for operators elsewhere than the front, or nowhere."""
+    own = {key: environment[key] for key in environment if not key.startswith("OPERATIONS_")}
+    return own | ({"OPERATIONS_PORT": operations_port} if operations_port else {})
+
+
+def _program(name: str, command: tuple[str, ...], root: Path, environment: Mapping[str, str]) -> Program:
+    stage = {"web": WEB_STAGE, "beat": BEAT_STAGE}.get(name, WORKER_STAGE)
+    return Program(
+        name=name,
+        command=command,
+        environment=environment,
+        directory=root,
+        stage=stage,
+        stop_seconds=STOP_SECONDS[stage],
+    )
+
+
+def _is_ready(address: Address) -> bool:
+    connection = http.client.HTTPConnection(address.reachable_host, address.port, timeout=2)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Write `environment.example`: every setting with its meaning and default, grouped as in `settings.py`.
+
+The variables of the processes and of `make up` follow; that part is written by hand and stays as it is.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from shared.config.settings import Settings
+
+EXAMPLE = Path(__file__).parents[1] / "environment.example"
+BY_HAND = "## Only the processes, and `make up`\n"
+INTRODUCTION = """\
+# Every setting of the service and its default. Values with a `#` before them may stay as they are; the others have to
+# be given. A file of the same name in lower case below /run/secrets may stand for any of them.
+"""
+_HEADING = re.compile(r"\n\n    # (.+)\n\n")
+
+
+def render() -> str:
+    """Give what the file has to hold."""
+    by_hand = EXAMPLE.read_text().partition(BY_HAND)[2]
+    groups = (_render_group(heading, meanings) for heading, meanings in read_groups())
+    return "\n".join((INTRODUCTION, *groups, BY_HAND)) + by_hand
+
+
+def read_groups() -> Iterator[tuple[str, dict[str, str]]]:
+    """Read the headings of the settings in order, each with the meanings of its settings by name."""
+    _, *groups = _HEADING.split(inspect.getsource(Settings))
+    for heading, fields in zip(groups[::2], groups[1::2], strict=True):
+        yield heading, _read_meanings(fields)
+
+
+def _read_meanings(source: str) -> dict[str, str]:
+    statements = ast.parse(inspect.cleandoc(source)).body
+    return {
+        field.target.id: str(meaning.value.value)
+        for field, meaning in pairwise(statements)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(meaning, ast.Expr)
+        and isinstance(meaning.value, ast.Constant)
+    }
+
+
+def _render_group(heading: str, meanings: dict[str, str]) -> str:
+    lines = [f"## {heading}\n"]
+    for name, meaning in meanings.items():
+        field = Settings.model_fields[name]
+        written = "" if field.is_required() else _write(field.default)
+        lines += [f"# {meaning}", f"{'' if field.is_required() else '#'}{name.upper()}={written}"]
+    return "\n".join(lines) + "\n"
+
+
+def _write(default: object) -> str:
+    if default is None:
+        return ""
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+if __name__ == "__main__":
+    EXAMPLE.write_text(render())

@@ -1,0 +1,1 @@
+"""Child processes: start, sandbox, restart and stop them."""

@@ -1,0 +1,177 @@
+"""Route the messages whose attachments have come, or have had their time.
+
+One transaction locks a message, sends it and records that it was sent. Organizations take turns. A message waits behind
+the earlier ones of its conversation, and for its attachments at the most MESSAGE_WAIT_SECONDS: then what has not come
+is named in it. One that the agent cannot take is refused, and the distribution is told.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, bindparam, func, select, text, update
+
+from shared import failpoints
+from shared.a2a.inbound.messages import DistributionMessage, is_earlier, mark_refused, read_message
+from shared.a2a.inbound.sending import Door
+from shared.a2a.inbound.tables import distribution_messages
+from shared.a2a.tasks.routing import Router
+from shared.db.database import Database, Session
+from shared.errors import DomainError, Unavailable
+from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.media.importing.authority import authorize_message
+from shared.media.importing.import_notifications import EventType, notify
+from shared.media.importing.pending_attachments import RouteMessages, has_waiting
+from shared.messaging.jobs import Context, handles
+from shared.observability.telemetry import MESSAGES, get_logger
+from shared.runtime.batches import drain
+
+log = get_logger(__name__)
+
+BATCH_SIZE = 20
+BEHIND_SECONDS = 5.0
+"""How soon a message is looked at again that waits behind another; the other's end says it sooner."""
+_table = distribution_messages.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Porter:
+    """What waiting messages are routed with."""
+
+    database: Database
+    door: Door
+
+
+@handles(RouteMessages, every_seconds=5, in_parallel=True)
+def _route_due(context: Context) -> int:
+    return route_due_messages(context.once(_make_porter))
+
+
+def _make_porter(context: Context) -> Porter:
+    door = Door(settings=context.settings, router=Router.of(context.settings))
+    return Porter(database=context.database, door=door)
+
+
+def route_due_messages(porter: Porter) -> int:
+    """Route what is due, the organizations in turn when that is much; give how many messages were looked at."""
+
+    def batch() -> int:
+        with porter.database.transaction() as session:
+            session.execute(_NOTE_ENDED)
+        with porter.database.autocommit() as session:
+            due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        return sum(_route_if_due(porter, message_id) for message_id in due)
+
+    return drain(batch, size=BATCH_SIZE)
+
+
+def _route_if_due(porter: Porter, message_id: UUID) -> bool:
+    """Route one message; False when it is not due any more, or another process has it."""
+    with porter.database.transaction() as session:
+        row = session.execute(_DUE, {"id": message_id}).one_or_none()
+        if row is None:
+            return False
+        message = read_message(row)
+        if not _postpone(session, porter, row, message):
+            _route(session, porter, message)
+            session.execute(_NEXT, {"distribution": message.distribution_id, "context": message.context_id})
+        failpoints.hit("message.before_routed")
+    failpoints.hit("message.routed")
+    return True
+
+
+def _postpone(session: Session, porter: Porter, row: Row[Any], message: DistributionMessage) -> bool:
+    """Let a message wait on, if it has to."""
+    if row.is_behind:
+        again = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, BEHIND_SECONDS)
+    elif row.age_seconds < (wait_seconds := porter.door.settings.message_wait_seconds) and has_waiting(
+        session, message.imports
+    ):
+        again = _table.created_at + func.make_interval(0, 0, 0, 0, 0, 0, wait_seconds)
+    else:
+        return False
+    session.execute(update(distribution_messages).where(_table.id == message.id).values(due_at=again))
+    return True
+
+
+def _route(session: Session, porter: Porter, message: DistributionMessage) -> None:
+    """Send a message, or record why it cannot be sent."""
+    try:
+        with session.connection.begin_nested():
+            receiver = authorize_message(session, message.distribution_id)
+            porter.door.send(session, receiver, message)
+    except Unavailable:
+        raise  # the whole is tried again
+    except DomainError as error:
+        _refuse(session, porter, message, error.code)
+    except Exception:  # one message must not hold up all others
+        log.exception("message.broken", message_id=str(message.id))
+        _refuse(session, porter, message, "internal_error")
+    else:
+        MESSAGES.labels(message.network, "routed").inc()
+
+
+def _refuse(session: Session, porter: Porter, message: DistributionMessage, code: str) -> None:
+    log.info("message.refused", message_id=str(message.id), error=code)
+    MESSAGES.labels(message.network, "refused").inc()
+    mark_refused(session, message, code=code, kept_days=porter.door.settings.media_record_days)
+    data = {
+        "network": message.network,
+        "messageId": message.message_id,
+        "conversationId": message.conversation_id,
+        "code": code,
+    }
+    notify(session, distribution_id=message.distribution_id, type=EventType.MESSAGE_REFUSED, data=data)
+
+
+# Rows are locked in one order: another process may note other imports of the same messages.
+_NOTE_ENDED = text(
+    """
+WITH ended AS (
+    UPDATE media_imports SET is_awaited = false WHERE id = ANY (ARRAY(
+        SELECT id FROM media_imports WHERE is_awaited AND ended_at IS NOT NULL LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING distribution_id, network, message_id
+), due AS (
+    SELECT message.id FROM distribution_messages message JOIN ended USING (distribution_id, network, message_id)
+    WHERE message.state = 'Waiting' ORDER BY message.id FOR UPDATE OF message
+)
+UPDATE distribution_messages SET due_at = now() WHERE id IN (SELECT id FROM due)
+"""
+)
+_OLDEST = text(
+    """
+SELECT id FROM distribution_messages WHERE state = 'Waiting' AND due_at <= now() ORDER BY due_at LIMIT :limit
+"""
+)
+_HEADS = first_of_each(
+    table="distribution_messages", tenant="organization_id", ready="state = 'Waiting'", order="due_at"
+)
+_FAIR = text(f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608
+_NEXT = text(
+    """
+UPDATE distribution_messages SET due_at = now() WHERE id = (
+    SELECT id FROM distribution_messages
+    WHERE distribution_id = :distribution AND context_id = :context AND state = 'Waiting'
+    ORDER BY created_at, id LIMIT 1
+)
+"""
+)
+_earlier = distribution_messages.alias("earlier")
+_DUE = (
+    select(
+        distribution_messages,
+        func.extract("epoch", func.now() - _table.created_at).label("age_seconds"),
+        select(_earlier.c.id)
+        .where(
+            _earlier.c.distribution_id == _table.distribution_id,
+            _earlier.c.context_id == _table.context_id,
+            _earlier.c.state == "Waiting",
+            is_earlier(_earlier.c, _table),
+        )
+        .exists()
+        .label("is_behind"),
+    )
+    .where(_table.id == bindparam("id"), _table.state == "Waiting", _table.due_at <= func.now())
+    .with_for_update(of=distribution_messages, skip_locked=True)
+)

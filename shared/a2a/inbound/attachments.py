@@ -1,0 +1,60 @@
+"""Say the attachments of a message: a stored one by a part that is its file, any other one by its name and why.
+
+A `Task` reference keeps the file until the task is deleted. The part has the file's protected address; who reads the
+task, its agent among them, is given a read grant in its place (`shared/a2a/behaviors/file_links.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select, text
+
+from shared.a2a.behaviors.file_links import content_address
+from shared.a2a.types import Part
+from shared.db.database import Session
+from shared.files.references import ReferenceKind, refer
+from shared.media.importing.imports import ImportState
+from shared.media.tables import media_imports
+
+LATE = "not_received_in_time"
+GONE = "file_deleted"
+
+# A deletion holds the same row: either it sees the reference, or it has happened.
+_FILES = text(
+    """
+SELECT files.id, file_versions.id AS version_id, file_versions.file_name, file_versions.media_type
+FROM files JOIN file_versions ON file_versions.id = files.current_version_id
+WHERE files.id = ANY (CAST(:ids AS uuid[])) AND files.state = 'Available'
+ORDER BY files.id FOR UPDATE OF files
+"""
+)
+
+
+def attachment_parts(
+    session: Session, import_ids: Sequence[UUID], task_id: UUID, *, base_url: str
+) -> Iterator[Part]:
+    """Give a part for each import, in order, and let the task refer to the files among them."""
+    found = select(media_imports).where(media_imports.c.id.in_(import_ids))
+    imports = {row.id: row for row in session.execute(found)}
+    ids = [str(row.file_id) for row in imports.values() if row.file_id is not None]
+    files = {row.id: row for row in session.execute(_FILES, {"ids": ids})} if ids else {}
+    for import_id in import_ids:
+        imported = imports.get(import_id)
+        file = files.get(imported.file_id) if imported is not None else None
+        if file is None:
+            yield Part(text=_missing(imported))
+            continue
+        refer(session, file.id, ReferenceKind.TASK, str(task_id))
+        address = content_address(base_url, file.id, file.version_id)
+        yield Part(url=address, filename=file.file_name, media_type=file.media_type)
+
+
+def _missing(imported: Any) -> str:
+    """Name an attachment that is no file, and say why."""
+    if imported is None:
+        return f"[attachment: {GONE}]"
+    name = imported.file_name or imported.attachment_id
+    if imported.state == ImportState.STORED.value:
+        return f"[{name}: {GONE}]"
+    return f"[{name}: {imported.code if imported.state == ImportState.FAILED.value else LATE}]"

@@ -1,0 +1,150 @@
+"""Receive a distribution's message: record it once, and route it in the same transaction where nothing is awaited."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared import failpoints
+from shared.a2a.inbound.errors import TooManyMessages
+from shared.a2a.inbound.messages import (
+    DistributionMessage,
+    InboundMessage,
+    await_imports_of,
+    context_of,
+    count_waiting,
+    get_message,
+    get_repeated,
+    insert_message,
+    is_behind,
+)
+from shared.a2a.inbound.sending import Door, find_waiting_task, scope_of_receiver
+from shared.a2a.tasks.sending import Sent
+from shared.db.database import Session
+from shared.identity.access.permissions import Permission
+from shared.identity.authentication.receivers import LiveReceiver
+from shared.media.importing.authority import UNPROVEN, Proof, authorize_message, require_executor
+from shared.media.importing.imports import Import, find_imports, get_pushed_import
+from shared.media.importing.pending_attachments import RouteMessages, await_imports
+from shared.media.importing.queueing import queue_imports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What became of a push: the message's record, and how it was sent if this very push sent it."""
+
+    message: DistributionMessage
+    imports: Sequence[Import]
+    sent: Sent | None
+    is_new: bool
+
+    @property
+    def outcome(self) -> str:
+        """Say it in a word, for the metrics."""
+        return self.message.state.lower() if self.is_new else "replayed"
+
+
+def receive_message(
+    session: Session,
+    door: Door,
+    message: InboundMessage,
+    *,
+    distribution_id: UUID,
+    proof: Proof = UNPROVEN,
+) -> Received:
+    """Take a message in the caller's transaction, or find that it was taken before.
+
+    Raises what `authorize_message`, `queue_imports` and `Door.send` raise, MessageConflict, ImportNotFound and
+    TooManyMessages.
+    """
+    receiver = authorize_message(session, distribution_id, proof)
+    if message.attachments:
+        require_executor(receiver, Permission.FILE_READ)
+    made = _insert(session, receiver, message)
+    if made is None:
+        repeated = get_repeated(session, distribution_id, message)
+        return Received(
+            message=repeated, imports=find_imports(session, repeated.imports), sent=None, is_new=False
+        )
+    imports = _import(session, door, receiver, message)
+    ids = [imported.id for imported in imports]
+    if ids:
+        made = await_imports_of(session, made, ids, wait_seconds=door.settings.message_wait_seconds)
+    sent = None
+    if await_imports(session, ids) or is_behind(session, made):
+        _refuse_excess(session, receiver, door.settings.queued_imports)
+        session.enqueue(RouteMessages())
+    else:
+        sent = door.send(session, receiver, made)
+    failpoints.hit("message.before_commit")
+    return Received(message=get_message(session, made.id), imports=imports, sent=sent, is_new=True)
+
+
+def take_network_message(
+    session: Session,
+    door: Door,
+    message: InboundMessage,
+    *,
+    distribution_id: UUID,
+    imports: Sequence[UUID],
+) -> bool:
+    """Take a message that a network's webhook tells of, with its imports; False when it was taken before.
+
+    A worker routes it and records what the agent refuses: the network would repeat a webhook that was refused.
+    Raises what `authorize_message` raises, and TooManyMessages.
+    """
+    receiver = authorize_message(session, distribution_id)
+    made = _insert(session, receiver, message)
+    if made is None:
+        return False
+    if await_imports(session, imports):
+        await_imports_of(session, made, imports, wait_seconds=door.settings.message_wait_seconds)
+    elif imports:
+        await_imports_of(session, made, imports, wait_seconds=0.0)
+    _refuse_excess(session, receiver, door.settings.queued_imports)
+    session.enqueue(RouteMessages())
+    return True
+
+
+def _import(
+    session: Session, door: Door, receiver: LiveReceiver, message: InboundMessage
+) -> Sequence[Import]:
+    """Import what is attached. An attachment without a location was pushed before: ImportNotFound if it was not."""
+    if not message.attachments:
+        return ()
+    new = [at for at in message.attachments if at.location]
+    queued = (
+        queue_imports(
+            session,
+            door.settings,
+            distribution_id=receiver.distribution_id,
+            network=message.network,
+            attachments=new,
+            secret_headers=message.secret_headers,
+        )
+        if new
+        else ()
+    )
+    by_id = {imported.attachment_id: imported for imported in queued}
+    return [
+        by_id.get(at.attachment_id)
+        or get_pushed_import(
+            session,
+            distribution_id=receiver.distribution_id,
+            network=message.network,
+            message_id=at.message_id,
+            attachment_id=at.attachment_id,
+        )
+        for at in message.attachments
+    ]
+
+
+def _refuse_excess(session: Session, receiver: LiveReceiver, limit: int) -> None:
+    """Raise TooManyMessages at the limit of messages that may wait for one distribution."""
+    if count_waiting(session, receiver.distribution_id, limit=limit + 1) > limit:
+        raise TooManyMessages
+
+
+def _insert(session: Session, receiver: LiveReceiver, message: InboundMessage) -> DistributionMessage | None:
+    context_id = context_of(receiver.distribution_id, message)
+    task_id = find_waiting_task(session, scope_of_receiver(receiver), context_id)
+    return insert_message(session, receiver, message, continued_task_id=task_id)

@@ -1,0 +1,114 @@
+"""Send a received message to the agent of its distribution, as a message of the agent's own protocol.
+
+The target deployment's daemon is the caller, the receiving identity owns what the agent makes, and the deployment's
+organization pays. A message goes to the task of its conversation that waits for an answer, else it begins one.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select, update
+
+from shared.a2a.agents.callers import OnBehalf
+from shared.a2a.agents.directory import Scope
+from shared.a2a.inbound.attachments import attachment_parts
+from shared.a2a.inbound.messages import DistributionMessage, mark_routed
+from shared.a2a.tables import tasks
+from shared.a2a.tasks.events import find_and_hold_task
+from shared.a2a.tasks.routing import Routed, Router, scope_of
+from shared.a2a.tasks.sending import Sent
+from shared.a2a.tasks.snapshots import in_scope
+from shared.a2a.types import Message, MessageRole, Part, TaskState
+from shared.config.settings import Settings
+from shared.db.database import Session
+from shared.identity.access.permissions import Permission
+from shared.identity.authentication.receivers import LiveReceiver
+from shared.ids import new_id
+from shared.media.importing.authority import require_executor
+
+OFFERED = ("distribution", "file-artifact")
+"""The extensions of the service that are activated for every message of a distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """What messages are routed with."""
+
+    settings: Settings
+    router: Router
+
+    def send(self, session: Session, receiver: LiveReceiver, message: DistributionMessage) -> Sent:
+        """Send a message that waits, and record that it was sent.
+
+        Raises PermissionDenied and what `Router.route` raises.
+        """
+        if message.imports:
+            require_executor(receiver, Permission.FILE_READ)
+        task_id, is_new = _choose_task(session, scope_of_receiver(receiver), message)
+        request = message.request or {}
+        routed = Routed(
+            message=Message(
+                message_id=message.message_id,
+                context_id=message.context_id,
+                task_id=None if is_new else str(task_id),
+                role=MessageRole.USER,
+                parts=self._parts(session, message, task_id),
+            ),
+            on_behalf=OnBehalf(
+                owner_id=receiver.principal_id,
+                payer_id=receiver.organization_id,
+                distribution_id=receiver.distribution_id,
+                transaction_id=f"message/{message.id}",
+                reported_caller=request.get("reportedCaller"),
+                channel=request["channel"],
+            ),
+            extensions=(*self._offered(), *request.get("extensions", ())),
+            new_task_id=task_id,
+        )
+        sent = self.router.route(session, receiver.deployment_id, routed)
+        session.execute(
+            update(tasks).where(tasks.c.id == sent.task_id).values(distribution_id=receiver.distribution_id)
+        )
+        kept_days = self.settings.media_record_days
+        mark_routed(session, message, task_id=sent.task_id, turn_id=sent.turn_id, kept_days=kept_days)
+        return sent
+
+    def _parts(self, session: Session, message: DistributionMessage, task_id: UUID) -> tuple[Part, ...]:
+        said = (message.request or {}).get("text")
+        texts = (Part(text=said),) if said else ()
+        files = attachment_parts(session, message.imports, task_id, base_url=self.settings.base_url)
+        return (*texts, *files)
+
+    def _offered(self) -> tuple[str, ...]:
+        return tuple(f"{self.settings.base_url}/extensions/{name}/v1" for name in OFFERED)
+
+
+def find_waiting_task(session: Session, scope: Scope, context_id: str) -> UUID | None:
+    """Find the task of a conversation that waits for an answer: its last one, if it does."""
+    newest = (
+        select(tasks.c.id, tasks.c.state)
+        .where(*in_scope(scope), tasks.c.context_id == context_id, tasks.c.is_visible)
+        .order_by(tasks.c.status_at.desc(), tasks.c.id.desc())
+        .limit(1)
+    )
+    row = session.execute(newest).one_or_none()
+    return row.id if row is not None and TaskState(row.state).is_interrupted else None
+
+
+def scope_of_receiver(receiver: LiveReceiver) -> Scope:
+    """Name the tasks of a distribution's messages."""
+    return scope_of(receiver.deployment_id, receiver.daemon_id, receiver.principal_id)
+
+
+def _choose_task(session: Session, scope: Scope, message: DistributionMessage) -> tuple[UUID, bool]:
+    """Give the task that a message goes to, and whether it is to be begun.
+
+    One that ended while the message's attachments were fetched takes no more: the message begins another.
+    """
+    held = find_and_hold_task(session, message.task_id)
+    if held is None:
+        return message.task_id, True
+    own = select(tasks.c.id).where(tasks.c.id == held.id, *in_scope(scope))
+    if held.state.is_terminal or session.execute(own).one_or_none() is None:
+        return new_id(), True
+    return held.id, False

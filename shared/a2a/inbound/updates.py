@@ -1,0 +1,66 @@
+"""Tell a distribution what happens to the task that answers its message: every update, in order, by its notifications.
+
+An update is the event as streams send it, with the message and the conversation that it answers. It is written in the
+update's own transaction; files in it get their links when it is sent (`links.py`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.a2a.exact_json import render
+from shared.a2a.push.deliveries import notice_of
+from shared.db.database import Session
+from shared.deliveries.outbox import MAX_BODY_BYTES
+from shared.media.importing.import_notifications import EventType, notify
+
+AROUND_BYTES = 16 << 10
+"""Room for what an update is wrapped in."""
+# Of the messages of a task, the one whose turn writes; of a turn that no message made, the last one.
+_MESSAGE = text(
+    """
+SELECT tasks.distribution_id, tasks.context_id, tasks.last_sequence - :followers AS sequence,
+    message.network, message.message_id, message.conversation_id
+FROM tasks LEFT JOIN LATERAL (
+    SELECT network, message_id, conversation_id FROM distribution_messages
+    WHERE task_id = tasks.id AND state = 'Routed'
+    ORDER BY turn_id = CAST(:turn AS uuid) DESC NULLS LAST, id DESC LIMIT 1
+) message ON true
+WHERE tasks.id = :task AND tasks.distribution_id IS NOT NULL
+"""
+)
+
+
+def tell_distribution(
+    session: Session, task_id: UUID, event: Mapping[str, Any], *, turn_id: UUID | None, followers: int
+) -> None:
+    """Hand an event to the outbox, if its task answers a message of a distribution that has an endpoint.
+
+    `followers` events of the same transaction come after it in the task's log.
+    """
+    values = {"task": task_id, "turn": turn_id, "followers": followers}
+    row = session.execute(_MESSAGE, values).one_or_none()
+    if row is None:
+        return
+    update: Mapping[str, Any] = event
+    if len(render(event).encode()) > MAX_BODY_BYTES - AROUND_BYTES:
+        update = notice_of(event)
+    data = {
+        "network": row.network,
+        "messageId": row.message_id,
+        "conversationId": row.conversation_id,
+        "taskId": str(task_id),
+        "contextId": row.context_id,
+        "sequence": row.sequence,
+        "update": update,
+    }
+    notify(
+        session,
+        distribution_id=row.distribution_id,
+        type=EventType.MESSAGE_UPDATE,
+        data=data,
+        sequence=row.sequence,
+        render=render,
+    )

@@ -1,0 +1,1 @@
+"""Agent cards of remote agents: read, checked, recorded, refreshed, and composed with our own address."""

@@ -1,0 +1,202 @@
+"""Find the card of a deployment's own server, and choose the interface by which the server is spoken to.
+
+A card lies below the endpoint's address, or at the root of its origin, or where `card_url` says. Messages go only to
+the origin that was registered: a card names what its author wrote, often an address that nobody else reaches, and
+possibly somebody else's.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from shared.a2a.remote.cards.card_documents import (
+    MAX_CARD_BYTES,
+    CardUnusable,
+    Fault,
+    RemoteCard,
+    read_card,
+    too_old,
+)
+from shared.a2a.remote.endpoints import Binding, Endpoint
+from shared.a2a.types import AgentCard, AgentInterface
+from shared.egress.errors import EgressError, SourceAnswered
+from shared.egress.fetching import FetchLimits, fetch
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import Target, parse_url
+from shared.encryption import Encryption
+
+VERSION = "1.0"
+WELL_KNOWN = "/.well-known/agent-card.json"
+LIMITS = FetchLimits(maximum_bytes=MAX_CARD_BYTES, deadline_seconds=10.0, idle_seconds=5.0)
+REFUSED = frozenset({401, 403})
+_NOT_MODIFIED = 304
+_NOT_THERE = frozenset({404, 405, 410})
+_BINDINGS = {"HTTP+JSON": Binding.HTTP_JSON, "JSONRPC": Binding.JSONRPC}
+_ETAG_CHARACTERS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """How and where an agent is spoken to."""
+
+    binding: Binding
+    url: str
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCard:
+    """A card that can be used, where it lay, and the interface that was chosen."""
+
+    remote: RemoteCard
+    address: str
+    etag: str | None
+    interface: Interface
+
+
+class CardReader:
+    """Reads cards under the installation's rules for requests to other services."""
+
+    def __init__(self, policy: EgressPolicy, encryption: Encryption) -> None:
+        self.policy = policy
+        self.encryption = encryption
+
+    def read(self, endpoint: Endpoint, *, etag: str | None = None) -> FoundCard | None:
+        """Read the card of an endpoint; None where it has not changed since it had this ETag. Raises CardUnusable."""
+        unusable = CardUnusable(Fault.CARD_NOT_FOUND, "No card was found. Set cardUrl if it lies elsewhere.")
+        for address in _addresses(endpoint):
+            try:
+                body, new_etag = self._fetch(endpoint, address, etag)
+                if body is None:
+                    return None
+                remote = read_card(body)
+            except CardUnusable as error:
+                # A server that answers every path with a page hides the card at the root of the origin.
+                if error.finding.code is Fault.CARD_NOT_JSON or _is_missing(unusable):
+                    unusable = error
+                if error.finding.code not in (Fault.CARD_NOT_FOUND, Fault.CARD_NOT_JSON):
+                    raise
+                continue
+            interface = choose_interface(endpoint, remote.card, self.policy)
+            return FoundCard(remote=remote, address=address, etag=new_etag, interface=interface)
+        raise unusable
+
+    def _fetch(self, endpoint: Endpoint, address: str, etag: str | None) -> tuple[bytes | None, str | None]:
+        headers = {
+            "Accept": "application/json",
+            "A2A-Version": VERSION,
+            **self._credential(endpoint, address),
+        }
+        if etag is not None:
+            headers["If-None-Match"] = etag
+        try:
+            with fetch(address, policy=self.policy, limits=LIMITS, headers=headers) as found:
+                return b"".join(found.chunks()), _kept(found.headers.get("ETag"))
+        except SourceAnswered as answered:
+            if answered.status == _NOT_MODIFIED and etag is not None:
+                return None, etag
+            raise _refused(answered.status) from answered
+        except EgressError as error:
+            raise CardUnusable(
+                Fault.UNREACHABLE, f"{host_of(address)} cannot be asked for the card: {error.detail}"
+            ) from error
+
+    def _credential(self, endpoint: Endpoint, address: str) -> Mapping[str, str]:
+        """Give the credential, which is for the endpoint's own origin alone."""
+        if not self._target(address).shares_origin(self._target(endpoint.url)):
+            return {}
+        return endpoint.credential_headers(self.encryption)
+
+    def _target(self, address: str) -> Target:
+        try:
+            return parse_url(address, self.policy, with_secrets=True)
+        except EgressError as error:
+            raise CardUnusable(Fault.UNREACHABLE, error.detail) from error
+
+
+def choose_interface(endpoint: Endpoint, card: AgentCard, policy: EgressPolicy) -> Interface:
+    """Choose the first interface that can be used, as the card prefers them. Raises CardUnusable."""
+    usable = [at for at in card.supported_interfaces if _is_spoken(at)]
+    if not usable:
+        raise _none_usable(card)
+    if endpoint.interface_override is not None:
+        named = [at for at in usable if at.url.rstrip("/") == endpoint.interface_override.rstrip("/")]
+        return _interface((named or usable)[0], endpoint.interface_override)
+    for interface in usable:
+        if _shares_origin(interface.url, endpoint.url, policy):
+            return _interface(interface, interface.url)
+    raise CardUnusable(
+        Fault.OTHER_ORIGIN,
+        f"The card names {host_of(usable[0].url)} as the address for messages, and the endpoint is"
+        f" {host_of(endpoint.url)}. Correct the card, or set interfaceUrl to the address that is meant.",
+    )
+
+
+def host_of(address: str) -> str:
+    """Name the origin of an address, without a path or query that may be secret."""
+    try:
+        parts = urlsplit(address)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:300]
+    except ValueError:
+        return "a malformed address"
+
+
+def _addresses(endpoint: Endpoint) -> Iterator[str]:
+    if endpoint.card_url is not None:
+        yield endpoint.card_url
+        return
+    yield from dict.fromkeys((endpoint.url + WELL_KNOWN, host_of(endpoint.url) + WELL_KNOWN))
+
+
+def _is_missing(unusable: CardUnusable) -> bool:
+    return unusable.finding.code is Fault.CARD_NOT_FOUND
+
+
+def _refused(status: int) -> CardUnusable:
+    if status in REFUSED:
+        return CardUnusable(
+            Fault.CREDENTIAL_REFUSED, f"The card was refused with status {status}; check the credential."
+        )
+    if status in _NOT_THERE:
+        message = (
+            f"No card was found: its address answers with status {status}. Set cardUrl if it lies elsewhere."
+        )
+        return CardUnusable(Fault.CARD_NOT_FOUND, message)
+    return CardUnusable(Fault.UNREACHABLE, f"The card's address answers with status {status}.")
+
+
+def _kept(etag: str | None) -> str | None:
+    if etag is None or len(etag) > _ETAG_CHARACTERS or not etag.isascii() or not etag.isprintable():
+        return None
+    return etag
+
+
+def _is_spoken(interface: AgentInterface) -> bool:
+    version = interface.protocol_version
+    is_version = version == VERSION or version.startswith(f"{VERSION}.")
+    return is_version and interface.protocol_binding.upper() in _BINDINGS
+
+
+def _none_usable(card: AgentCard) -> CardUnusable:
+    offered = [f"{at.protocol_binding} {at.protocol_version}"[:60] for at in card.supported_interfaces][:10]
+    if all(at.protocol_version.startswith("0.") for at in card.supported_interfaces):
+        return too_old(f"version {card.supported_interfaces[0].protocol_version[:20]}")
+    return CardUnusable(
+        Fault.NO_INTERFACE,
+        f"The card offers {', '.join(offered)}; spoken are HTTP+JSON and JSONRPC in version {VERSION}.",
+    )
+
+
+def _interface(interface: AgentInterface, url: str) -> Interface:
+    binding = _BINDINGS[interface.protocol_binding.upper()]
+    # To an address of HTTP+JSON paths are added; one of JSON-RPC is asked as it stands.
+    url = url.rstrip("/") if binding is Binding.HTTP_JSON else url
+    return Interface(binding=binding, url=url, tenant=interface.tenant or None)
+
+
+def _shares_origin(address: str, other: str, policy: EgressPolicy) -> bool:
+    try:
+        one, base = (parse_url(at, policy, with_secrets=True) for at in (address, other))
+    except EgressError:
+        return False
+    return one.shares_origin(base)

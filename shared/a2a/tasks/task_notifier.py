@@ -1,0 +1,191 @@
+"""Wake those who wait for a task: a hint through Valkey at once, a look at the rows every second in any case.
+
+One thread per web process hears all hints and looks for all tasks that are waited for, with one statement; a waiting
+request holds no connection. A lost hint, or a Valkey that is away, costs at most a second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import redis
+from sqlalchemy import select
+
+from shared.a2a.tables import tasks
+from shared.db.database import Database
+from shared.errors import DomainError
+from shared.observability.telemetry import get_logger
+from shared.observability.tracing import traceparent
+from shared.runtime.deferred_responses import Bell
+from shared.runtime.periodic_thread import PeriodicThread
+
+log = get_logger(__name__)
+
+CHANNEL = "quartermaster:tasks"
+TURNS_CHANNEL = "quartermaster:turns"
+LOOK_SECONDS = 1.0
+PAUSE_SECONDS = 1.0
+TOGETHER_SECONDS = 0.005
+_ID_BYTES = 16
+
+
+class TaskHints:
+    """Says that something happened to a task; hints that come within a few milliseconds are one message."""
+
+    def __init__(self, valkey: redis.Redis) -> None:
+        """Tell through this client, which should not wait long."""
+        self._valkey = valkey
+        self._silent_until = 0.0
+        self._told: dict[bytes, None] = {}
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(
+            self._send, name="task-hints", pause_seconds=TOGETHER_SECONDS, has_work=lambda: self._told
+        )
+
+    def tell(self, task_id: UUID) -> None:
+        """Wake the fronts that wait; while Valkey is away they look at the rows by themselves. Returns at once."""
+        with self._lock:
+            self._told[task_id.bytes] = None
+        self._thread.wake()
+
+    def announce_turn(self) -> None:
+        """Wake the workers of agents sooner than the job does, which may be sent with others."""
+        self._publish(TURNS_CHANNEL, b"1")
+
+    def announce_trace(self, turn_id: UUID) -> None:
+        """Tell the workers of agents to whose trace a turn belongs, before they can take it; nothing without one."""
+        asked_by = traceparent()
+        if asked_by is not None:
+            self._publish(TURNS_CHANNEL, turn_id.bytes + asked_by.encode())
+
+    def _send(self) -> None:
+        with self._lock:
+            told, self._told = self._told, {}
+        self._publish(CHANNEL, b"".join(told))
+
+    def _publish(self, channel: str, message: bytes) -> None:
+        if time.monotonic() < self._silent_until:
+            return
+        try:
+            self._valkey.publish(channel, message)
+        except redis.RedisError as error:
+            self._silent_until = time.monotonic() + PAUSE_SECONDS
+            log.warning("hints.not_sent", error=str(error))
+
+
+class Watch:
+    """One request's wait for one task."""
+
+    def __init__(self, owner: TaskWatch, task_id: UUID, bell: Bell) -> None:
+        self.task_id = task_id
+        self._bell = bell
+        self._owner = owner
+        self._changed = threading.Event()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait until something may have happened since the last wait; False when the time is over."""
+        changed = self._changed.wait(timeout_seconds)
+        self._changed.clear()
+        return changed
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._changed.set()
+        self._bell.ring()
+
+    def __enter__(self) -> Watch:
+        """Wait within a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop waiting."""
+        self._owner.forget(self)
+
+
+class TaskWatch:
+    """Everything that this process waits for."""
+
+    def __init__(self, database: Database, valkey: redis.Redis) -> None:
+        """Prepare; the thread begins with the first wait, in the process that waits."""
+        self._database = database
+        self._valkey = valkey
+        self._watches: dict[UUID, set[Watch]] = {}
+        self._seen: dict[UUID, Any] = {}
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=LOOK_SECONDS)
+
+    def watch(self, task_id: UUID, bell: Bell | None = None) -> Watch:
+        """Begin to wait; read the task's rows after this, and wait between readings, or for the bell to ring."""
+        watch = Watch(self, task_id, bell or Bell())
+        with self._lock:
+            self._watches.setdefault(task_id, set()).add(watch)
+        self._thread.start()
+        return watch
+
+    def forget(self, watch: Watch) -> None:
+        """Drop a wait."""
+        with self._lock:
+            held = self._watches.get(watch.task_id, set())
+            held.discard(watch)
+            if not held:
+                self._watches.pop(watch.task_id, None)
+                self._seen.pop(watch.task_id, None)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._thread.stop()
+
+    def _listen(self) -> None:
+        try:
+            with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
+                hints.subscribe(CHANNEL)
+                self._hear(hints)
+        except redis.RedisError as error:
+            log.warning("hints.interrupted", error=str(error))
+            self._look()
+
+    def _hear(self, hints: Any) -> None:
+        looked_at = 0.0
+        while not self._thread.is_stopping:
+            message = hints.get_message(timeout=max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
+            if message is not None:
+                for task_id in _ids(message["data"]):
+                    self._wake(task_id)
+            if time.monotonic() - looked_at >= LOOK_SECONDS:
+                self._look()
+                looked_at = time.monotonic()
+
+    def _look(self) -> None:
+        with self._lock:
+            watched = list(self._watches)
+        if not watched:
+            return
+        statement = select(tasks.c.id, tasks.c.last_sequence, tasks.c.state).where(tasks.c.id.in_(watched))
+        try:
+            with self._database.autocommit() as session:
+                rows = session.execute(statement).all()
+        except DomainError as error:
+            log.warning("tasks.not_looked_at", error=error.code)
+            return
+        for row in rows:
+            with self._lock:
+                is_news = self._seen.get(row.id) != (row.last_sequence, row.state)
+                if row.id in self._watches:
+                    self._seen[row.id] = (row.last_sequence, row.state)
+            if is_news:
+                self._wake(row.id)
+
+    def _wake(self, task_id: UUID) -> None:
+        with self._lock:
+            for watch in self._watches.get(task_id, ()):
+                watch.wake()
+
+
+def _ids(hint: bytes) -> Iterator[UUID]:
+    """Read the ids of the tasks that a message names; what is left over names none."""
+    for start in range(0, len(hint) - _ID_BYTES + 1, _ID_BYTES):
+        yield UUID(bytes=hint[start : start + _ID_BYTES])

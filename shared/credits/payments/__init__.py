@@ -1,0 +1,1 @@
+"""Payments reported by payment systems, entered once each."""

@@ -1,0 +1,113 @@
+"""Enter what payment systems tell of: a payment as a top-up, what was paid back as an adjustment, each once.
+
+The reference of a payment's entry is `<source>:<payment>`, so that several events of one payment, and events that are
+sent again, enter it once, at the rate of the first. Refunds tell how much was paid back in all; what they take is that
+part of the payment's credits, less what earlier refunds of it took.
+"""
+
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Select, select, text
+
+from shared.config.payment_sources import PaymentSource
+from shared.credits.errors import PaymentUnknown, ReferenceConflict
+from shared.credits.ledger import ADJUSTMENT, TOP_UP, adjust, top_up
+from shared.credits.payments.payment_events import Payment, Refund, read_event
+from shared.credits.tables import ledger_entries
+from shared.db.database import Session
+from shared.identity.access.authorization import OPERATOR
+from shared.observability.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+class Received(StrEnum):
+    """What became of an event."""
+
+    CREDITED = "credited"
+    REFUNDED = "refunded"
+    REPEATED = "repeated"
+    IGNORED = "ignored"
+
+
+def receive(session: Session, *, name: str, source: PaymentSource, event: Any) -> Received:
+    """Enter what an event of a source tells of; the event must be known to be the source's own.
+
+    Raises PaymentNotUnderstood, PaymentUnknown, ResourceNotFound, ValidationFailed, BalanceOutOfRange.
+    """
+    told = read_event(source, event)
+    match told:
+        case Payment():
+            return _credit(session, name, told)
+        case Refund():
+            return _take_back(session, name, told)
+        case None:
+            return Received.IGNORED
+
+
+def _credit(session: Session, name: str, payment: Payment) -> Received:
+    reference = f"{name}:{payment.id}"
+    try:
+        entered = top_up(
+            session,
+            organization_id=payment.organization_id,
+            amount=payment.credits,
+            reference=reference,
+            by=OPERATOR,
+        )
+    except ReferenceConflict:
+        # The first event of a payment decides: a rate that changed since does not change what was entered.
+        log.warning("payment.differs", reference=reference, organization_id=payment.organization_id)
+        return Received.REPEATED
+    return Received.REPEATED if entered.is_replayed else Received.CREDITED
+
+
+def _take_back(session: Session, name: str, refund: Refund) -> Received:
+    # Refunds of one organization follow one another: each takes what those before it have not.
+    session.execute(_LOCK, {"organization_id": str(refund.organization_id)})
+    credited = _credited(session, refund.organization_id, f"{name}:{refund.payment_id}")
+    if not credited:
+        raise PaymentUnknown
+    prefix = f"{name}:refund:{refund.payment_id}:"
+    taken = _taken(session, refund.organization_id, prefix)
+    owed = credited * refund.refunded // refund.paid - taken
+    if owed <= 0:
+        return Received.REPEATED
+    adjust(
+        session,
+        organization_id=refund.organization_id,
+        amount=-owed,
+        reference=f"{prefix}{refund.refunded}",
+        by=OPERATOR,
+    )
+    return Received.REFUNDED
+
+
+def _credited(session: Session, organization_id: UUID, reference: str) -> int:
+    """Give what a payment was entered as, 0 for one that was not."""
+    found = _entries(organization_id, TOP_UP).where(ledger_entries.c.reference == reference)
+    return sum(int(entry.amount) for entry in session.execute(found))
+
+
+def _taken(session: Session, organization_id: UUID, prefix: str) -> int:
+    """Sum what refunds of a payment have taken; the id of another payment may go on where this one's ends."""
+    found = _entries(organization_id, ADJUSTMENT).where(
+        ledger_entries.c.reference.startswith(prefix, autoescape=True)
+    )
+    return -sum(
+        int(entry.amount)
+        for entry in session.execute(found)
+        if entry.reference.removeprefix(prefix).isdecimal()
+    )
+
+
+def _entries(organization_id: UUID, kind: str) -> Select[Any]:
+    columns = ledger_entries.c
+    return select(columns.reference, columns.amount).where(
+        columns.organization_id == organization_id, columns.kind == kind
+    )
+
+
+_LOCK = text("SELECT FROM credit_balances WHERE organization_id = CAST(:organization_id AS uuid) FOR UPDATE")

@@ -1,0 +1,133 @@
+"""What payment systems tell of: a payment, or how much of one was paid back; whatever else they tell is ignored.
+
+Two forms are read: Stripe's events, and a plain one for any other system
+(docs/specification/credits.md#payments). Amounts are whole numbers of the currency's smallest unit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from shared.config.payment_sources import PaymentSource
+from shared.credits.amounts import parse_credits
+from shared.credits.errors import PaymentNotUnderstood
+
+MAX_ID_CHARACTERS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment:
+    """Somebody paid for credits of an organization, in µcr."""
+
+    id: str
+    organization_id: UUID
+    credits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refund:
+    """So much of what was paid has been paid back, in all."""
+
+    payment_id: str
+    organization_id: UUID
+    paid: int
+    refunded: int
+
+
+def read_event(source: PaymentSource, event: Any) -> Payment | Refund | None:
+    """Read an event of a source; None for one that is not about credits. Raises PaymentNotUnderstood."""
+    return _read_stripe(source, event) if source.kind == "stripe" else _read_plain(source, event)
+
+
+def _read_stripe(source: PaymentSource, event: Any) -> Payment | Refund | None:
+    match event:
+        case {
+            "type": "checkout.session.completed" | "checkout.session.async_payment_succeeded",
+            "data": {"object": {"payment_status": "paid"} as session},
+        }:
+            payment_id = session.get("payment_intent") or session.get("id")
+            return _payment(source, session, payment_id, session.get("amount_total"))
+        case {"type": "payment_intent.succeeded", "data": {"object": dict() as intent}}:
+            return _payment(source, intent, intent.get("id"), intent.get("amount_received"))
+        case {"type": "charge.refunded", "data": {"object": dict() as charge}}:
+            return _refund(charge, charge.get("payment_intent") or charge.get("id"))
+    return None
+
+
+def _read_plain(source: PaymentSource, event: Any) -> Payment | Refund | None:
+    match event:
+        case {"type": "payment.succeeded", "data": dict() as payment}:
+            return _payment(source, payment, payment.get("id"), payment.get("amount"))
+        case {"type": "payment.refunded", "data": dict() as payment}:
+            return _refund(payment, payment.get("id"))
+    return None
+
+
+def _payment(
+    source: PaymentSource, told: Mapping[str, Any], payment_id: object, paid: object
+) -> Payment | None:
+    metadata = _metadata(told)
+    if metadata is None:
+        return None
+    given = metadata.get("credits")
+    return Payment(
+        id=_payment_id(payment_id),
+        organization_id=_organization(metadata),
+        credits=_worth(source, paid, told.get("currency")) if given is None else _credits(given),
+    )
+
+
+def _refund(told: Mapping[str, Any], payment_id: object) -> Refund | None:
+    metadata = _metadata(told)
+    if metadata is None:
+        return None
+    paid, refunded = _amount(told.get("amount")), _amount(told.get("amount_refunded"))
+    if not 0 < refunded <= paid:
+        raise PaymentNotUnderstood("What was refunded must be more than 0 and at most what was paid.")
+    return Refund(
+        payment_id=_payment_id(payment_id),
+        organization_id=_organization(metadata),
+        paid=paid,
+        refunded=refunded,
+    )
+
+
+def _metadata(told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Give the metadata of what concerns an organization of this service; a payment system may sell more."""
+    metadata = told.get("metadata")
+    return metadata if isinstance(metadata, dict) and "organization_id" in metadata else None
+
+
+def _organization(metadata: Mapping[str, Any]) -> UUID:
+    try:
+        return UUID(str(metadata["organization_id"]))
+    except ValueError:
+        raise PaymentNotUnderstood("`organization_id` must be the id of an organization.") from None
+
+
+def _payment_id(value: object) -> str:
+    if isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARACTERS and value.isprintable():
+        return value
+    raise PaymentNotUnderstood("The payment has no id.")
+
+
+def _amount(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise PaymentNotUnderstood("An amount must be a whole number of the currency's smallest unit.")
+
+
+def _credits(given: object) -> int:
+    try:
+        return parse_credits(str(given))
+    except ValueError as error:
+        raise PaymentNotUnderstood(f"`credits` {error}.") from None
+
+
+def _worth(source: PaymentSource, paid: object, currency: object) -> int:
+    """Give what an amount is worth in credits, exactly."""
+    rate = source.credits_per_unit.get(str(currency).lower())
+    if rate is None:
+        raise PaymentNotUnderstood(f"There is no rate for the currency {str(currency)[:10]!r}.")
+    return _amount(paid) * parse_credits(rate)

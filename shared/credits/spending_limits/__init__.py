@@ -1,0 +1,1 @@
+"""Budgets, their alerts, and the models that a key may call."""

@@ -1,0 +1,81 @@
+"""Tell an organization's notification endpoint when a share of a budget is spent.
+
+The settlement that reaches a share writes the alert; the job puts it into the outbox, in the order of the settlements.
+Alerts of an organization without an endpoint are dropped.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import Row, text
+
+from shared.credits.amounts import format_credits
+from shared.db.database import Database, Session
+from shared.deliveries.organization_endpoints import KIND, find_is_disabled
+from shared.deliveries.outbox import enqueue_delivery
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import LEDGER
+from shared.observability.telemetry import SWEPT
+from shared.runtime.batches import drain
+
+SHARE_REACHED = "budget.share_reached"
+BATCH_SIZE = 200
+
+
+@sweep("credits.send_budget_alerts", queue=LEDGER, every_seconds=5)
+def _send_budget_alerts(context: Context) -> int:
+    return send_budget_alerts(context.database)
+
+
+def send_budget_alerts(database: Database) -> int:
+    """Put the alerts that were written into the outbox; return how many were dealt with."""
+
+    def batch() -> int:
+        with database.transaction() as session:
+            alerts = session.execute(_TAKE, {"limit": BATCH_SIZE}).all()
+            # By organization: each has a lock for the order of its messages.
+            for alert in sorted(alerts, key=lambda row: (row.organization_id, row.id)):
+                _tell(session, alert)
+        SWEPT.labels("budget_alerts").inc(len(alerts))
+        return len(alerts)
+
+    return drain(batch, size=BATCH_SIZE)
+
+
+def _tell(session: Session, alert: Row[Any]) -> None:
+    is_disabled = find_is_disabled(session, alert.organization_id)
+    if is_disabled is None:
+        return
+    told = alert.details
+    data = {
+        "budgetId": str(alert.budget_id),
+        "subjectKind": told["subject_kind"],
+        "subjectId": told["subject_id"],
+        "model": told["model"],
+        "period": told["period"],
+        "share": alert.share,
+        "amount": format_credits(told["amount"]),
+        "spent": format_credits(told["spent"]),
+        "resetsAt": told["resets_at"] and told["resets_at"].replace("+00:00", "Z"),
+    }
+    body = {"type": SHARE_REACHED, "timestamp": alert.at.isoformat().replace("+00:00", "Z"), "data": data}
+    enqueue_delivery(
+        session,
+        kind=KIND,
+        event=SHARE_REACHED,
+        destination_id=alert.organization_id,
+        organization_id=alert.organization_id,
+        body=json.dumps(body, separators=(",", ":")).encode(),
+        ordered=True,
+        is_missed=is_disabled,
+    )
+
+
+# Waits for the rows of another run, so that the alerts of two runs do not overtake each other.
+_TAKE = text(
+    """
+DELETE FROM budget_alerts WHERE id = ANY (ARRAY(
+    SELECT id FROM budget_alerts ORDER BY id LIMIT :limit FOR UPDATE
+)) RETURNING id, organization_id, budget_id, share, details, at
+"""
+)

@@ -1,0 +1,287 @@
+"""Limit what a key, a user, an identity or a deployment spends: in credits, or in requests and tokens a minute.
+
+The hold decides (`shared/credits/sql/credits_refusal.sql`). Every change takes the balance's row first, as holds and
+settlements do, so none sees a budget change under it. `limits` in that row counts what there is: an organization
+without any pays nothing for the question. A budget counts the calls that are held from its creation on.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, Select, Uuid, case, delete, func, literal, select, union_all, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from shared.credits.amounts import MAX_AMOUNT, MICRO, format_credits
+from shared.credits.policies import lock_balance
+from shared.credits.tables import budgets, credit_balances
+from shared.db.database import Session
+from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
+from shared.identity.audit import record
+from shared.identity.errors import AlreadyExists, ResourceNotFound
+from shared.identity.lookups import get_one, require_deployment, require_identity, require_member
+from shared.identity.tables import api_keys
+from shared.ids import new_id
+from shared.pagination import Page, Position, oldest_first
+
+MAX_LIMITS = 10_000
+"""Budgets and lists of models of one organization."""
+
+
+class SubjectKind(StrEnum):
+    """Whose calls a budget counts; an identity's are those that it runs and those that are made for it."""
+
+    API_KEY = "api_key"
+    USER = "user"
+    IDENTITY = "identity"
+    DEPLOYMENT = "deployment"
+
+
+class Unit(StrEnum):
+    """What a budget counts."""
+
+    CREDITS = "credits"
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+
+
+class Period(StrEnum):
+    """How often a budget begins anew, in UTC; weeks begin on Monday."""
+
+    ONCE = "once"
+    MINUTE = "minute"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+class TooManyLimits(DomainError):
+    """The organization has as many budgets as it may have; delete one first."""
+
+    code = "too_many_budgets"
+    kind = Kind.CONFLICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A limit, and what is used of it in the present period; µcr for credits, else a count."""
+
+    id: UUID
+    organization_id: UUID
+    subject_kind: SubjectKind
+    subject_id: UUID
+    model: str | None
+    unit: Unit
+    period: Period
+    amount: int
+    spent: int
+    held: int
+    resets_at: datetime | None
+    created_at: datetime
+
+    @property
+    def remaining(self) -> int:
+        """What further calls may hold."""
+        return max(0, self.amount - self.spent - self.held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBudget:
+    """A budget to create; `amount` in millionths of the unit, as amounts of credits are read."""
+
+    subject_kind: SubjectKind
+    subject_id: UUID
+    unit: Unit
+    period: Period
+    amount: int
+    model: str | None = None
+
+
+def create_budget(session: Session, *, by: Actor, organization_id: UUID, new: NewBudget) -> Budget:
+    """Create a budget. Raises ValidationFailed, AlreadyExists, TooManyLimits, ResourceNotFound for a foreign one."""
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    if (new.unit is Unit.CREDITS) is (new.period is Period.MINUTE):
+        raise wrong("period", "is `minute` for requests and tokens, and longer for credits")
+    amount = _counted(new.unit, new.amount)
+    lock_balance(session, organization_id)
+    require_subject(session, organization_id, new.subject_kind, new.subject_id)
+    values = {
+        "id": new_id(),
+        "organization_id": organization_id,
+        "subject_kind": new.subject_kind.value,
+        "subject_id": new.subject_id,
+        "model": new.model,
+        "unit": new.unit.value,
+        "period": new.period.value,
+        "amount": amount,
+        "starts_at": func.credits_period_start(new.period.value, func.now()),
+    }
+    created = session.execute(upsert(budgets).values(values).on_conflict_do_nothing().returning(budgets.c.id))
+    budget_id = created.scalar_one_or_none()
+    if budget_id is None:
+        raise AlreadyExists(
+            "There is a budget of this subject, unit, period and model already; change that one."
+        )
+    count_limits(session, organization_id, 1)
+    budget = _get(session, organization_id, budget_id)
+    _record(session, by, "budget.created", budget)
+    return budget
+
+
+def get_budget(session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID) -> Budget:
+    """Get a budget: any with credit.read, else one of oneself or one's own keys."""
+    return get_one(session, _visible(by, organization_id).where(budgets.c.id == budget_id), _budget)
+
+
+def list_budgets(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[Budget]:
+    """List budgets, oldest first: all with credit.read, else those of oneself and one's own keys."""
+    return oldest_first(session, _visible(by, organization_id), budgets.c.id, _budget, **page)
+
+
+def change_budget(
+    session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID, amount: int
+) -> Budget:
+    """Change a budget's amount. What is spent and held stays: a lower one refuses until enough of it is free again."""
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    lock_balance(session, organization_id)
+    before = _get(session, organization_id, budget_id)
+    counted = _counted(before.unit, amount)
+    if counted == before.amount:
+        return before
+    # Shares that are not reached any more are told of again.
+    reached = func.least(
+        budgets.c.alerted_share, func.credits_share(budgets.c.unit, budgets.c.spent, counted)
+    )
+    is_this = budgets.c.id == budget_id
+    session.execute(update(budgets).where(is_this).values(amount=counted, alerted_share=reached))
+    count_limits(session, organization_id, 0)
+    budget = _get(session, organization_id, budget_id)
+    _record(session, by, "budget.changed", budget, amount_before=shown_amount(before.unit, before.amount))
+    return budget
+
+
+def delete_budget(session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID) -> None:
+    """Delete a budget; calls that are open in it go on, and end without it."""
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    lock_balance(session, organization_id)
+    budget = _get(session, organization_id, budget_id)
+    session.execute(delete(budgets).where(budgets.c.id == budget_id))
+    count_limits(session, organization_id, -1)
+    _record(session, by, "budget.deleted", budget)
+
+
+def covering_budgets(session: Session, organization_id: UUID, subjects: list[UUID]) -> list[Budget]:
+    """Give the budgets of any of some subjects."""
+    of_subjects = budgets.c.organization_id == organization_id, budgets.c.subject_id.in_(subjects)
+    return [_budget(row) for row in session.execute(_SELECT.where(*of_subjects).order_by(budgets.c.id))]
+
+
+def shown_amount(unit: Unit, amount: int) -> str:
+    """Write an amount of a unit: decimal credits, or a count."""
+    return format_credits(amount) if unit is Unit.CREDITS else str(amount)
+
+
+def count_limits(session: Session, organization_id: UUID, change: int) -> None:
+    """Note that limits have changed; written even by 0, so that a hold that waits for the row looks again."""
+    limits = credit_balances.c.limits
+    of_organization = credit_balances.c.organization_id == organization_id
+    changed = update(credit_balances).where(of_organization).values(limits=limits + change)
+    if session.execute(changed.returning(limits)).scalar_one() > MAX_LIMITS and change > 0:
+        raise TooManyLimits
+
+
+def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, subject_id: UUID) -> None:
+    """Check that a subject is of the organization. Raises ResourceNotFound."""
+    match kind:
+        case SubjectKind.USER:
+            require_member(session, organization_id, subject_id)
+        case SubjectKind.IDENTITY:
+            require_identity(session, organization_id, subject_id)
+        case SubjectKind.DEPLOYMENT:
+            require_deployment(session, organization_id, subject_id)
+        case SubjectKind.API_KEY:
+            key = get_one(session, select(api_keys).where(api_keys.c.id == subject_id), lambda row: row)
+            if key.organization_id is None:
+                require_member(session, organization_id, key.user_id)
+            elif key.organization_id != organization_id:
+                raise ResourceNotFound
+
+
+def _visible(by: Actor, organization_id: UUID) -> Select[Any]:
+    """Select what the actor may read."""
+    statement = _SELECT.where(budgets.c.organization_id == organization_id)
+    held = by.caller.permissions_on(organization_id=organization_id)
+    if not held or by.caller.is_operator or Permission.CREDIT_READ in held:
+        authorize_administration(by, Permission.CREDIT_READ, organization_id)
+        return statement
+    own = union_all(
+        select(literal(by.user_id, Uuid)), select(api_keys.c.id).where(api_keys.c.user_id == by.user_id)
+    )
+    return statement.where(budgets.c.subject_id.in_(own))
+
+
+def _counted(unit: Unit, amount: int) -> int:
+    """Turn millionths into what the unit counts in."""
+    if not 0 <= amount <= MAX_AMOUNT:
+        raise wrong("amount", f"must be from 0 to {format_credits(MAX_AMOUNT)}")
+    if unit is Unit.CREDITS:
+        return amount
+    count, fraction = divmod(amount, MICRO)
+    if fraction:
+        raise wrong("amount", f"must be a whole number of {unit.value}")
+    return count
+
+
+def wrong(name: str, message: str) -> ValidationFailed:
+    """Make the error of one wrong field."""
+    return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
+
+
+def _record(session: Session, by: Actor, action: str, budget: Budget, **details: Any) -> None:
+    record(
+        session,
+        by,
+        action,
+        budget.id,
+        organization_id=budget.organization_id,
+        subject_kind=budget.subject_kind.value,
+        subject_id=budget.subject_id,
+        unit=budget.unit.value,
+        period=budget.period.value,
+        model=budget.model,
+        amount=shown_amount(budget.unit, budget.amount),
+        **details,
+    )
+
+
+def _get(session: Session, organization_id: UUID, budget_id: UUID) -> Budget:
+    statement = _SELECT.where(budgets.c.id == budget_id, budgets.c.organization_id == organization_id)
+    return get_one(session, statement, _budget)
+
+
+def _budget(row: Row[Any]) -> Budget:
+    kinds = {
+        "subject_kind": SubjectKind(row.subject_kind),
+        "unit": Unit(row.unit),
+        "period": Period(row.period),
+    }
+    return Budget(**{**row._asdict(), **kinds})
+
+
+_moment = func.greatest(func.now(), budgets.c.starts_at)
+_is_current = budgets.c.starts_at == func.credits_period_start(budgets.c.period, _moment)
+_SELECT = select(
+    *(budgets.c[name] for name in ("id", "organization_id", "subject_kind", "subject_id", "model", "unit")),
+    budgets.c.period,
+    budgets.c.amount,
+    case((_is_current, budgets.c.spent), else_=0).label("spent"),
+    case((_is_current, budgets.c.held), else_=0).label("held"),
+    func.credits_period_end(budgets.c.period, _moment).label("resets_at"),
+    budgets.c.created_at,
+)

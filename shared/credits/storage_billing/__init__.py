@@ -1,0 +1,1 @@
+"""What stored bytes cost: daily charges and their reports."""

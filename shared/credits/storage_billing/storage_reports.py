@@ -1,0 +1,245 @@
+"""Answer what an organization stores, and what that cost: day by day, and by purpose, owner and distribution.
+
+The cost of a day is divided among its parts in proportion to their bytes and time, to the µcr: parts are put in one
+order, and each gets what the running sum owes. So groups of any dimensions come to what the ledger says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import TextClause, text
+
+from shared.credits.statements import next_month
+from shared.credits.usage.usage_reports import MAX_GROUPS, Window
+from shared.db.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
+from shared.identity.lookups import require_organization
+
+MICROSECONDS_OF_DAY = 24 * 3600 * 1_000_000
+
+
+# docs/specification/credits.md#storage
+class StorageDimension(StrEnum):
+    """By what storage is broken down."""
+
+    PURPOSE = "purpose"
+    OWNER = "owner"
+    DISTRIBUTION = "distribution"
+
+    @property
+    def column(self) -> str:
+        """Its column of `storage_parts`."""
+        return self.value if self is StorageDimension.PURPOSE else f"{self.value}_id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageQuestion:
+    """What a report is about: a window back from now (30 days if nothing is said), or a calendar month in UTC."""
+
+    window: Window | None = None
+    month: date | None = None
+    group_by: tuple[StorageDimension, ...] = ()
+
+    def values(self) -> dict[str, object]:
+        """Say the span to the database. Raises ValidationFailed for both a window and a month."""
+        if self.month is None:
+            return {"length": (self.window or Window.MONTH).length, "first": None, "beyond": None}
+        if self.window is not None:
+            message = "goes without a month"
+            raise ValidationFailed(errors=[FieldError(location="query", name="window", message=message)])
+        return {"length": None, "first": self.month, "beyond": next_month(self.month)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageDay:
+    """One UTC day: byte-microseconds so far, bytes at its end or at the last measurement.
+
+    `price` (µcr for a GiB and `price_days`) is None until the day is over, `cost` (µcr) until it is charged.
+    """
+
+    day: date
+    stored_bytes: int
+    byte_microseconds: int
+    price: int | None
+    price_days: int
+    cost: int | None
+
+    @property
+    def byte_days(self) -> int:
+        """How many bytes were stored on average, were it a whole day; rounded down."""
+        return self.byte_microseconds // MICROSECONDS_OF_DAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageGroup:
+    """What was stored of one combination of values in the span; a key is None for content without one.
+
+    So are all keys of what was stored before parts were told apart.
+    """
+
+    keys: Mapping[StorageDimension, str | None]
+    stored_bytes: int
+    byte_microseconds: int
+    cost: int
+
+    @property
+    def byte_days(self) -> int:
+        """Bytes times days, rounded down."""
+        return self.byte_microseconds // MICROSECONDS_OF_DAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageReport:
+    """The days of a span, newest first; days in which nothing was stored are left out.
+
+    `stored_bytes` is what was stored at `measured_to`, some minutes ago; None where nothing was ever measured. Groups
+    are there if they were asked for, the dearest first, MAX_GROUPS at most, or `is_truncated`.
+    """
+
+    question: StorageQuestion
+    stored_bytes: int
+    measured_to: datetime | None
+    byte_microseconds: int
+    cost: int
+    days: tuple[StorageDay, ...]
+    groups: tuple[StorageGroup, ...]
+    is_truncated: bool
+
+    @property
+    def window(self) -> Window | None:
+        """How far back it goes; None for a month."""
+        return None if self.question.month else self.question.window or Window.MONTH
+
+    @property
+    def month(self) -> date | None:
+        """The first day of the month that it is about, if it is about one."""
+        return self.question.month
+
+    @property
+    def group_by(self) -> str:
+        """The dimensions, with commas between them."""
+        return ",".join(self.question.group_by)
+
+    @property
+    def byte_days(self) -> int:
+        """Bytes times days, rounded down once."""
+        return self.byte_microseconds // MICROSECONDS_OF_DAY
+
+
+def storage_usage(session: Session, organization_id: UUID, question: StorageQuestion) -> StorageReport:
+    """Report what an organization stored on the days of a span, today's so far among them. Raises ValidationFailed."""
+    values = {"organization_id": str(organization_id), **question.values()}
+    rows = session.execute(_REPORT, values).all()
+    days = tuple(
+        StorageDay(
+            day=row.day,
+            stored_bytes=row.stored_bytes,
+            byte_microseconds=int(row.byte_microseconds),
+            price=row.price,
+            price_days=row.price_days,
+            cost=row.cost,
+        )
+        for row in rows
+        if row.day is not None
+    )
+    groups = _groups(session, question, values) if question.group_by else ()
+    return StorageReport(
+        question=question,
+        stored_bytes=rows[0].present_bytes if rows else 0,
+        measured_to=rows[0].measured_to if rows else None,
+        byte_microseconds=sum(at.byte_microseconds for at in days),
+        cost=sum(at.cost or 0 for at in days),
+        days=days,
+        groups=tuple(groups[:MAX_GROUPS]),
+        is_truncated=len(groups) > MAX_GROUPS,
+    )
+
+
+def read_storage_usage(
+    session: Session, *, by: Actor, organization_id: UUID, question: StorageQuestion
+) -> StorageReport:
+    """Report it to one who administers the organization."""
+    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    require_organization(session, organization_id)
+    return storage_usage(session, organization_id, question)
+
+
+def _groups(session: Session, question: StorageQuestion, values: dict[str, Any]) -> Sequence[StorageGroup]:
+    rows = session.execute(_statement(question.group_by), {**values, "limit": MAX_GROUPS + 1})
+    return [
+        StorageGroup(
+            keys={
+                at: None if key is None else str(key) for at, key in zip(question.group_by, row, strict=False)
+            },
+            stored_bytes=int(row.stored_bytes),
+            byte_microseconds=int(row.byte_microseconds),
+            cost=int(row.cost),
+        )
+        for row in rows
+    ]
+
+
+_IN_SPAN = """
+day >= coalesce(CAST(:first AS date), ((now() - CAST(:length AS interval)) AT TIME ZONE 'UTC')::date)
+    AND day < coalesce(CAST(:beyond AS date), 'infinity')
+"""
+# The row of the present day counts what is stored until midnight: the time yet to come is taken off.
+_SO_FAR = """
+byte_microseconds - CASE WHEN price IS NULL
+    THEN stored_bytes * (extract(epoch FROM ((day + 1)::timestamp AT TIME ZONE 'UTC') - measured_to) * 1000000)
+    ELSE 0 END AS byte_microseconds
+"""
+_REPORT = text(
+    f"""
+WITH of_organization AS (SELECT * FROM storage_days WHERE organization_id = CAST(:organization_id AS uuid))
+SELECT measured_to, day, stored_bytes, price, price_days, cost, {_SO_FAR},
+    coalesce((SELECT sum(stored_bytes) FROM of_organization WHERE price IS NULL), 0)::bigint AS present_bytes
+FROM storage_mark LEFT JOIN of_organization ON {_IN_SPAN}
+ORDER BY day DESC
+"""  # noqa: S608 (this module's own text)
+)
+_PARTS = "purpose, owner_id, distribution_id"
+
+
+@lru_cache
+def _statement(group_by: tuple[StorageDimension, ...]) -> TextClause:
+    """Give the statement of groups: what the parts of a day lack of it is a part without values."""
+    columns = ", ".join(dimension.column for dimension in group_by)
+    return text(
+        f"""
+WITH days AS (
+    SELECT * FROM storage_days WHERE organization_id = CAST(:organization_id AS uuid) AND {_IN_SPAN}
+), known AS (
+    SELECT day, {_PARTS}, p.stored_bytes, p.byte_microseconds
+    FROM storage_parts p JOIN days USING (organization_id, day)
+), parts AS (
+    SELECT day, {_PARTS}, sum(stored_bytes) AS stored_bytes, sum(byte_microseconds) AS byte_microseconds
+    FROM (
+        SELECT * FROM known
+        UNION ALL SELECT day, NULL, NULL, NULL, stored_bytes, byte_microseconds FROM days
+        UNION ALL SELECT day, NULL, NULL, NULL, -stored_bytes, -byte_microseconds FROM known
+    ) AS all_parts
+    GROUP BY day, {_PARTS} HAVING sum(stored_bytes) <> 0 OR sum(byte_microseconds) <> 0
+), placed AS (
+    SELECT day, {_PARTS}, parts.stored_bytes, parts.byte_microseconds, price, coalesce(cost, 0) AS cost,
+        greatest(parts.byte_microseconds, 0) AS own, sum(greatest(parts.byte_microseconds, 0)) OVER (
+            PARTITION BY day ORDER BY {_PARTS} ROWS UNBOUNDED PRECEDING
+        ) AS running, nullif(sum(greatest(parts.byte_microseconds, 0)) OVER (PARTITION BY day), 0) AS whole
+    FROM parts JOIN days USING (day)
+), divided AS (
+    SELECT {_PARTS}, CASE WHEN price IS NULL THEN stored_bytes ELSE 0 END AS stored_bytes, {_SO_FAR},
+        coalesce(div(cost * running, whole) - div(cost * (running - own), whole), 0) AS cost
+    FROM placed, storage_mark
+)
+SELECT {columns}, sum(stored_bytes) AS stored_bytes, sum(byte_microseconds) AS byte_microseconds, sum(cost) AS cost
+FROM divided GROUP BY {columns}
+ORDER BY cost DESC, byte_microseconds DESC, {columns} LIMIT :limit
+"""  # noqa: S608 (this module's names only)
+    )

@@ -1,0 +1,1 @@
+"""Usage records, their rollups, reports and pruning."""

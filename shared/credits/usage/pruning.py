@@ -1,0 +1,101 @@
+"""Prune usage records that are older than an operator keeps, and keep every sum that was made of them.
+
+Reports of whole hours and days are made of the hourly and daily sums, statements of the ledger: both stay. What the
+proof (`shared/credits/reconciliation.py`) adds up from records is kept in `pruned_usage`, in the transaction that
+deletes them: what they cost, and what they count in the present period of a budget. `pruned_to` in the mark of the sums
+says before which hour records may be gone. It is behind the hours that are not final, and nothing before it changes any
+more: a correction would add its hour up anew, so it locks the mark and does nothing behind it (`credits_settle`).
+Records are kept for 35 days at the least (`shared/config/settings.py`), longer than any window or period of a budget
+that begins anew.
+
+What is due is found by each organization's records in the order of their moments. Ids of calls tell no time: those of
+agents are made from their turns'.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared import failpoints
+from shared.db.database import Database
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import LEDGER
+from shared.observability.telemetry import SWEPT
+from shared.runtime.batches import drain
+
+BATCH_SIZE = 500
+_MOVE_MARK = text(
+    """
+UPDATE usage_rollup SET pruned_to = bound.at
+FROM (
+    SELECT date_trunc('hour', least(now() - CAST(:kept AS interval), rolled_up_to - interval '2 days'), 'UTC') AS at
+    FROM usage_rollup
+) AS bound
+WHERE bound.at > pruned_to
+"""
+)
+# Each organization costs one look into an index, and then what of it goes. Locks only what is old, and what the proof
+# alone reads: no call waits for it.
+_PRUNE = text(
+    """
+WITH due AS (
+    SELECT old.invocation_id FROM credit_balances b CROSS JOIN LATERAL (
+        SELECT invocation_id FROM usage_records r
+        WHERE r.organization_id = b.organization_id AND occurred_at < (SELECT pruned_to FROM usage_rollup)
+        ORDER BY occurred_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE b.organization_id >= CAST(:since AS uuid)
+    ORDER BY b.organization_id LIMIT :limit
+), gone AS (
+    DELETE FROM usage_records WHERE invocation_id IN (SELECT invocation_id FROM due) RETURNING *
+), of_organization AS (
+    SELECT organization_id, CAST(NULL AS uuid) AS budget_id, CAST(NULL AS timestamptz) AS starts_at, sum(cost) AS amount
+    FROM gone GROUP BY organization_id
+), of_budget AS (
+    SELECT b.organization_id, b.id AS budget_id, b.starts_at,
+        sum(credits_in_unit(b.unit, cost, prompt_tokens + completion_tokens, 1)) AS amount
+    FROM gone JOIN budgets b ON b.id = ANY (budget_ids)
+    WHERE b.starts_at = credits_period_start(b.period, budgeted_at)
+    GROUP BY b.organization_id, b.id, b.starts_at
+), added AS (
+    INSERT INTO pruned_usage AS p (organization_id, budget_id, starts_at, amount)
+    SELECT * FROM (SELECT * FROM of_organization UNION ALL SELECT * FROM of_budget) AS sums
+    ORDER BY organization_id, budget_id
+    ON CONFLICT (organization_id, budget_id, starts_at) DO UPDATE SET amount = p.amount + excluded.amount
+)
+SELECT organization_id FROM gone ORDER BY organization_id
+"""
+)
+_FORGET = text(
+    """
+DELETE FROM pruned_usage p WHERE budget_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM budgets b WHERE b.id = p.budget_id AND b.starts_at = p.starts_at)
+"""
+)
+
+
+@sweep("credits.prune_usage", queue=LEDGER, every_seconds=3600)
+def _prune_usage(context: Context) -> int:
+    days = context.settings.usage_record_days
+    return 0 if days is None else prune_usage(context.database, kept=timedelta(days=days))
+
+
+def prune_usage(database: Database, *, kept: timedelta) -> int:
+    """Delete usage records that are older than they are kept, and return how many; safe to repeat and to break off."""
+    with database.autocommit() as session:
+        session.execute(_MOVE_MARK, {"kept": kept})
+        session.execute(_FORGET)
+    failpoints.hit("usage.pruning")
+    since = UUID(int=0)
+
+    def batch() -> int:
+        nonlocal since
+        with database.autocommit() as session:
+            pruned = session.execute(_PRUNE, {"since": since, "limit": BATCH_SIZE}).scalars().all()
+        since = pruned[-1] if pruned else since
+        return len(pruned)
+
+    total = drain(batch, size=BATCH_SIZE)
+    SWEPT.labels("usage_records").inc(total)
+    return total

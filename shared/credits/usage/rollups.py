@@ -1,0 +1,60 @@
+"""Keep the hourly sums of usage: the current and the previous hour are recomputed from the records every minute.
+
+Rollups are complete up to the mark, which stays behind the clock by more than the longest transaction, so no record
+can still appear before it.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from shared.credits.functions import call_count
+from shared.db.database import Database
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import LEDGER
+from shared.runtime.batches import cut_short
+
+SLACK = timedelta(minutes=2)
+"""Longer than a statement, or a pause between two in a transaction, may take (`shared/db/database.py`), together."""
+_STATEMENT_TIMEOUT = "10min"
+
+# At most a day of records at a time: a backlog is made up for step by step.
+_LOCK_MARK = text(
+    """
+SELECT date_trunc('hour', rolled_up_to, 'UTC') - interval '1 hour' AS starts_at, settled_at,
+    CASE WHEN rolled_up_to > settled_at - interval '1 day' THEN settled_at ELSE least(settled_at, interval '1 day'
+        + coalesce((SELECT min(occurred_at) FROM usage_records WHERE occurred_at >= rolled_up_to), settled_at))
+    END AS ends_at
+FROM (SELECT rolled_up_to, now() - CAST(:slack AS interval) AS settled_at FROM usage_rollup FOR UPDATE SKIP LOCKED) mark
+WHERE rolled_up_to < settled_at
+"""
+)
+_MOVE_MARK = text("UPDATE usage_rollup SET rolled_up_to = :mark")
+
+
+@sweep("credits.roll_up_usage", queue=LEDGER, every_seconds=60)
+def _roll_up_usage(context: Context) -> int:
+    return roll_up_usage(context.database)
+
+
+def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:
+    """Bring the rollups up to date and return how many rows changed; does nothing while another does it."""
+    written = 0
+    while True:
+        changed, is_behind = _roll_up(database, slack)
+        written += changed
+        if not is_behind or cut_short():
+            return written
+
+
+def _roll_up(database: Database, slack: timedelta) -> tuple[int, bool]:
+    """Roll up at most a day; return how many rows changed, and whether there is more."""
+    with database.transaction() as session:
+        session.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'"))
+        hours = session.execute(_LOCK_MARK, {"slack": slack}).one_or_none()
+        if hours is None:
+            return 0, False
+        span = {"from": hours.starts_at, "to": hours.ends_at}
+        written = call_count(session, "credits_roll_up", **span, organization_id=None)
+        session.execute(_MOVE_MARK, {"mark": hours.ends_at})
+    return written, hours.ends_at < hours.settled_at

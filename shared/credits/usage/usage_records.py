@@ -1,0 +1,231 @@
+"""Usage records: what each call consumed and cost, and who is responsible; never what was said in it.
+
+A list costs what its page does: each filter has an index in the order of time. Where more than one is given, a walk
+along one of them may meet very many records that the others leave out. So they are looked for among the newest first,
+then by the indexes together and in no order, and along one of them only where many meet all filters.
+
+One case stays slow: many meet all filters, and all of them long ago. The walk then passes whatever is newer and meets
+the filter of its index. Postgres puts indexes together in no order of time, and an index for each pair of filters would
+be written with every call: who asks so names a time (`from`, `to`), which bounds either way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, func, select, tuple_
+
+from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.holds import Attribution, principal_of
+from shared.credits.settlement import Status
+from shared.credits.tables import usage_records
+from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.errors import FieldError, PermissionDenied, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.callers import Caller, ExecutorKind
+from shared.identity.access.permissions import Permission
+from shared.identity.lookups import require_organization
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
+
+MAX_FILE_RECORDS = 10_000
+"""How many records one file may have."""
+LOOKED_AT = 2_000
+"""Among how many of the newest records those are looked for first that meet more than one filter."""
+FEW = 500
+"""How many are read whole and put in order here, rather than found in the order of an index."""
+
+_table = usage_records.c
+_principal = func.coalesce(_table.principal_id, _table.identity_id, _table.user_id)
+_position = (_table.occurred_at, _table.invocation_id)
+_newest_first = tuple(column.desc() for column in _position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRecord(Attribution):
+    """One settled call; `cost` in µcr. The principal is the receiving identity, else the daemon, else the user."""
+
+    invocation_id: UUID
+    organization_id: UUID
+    model: str
+    provider: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost: int
+    status: Status
+    is_estimated: bool
+    occurred_at: datetime
+    corrected_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageScope:
+    """Whose usage may be read: an organization's, or of that only what one user used."""
+
+    organization_id: UUID
+    user_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFilter:
+    """Which records are wanted, from a moment up to another; None is all."""
+
+    model: str | None = None
+    principal_id: UUID | None = None
+    api_key_id: UUID | None = None
+    status: Status | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Say to the database which values are wanted; each but the status `completed` has an index."""
+        equal = (
+            (_table.model, self.model),
+            (_principal, self.principal_id),
+            (_table.api_key_id, self.api_key_id),
+            (_table.status, self.status),
+        )
+        return [column == value for column, value in equal if value is not None]
+
+    def span(self) -> list[ColumnElement[bool]]:
+        """Say to the database which time is wanted."""
+        bounds = (
+            None if self.starts_at is None else _table.occurred_at >= self.starts_at,
+            None if self.ends_at is None else _table.occurred_at < self.ends_at,
+        )
+        return [bound for bound in bounds if bound is not None]
+
+
+ALL_RECORDS = RecordFilter()
+_RECORDS = select(*columns_of(UsageRecord, usage_records))
+
+
+def authorize_usage(caller: Caller) -> UsageScope:
+    """Decide what a caller may read: all of the organization's usage with usage.read, else a member's own.
+
+    Raises BillingOrganizationRequired, PermissionDenied.
+    """
+    organization_id = caller.organization_id
+    if organization_id is None:
+        raise BillingOrganizationRequired
+    permissions = caller.permissions_on(organization_id=organization_id)
+    if Permission.USAGE_READ in permissions:
+        return UsageScope(organization_id=organization_id, user_id=None)
+    if caller.executor.kind is ExecutorKind.USER and Permission.ORGANIZATION_READ in permissions:
+        return UsageScope(organization_id=organization_id, user_id=caller.executor.id)
+    raise PermissionDenied(permission=Permission.USAGE_READ)
+
+
+def list_usage_records(
+    session: Session,
+    organization_id: UUID,
+    *,
+    user_id: UUID | None = None,
+    wanted: RecordFilter = ALL_RECORDS,
+    cursor: UUID | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[UsageRecord]:
+    """List usage records, newest first; a cursor is the last invocation of the page before."""
+    whose = [_table.organization_id == organization_id, *wanted.span()]
+    conditions = wanted.conditions()
+    is_crossed = len(conditions) + (user_id is not None) > 1 and limit <= MAX_LIMIT
+    if user_id is not None:
+        whose.append(_table.user_id == user_id)
+    if cursor is not None:
+        whose.append(tuple_(*_position) < tuple_(*_find_position(session, organization_id, cursor)))
+    find = _find_crossed if is_crossed else _find_newest
+    rows = find(session, whose, conditions, limit + 1)
+    items = tuple(_record(row) for row in rows[:limit])
+    return Page(items=items, next_cursor=str(items[-1].invocation_id) if len(rows) > limit else None)
+
+
+def read_usage_records(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    wanted: RecordFilter = ALL_RECORDS,
+    cursor: UUID | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[UsageRecord]:
+    """List them to one who administers the organization."""
+    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    require_organization(session, organization_id)
+    return list_usage_records(session, organization_id, wanted=wanted, cursor=cursor, limit=limit)
+
+
+def find_usage_records(
+    session: Session, organization_id: UUID, invocation_ids: Sequence[UUID]
+) -> Sequence[UsageRecord]:
+    """Find the settled ones of some calls of an organization, in no order."""
+    found = _RECORDS.where(
+        _table.invocation_id.in_(invocation_ids), _table.organization_id == organization_id
+    )
+    return [_record(row) for row in session.execute(found)]
+
+
+def list_all_usage_records(
+    session: Session, scope: UsageScope, wanted: RecordFilter
+) -> tuple[UsageRecord, ...]:
+    """List all that are wanted, for a file. Raises ValidationFailed for more than MAX_FILE_RECORDS."""
+    page = list_usage_records(
+        session, scope.organization_id, user_id=scope.user_id, wanted=wanted, limit=MAX_FILE_RECORDS
+    )
+    if page.next_cursor is not None:
+        message = f"more than {MAX_FILE_RECORDS} records: ask for less time, or fewer of them"
+        raise ValidationFailed(errors=[FieldError(location="query", name="from", message=message)])
+    return page.items
+
+
+def _find_newest(
+    session: Session,
+    whose: Sequence[ColumnElement[bool]],
+    conditions: Sequence[ColumnElement[bool]],
+    count: int,
+) -> Sequence[Row[Any]]:
+    """Find the newest in the order of one index."""
+    wanted = _RECORDS.where(*whose, *conditions)
+    return session.execute(wanted.order_by(*_newest_first).limit(count)).all()
+
+
+def _find_crossed(
+    session: Session,
+    whose: Sequence[ColumnElement[bool]],
+    conditions: Sequence[ColumnElement[bool]],
+    count: int,
+) -> Sequence[Row[Any]]:
+    """Find the newest among the newest of all, or else among few that meet all conditions, or else as ever."""
+    passed = select(_table.occurred_at).where(*whose).order_by(*_newest_first).offset(LOOKED_AT).limit(1)
+    moment = session.execute(passed).scalar()
+    recent = () if moment is None else (_table.occurred_at >= moment,)
+    found = _find_newest(session, (*whose, *recent), conditions, count)
+    if moment is None or len(found) == count:
+        return found
+    # Materialized, so that it is planned for all of them: for the first few, the planner would walk along one index.
+    # It combines two indexes if not both begin with the organization; of user and model, it reads one in table order.
+    met = _RECORDS.where(*whose, *conditions).cte("met").prefix_with("MATERIALIZED")
+    some = session.execute(select(met).limit(FEW)).all()
+    if len(some) == FEW:
+        return _find_newest(session, whose, conditions, count)
+    return sorted(some, key=lambda row: (row.occurred_at, row.invocation_id), reverse=True)[:count]
+
+
+def _find_position(session: Session, organization_id: UUID, cursor: UUID) -> tuple[datetime, UUID]:
+    statement = select(_table.occurred_at).where(
+        _table.invocation_id == cursor, _table.organization_id == organization_id
+    )
+    occurred_at = session.execute(statement).scalar()
+    if occurred_at is None:
+        message = "is not a cursor that this list gave"
+        raise ValidationFailed(errors=[FieldError(location="query", name="cursor", message=message)])
+    return occurred_at, cursor
+
+
+def _record(row: Row[Any]) -> UsageRecord:
+    values = {**row._asdict(), "status": Status(row.status), "principal_id": principal_of(row)}
+    return UsageRecord(**values)

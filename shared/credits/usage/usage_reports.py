@@ -1,0 +1,170 @@
+"""Report usage over a span of time, by any of its dimensions and by hour or day: exact, to the last settled call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row
+
+from shared.credits.prices import TokenCounts
+from shared.credits.usage.usage_query import SUMS, Dimension, Interval, statement
+from shared.db.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
+from shared.identity.lookups import require_organization
+
+MAX_GROUPS = 10_000
+MAX_DAYS = 366
+
+
+# docs/specification/credits.md#usage
+class Window(StrEnum):
+    """How far back a report goes."""
+
+    DAY = "24h"
+    WEEK = "7d"
+    MONTH = "30d"
+
+    @property
+    def length(self) -> timedelta:
+        """Its length."""
+        return {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}[self.value]
+
+
+MODEL_WINDOW = Window.DAY
+"""The recent window of the catalog's figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a report is about: a window back from now, or from a moment on up to another, or to now.
+
+    Without dimensions there is one group, or one for each step of the series. Filters keep calls with these values.
+    """
+
+    window: Window | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    interval: Interval | None = None
+    group_by: tuple[Dimension, ...] = ()
+    filters: Mapping[Dimension, str | UUID] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise ValidationFailed for a span that means nothing, or is longer than MAX_DAYS."""
+        if self.window is not None:
+            if self.starts_at is not None or self.ends_at is not None:
+                raise _wrong("window", "goes without from and to")
+            return
+        if self.starts_at is None:
+            raise _wrong("from", "is needed where there is no window")
+        ends_at = self.ends_at or datetime.now(UTC)
+        if ends_at <= self.starts_at:
+            raise _wrong("to" if self.ends_at else "from", "must leave time between from and to")
+        if ends_at - self.starts_at > timedelta(days=MAX_DAYS):
+            raise _wrong("from", f"must be at most {MAX_DAYS} days before to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSum(TokenCounts):
+    """What some calls consumed; `cost` in µcr."""
+
+    invocations: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageGroup:
+    """What the calls of one combination of values consumed, in one step of the series if there is one.
+
+    A key is None for calls without one.
+    """
+
+    step: datetime | None
+    keys: tuple[str | None, ...]
+    sum: UsageSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """The usage of a span, by step and then the dearest groups first; MAX_GROUPS at most, or `is_truncated`."""
+
+    question: Question
+    starts_at: datetime
+    ends_at: datetime
+    total: UsageSum
+    groups: tuple[UsageGroup, ...]
+    is_truncated: bool
+
+
+def usage(
+    session: Session, organization_id: UUID, question: Question, *, user_id: UUID | None = None
+) -> UsageReport:
+    """Report an organization's usage, or what one of its users used. Raises ValidationFailed."""
+    question.check()
+    parameters = {
+        "organization_id": str(organization_id),
+        "own": None if user_id is None else str(user_id),
+        "from": question.starts_at,
+        "to": question.ends_at,
+        "length": question.window.length.total_seconds() if question.window else None,
+        "limit": MAX_GROUPS + 2,
+        **{dimension.value: str(value) for dimension, value in question.filters.items()},
+    }
+    asked = statement(
+        question.group_by,
+        frozenset(question.filters),
+        question.interval,
+        of_one_user=user_id is not None,
+    )
+    total, *rows = session.execute(asked, parameters).all()
+    _refuse_pruned(total)
+    return UsageReport(
+        question=question,
+        starts_at=total.starts_at,
+        ends_at=total.ends_at,
+        total=_sum(total),
+        groups=tuple(_group(row, len(question.group_by)) for row in rows[:MAX_GROUPS]),
+        is_truncated=len(rows) > MAX_GROUPS,
+    )
+
+
+def read_usage(session: Session, *, by: Actor, organization_id: UUID, question: Question) -> UsageReport:
+    """Report it to one who administers the organization."""
+    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    require_organization(session, organization_id)
+    return usage(session, organization_id, question)
+
+
+def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:
+    """Give the tokens and invocations of each model in the MODEL_WINDOW, over all organizations."""
+    span = {"from": None, "to": None, "length": MODEL_WINDOW.length.total_seconds(), "limit": None}
+    _, *rows = session.execute(statement((Dimension.MODEL,), of_all=True), span)
+    return {row.key_0: (int(row.prompt_tokens + row.completion_tokens), int(row.invocations)) for row in rows}
+
+
+def _group(row: Row[Any], keys: int) -> UsageGroup:
+    values = [getattr(row, f"key_{place}") for place in range(keys)]
+    return UsageGroup(
+        step=row.step, keys=tuple(None if value is None else str(value) for value in values), sum=_sum(row)
+    )
+
+
+def _refuse_pruned(total: Row[Any]) -> None:
+    """Raise ValidationFailed for a span that begins or ends within an hour whose records are pruned."""
+    for name, is_pruned in (("from", total.starts_at_is_pruned), ("to", total.ends_at_is_pruned)):
+        if is_pruned:
+            raise _wrong(name, "must be on the hour (UTC): single records of that time are no longer kept")
+
+
+def _sum(row: Row[Any]) -> UsageSum:
+    return UsageSum(**dict(zip(SUMS, map(int, row[-len(SUMS) :]), strict=True)))
+
+
+def _wrong(name: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="query", name=name, message=message)])

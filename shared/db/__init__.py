@@ -1,0 +1,1 @@
+"""PostgreSQL: transactions, statements, the schema's conventions, locks and leases."""

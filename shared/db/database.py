@@ -1,0 +1,265 @@
+"""Access to Postgres: short, explicit transactions, and the only `commit` in the code.
+
+A function whose first parameter is `session` works in its caller's transaction; with `database` it opens its own,
+short ones, and holds no connection while bytes move. Jobs are published after the commit, when the connection is back
+in the pool, so a broker that is down neither fails nor delays a committed request.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+from weakref import WeakSet
+
+import psycopg2
+from prometheus_client import Counter, Gauge
+from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, event
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from shared import failpoints
+from shared.config.settings import Settings
+from shared.db.statements import Prepared, SharedConnection, Statements, fetch_all, is_closed_by_server
+from shared.errors import Unavailable
+
+STATEMENT_TIMEOUT_MS = 30_000
+LOCK_TIMEOUT_MS = 10_000
+POOL_WAIT_SECONDS = 5
+SILENT_LINK = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""When a host that answers no packet is given up (libpq's names): after 11 s, where the kernel waits for two hours."""
+
+_OPEN: WeakSet["Database"] = WeakSet()
+"""The databases of this process, for its metrics."""
+_POOL_IN_USE = Gauge("quartermaster_database_pool_in_use", "Connections to Postgres that are in use.")
+_POOL_SIZE = Gauge("quartermaster_database_pool_size", "Connections to Postgres that may be in use at once.")
+_POOL_TIMEOUTS = Counter(
+    "quartermaster_database_pool_timeouts_total", "Callers that got no connection to Postgres in time."
+)
+_POOL_IN_USE.set_function(lambda: sum(database.pool_use()[0] for database in list(_OPEN)))
+_POOL_SIZE.set_function(lambda: sum(database.pool_use()[1] for database in list(_OPEN)))
+
+LIMITS = {
+    "statement_timeout": f"{STATEMENT_TIMEOUT_MS}ms",
+    "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+    "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT_MS}ms",
+    "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
+}
+"""What every connection must have, by Postgres' names."""
+
+Publish = Callable[[Sequence[Any]], None]
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+class LockTimeout(Unavailable):
+    """Another request holds what this one needs; try again."""
+
+
+class Session:
+    """One transaction: statements to run in it, and the jobs to publish once it has committed."""
+
+    __slots__ = ("connection", "jobs")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.jobs: list[Any] = []
+
+    def execute(
+        self, statement: Executable, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> CursorResult[Any]:
+        """Run one statement."""
+        return self.connection.execute(statement, parameters)
+
+    def fetch_one(self, statement: str | Prepared, values: Mapping[str, Any]) -> Any | None:
+        """Run one statement in the driver's own form; give its first row, a named tuple."""
+        rows = self.fetch_all(statement, values)
+        return rows[0] if rows else None
+
+    def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
+        """Run one statement in the driver's own form; give its rows, named tuples."""
+        return fetch_all(self.connection.connection.dbapi_connection, statement, values)
+
+    def enqueue(self, job: Any) -> None:
+        """Publish this job after the commit; nothing is published if the transaction rolls back."""
+        self.jobs.append(job)
+
+
+class StatementSession(Session):
+    """A session whose every statement is a transaction of its own; what needs SQLAlchemy connects it first."""
+
+    __slots__ = ("_connected", "_engine", "_statements")
+
+    def __init__(self, engine: Engine, statements: Statements) -> None:
+        self._engine = engine
+        self._statements = statements
+        self._connected: Connection | None = None
+        self.jobs = []
+
+    @property
+    def connection(self) -> Connection:  # type: ignore[override]
+        """SQLAlchemy's connection, in the driver's autocommit."""
+        if self._connected is None:
+            self._connected = self._engine.connect()
+            # SQLAlchemy's isolation level AUTOCOMMIT would do, but asks the server to reset it after every use.
+            _set_autocommit(self._connected, is_on=True)
+        return self._connected
+
+    def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
+        """Run one statement in the driver's own form; give its rows, named tuples."""
+        return self._statements.fetch_all(statement, values)
+
+    def close(self) -> None:
+        """Give the connection back, if it has not broken."""
+        if self._connected is None:
+            return
+        with contextlib.closing(self._connected):
+            if not self._connected.invalidated:
+                _set_autocommit(self._connected, is_on=False)
+
+
+class Database:
+    """A pool of connections to one Postgres database."""
+
+    def __init__(
+        self, url: str, *, pool_size: int = 16, publish: Publish | None = None, has_pooler: bool = False
+    ) -> None:
+        """Nothing connects until the first transaction. `publish` receives committed jobs.
+
+        With `has_pooler` the address is that of a pooler in transaction mode (`role_limits`).
+        """
+        self._engine = _create_engine(url, pool_size, has_pooler=has_pooler)
+        # Half as many again: they are back after a round trip, where a transaction keeps its connection.
+        size = max(1, pool_size // 2)
+        self._statements = Statements(self._engine, size=size, wait_seconds=POOL_WAIT_SECONDS)
+        self._publish = publish
+        self._pool_size = pool_size
+        _OPEN.add(self)
+
+    @classmethod
+    def of(cls, settings: Settings, *, pool_size: int, publish: Publish | None = None) -> Self:
+        """Open the database at DATABASE_URL."""
+        return cls(
+            settings.database_url,
+            pool_size=pool_size,
+            publish=publish,
+            has_pooler=settings.database_pooler,
+        )
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for migrations."""
+        return self._engine
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Run a block in one transaction: commit at its end, roll back on any exception, then publish its jobs.
+
+        Raises `Unavailable` when Postgres cannot be reached, gives up a lock, or breaks off. If that was during the
+        commit the outcome is unknown; every flow is safe to repeat.
+        """
+        with _translated_errors(), self._engine.begin() as connection:
+            session = Session(connection)
+            yield session
+        self._publish_jobs(session)
+
+    @contextlib.contextmanager
+    def autocommit(self) -> Iterator[Session]:
+        """Run a block in which each statement is a transaction of its own; raises as `transaction` does."""
+        session = StatementSession(self._engine, self._statements)
+        with _translated_errors(), contextlib.closing(session):
+            yield session
+        self._publish_jobs(session)
+
+    def check(self) -> None:
+        """Raise `Unavailable` unless Postgres answers."""
+        with self.autocommit() as session:
+            session.connection.exec_driver_sql("SELECT 1")
+
+    def pool_use(self) -> tuple[int, int]:
+        """Tell how many connections transactions and single statements use, and how many they may."""
+        pool: Any = self._engine.pool
+        used = int(pool.checkedout()) + self._statements.in_use
+        return used, self._pool_size + self._statements.size
+
+    def dispose(self) -> None:
+        """Close the pooled connections."""
+        self._statements.dispose()
+        self._engine.dispose()
+
+    def _publish_jobs(self, session: Session) -> None:
+        if session.jobs and self._publish is not None:
+            failpoints.hit("jobs.before_publish")
+            self._publish(session.jobs)
+
+
+def _set_autocommit(connection: Connection, *, is_on: bool) -> None:
+    driver: Any = connection.connection.dbapi_connection
+    if not driver.closed:
+        driver.autocommit = is_on
+
+
+@contextlib.contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except PoolTimeout as error:
+        _POOL_TIMEOUTS.inc()
+        raise Unavailable("The database is busy; try again.") from error
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
+            raise LockTimeout from error
+        raise Unavailable("The database does not answer at the moment; try again.") from error
+    except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+        # The driver's own: from a statement that was given to it alone, or a connection that broke between two.
+        if error.pgcode == _LOCK_NOT_AVAILABLE:
+            raise LockTimeout from error
+        raise Unavailable("The database does not answer at the moment; try again.") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unavailable("The database does not answer at the moment; try again.") from error
+        raise
+
+
+def _own_limits() -> dict[str, str]:
+    """Have each connection begin with our limits."""
+    given = ((name, value.replace(" ", r"\ ")) for name, value in LIMITS.items())
+    return {"options": " ".join(f"-c {name}={value}" for name, value in given)}
+
+
+def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_SECONDS,
+        pool_use_lifo=True,
+        # Parameters may be secret or personal, and a logged failure shows its error.
+        hide_parameters=True,
+        connect_args={
+            "connect_timeout": 5,
+            **SILENT_LINK,
+            "application_name": "quartermaster",
+            # A pooler refuses options: a connection of its own serves many clients.
+            **({"connection_factory": SharedConnection} if has_pooler else _own_limits()),
+        },
+    )
+
+    @event.listens_for(engine, "checkout")
+    def _replace_closed(connection: Any, record: Any, *_: Any) -> None:
+        """Replace a pooled connection that Postgres has closed; a new one's first statement tells of it."""
+        is_new = "has_served" not in record.info
+        record.info["has_served"] = True
+        if not is_new and is_closed_by_server(connection):
+            raise DisconnectionError
+
+    @event.listens_for(engine, "handle_error")
+    def _drop_broken_pool(context: Any) -> None:
+        """Let one lost connection empty the pool: after a restart of Postgres all are stale."""
+        if context.is_disconnect:
+            context.invalidate_pool_on_disconnect = True
+
+    return engine

@@ -1,0 +1,203 @@
+"""The rule by which a pool's slots are shared: who may take one, who waits, and who is served next.
+
+A tenant's limit is the larger of what is still free (a dynamic threshold: an idle pool may be used, a busy one keeps
+room) and an equal part for each active tenant and one newcomer. All strangers are one tenant, shared alike by
+address. Nothing here locks or waits: `shared/fairness/admission.py` holds the pool's lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, NoReturn
+
+from shared.errors import DomainError, Kind, Unavailable
+from shared.observability.telemetry import POOL_REFUSALS, POOL_SLOTS, POOL_USE, POOL_WAITS
+
+ALPHA = 1.0
+"""A tenant may use this multiple of what is free."""
+RETRY_SECONDS = 1
+STRANGERS: Final = "strangers"
+"""The tenant of everybody whose credential is not known."""
+
+
+class ConcurrencyLimited(DomainError):
+    """Too many requests are in progress, yours or of all without a credential; wait for some to end, then try again."""
+
+    code = "concurrency_limit"
+    kind = Kind.LIMITED
+
+    def __init__(self) -> None:
+        super().__init__(retry_after_seconds=RETRY_SECONDS)
+
+
+class PoolExhausted(Unavailable):
+    """The service is busy with other requests at the moment; try again."""
+
+
+class PoolKey(NamedTuple):
+    """Who uses a slot: the tenant it counts for, and which of the tenant's members."""
+
+    tenant: Hashable
+    member: Hashable
+
+
+@dataclass(slots=True, eq=False)
+class Tenant:
+    """The slots that a tenant uses and the callers that wait, in all and by member; waiting members take turns."""
+
+    use: int = 0
+    used_by: dict[Hashable, int] = field(default_factory=dict)
+    waiting: int = 0
+    queues: OrderedDict[Hashable, deque[Waiter]] = field(default_factory=OrderedDict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it uses nothing and waits for nothing."""
+        return not self.use and not self.waiting
+
+
+class Waiter:
+    """A caller that waits for a slot."""
+
+    __slots__ = ("event", "is_granted")
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.is_granted = False
+
+
+class FairShares:
+    """The slots of a pool and their tenants."""
+
+    def __init__(self, name: str, slots: int, *, room: int, alpha: float) -> None:
+        self.name = name
+        self.slots = slots
+        self._room = room
+        self._alpha = alpha
+        self._is_fair = True
+        self._free = slots
+        self._waiting = 0
+        self._tenants: dict[Hashable, Tenant] = {}
+        self._queued: OrderedDict[Hashable, Tenant] = OrderedDict()
+        self._use_gauge = POOL_USE.labels(name)
+        POOL_SLOTS.labels(name).set(slots)
+        for reason in ("tenant", "pool"):  # an alert misses the first of a series that begins with it
+            POOL_REFUSALS.labels(name, reason)
+        POOL_WAITS.labels(name)
+
+    def _enter(self, key: PoolKey) -> Waiter | None:
+        """Take a slot, or begin to wait; None when the slot was given."""
+        tenant = self._tenants.setdefault(key.tenant, Tenant())
+        if key.member not in tenant.queues and self._may_take(tenant, key):
+            self._take(tenant, key)
+            return None
+        if not self._has_waiting_room(tenant, key):
+            self._refuse(tenant, key)
+        waiter = Waiter()
+        tenant.queues.setdefault(key.member, deque()).append(waiter)
+        tenant.waiting += 1
+        self._waiting += 1
+        self._queued.setdefault(key.tenant, tenant)
+        POOL_WAITS.labels(self.name).inc()
+        return waiter
+
+    def _limit(self, free: int, whole: int, active: int) -> float:
+        """Compute how much of `whole` one of `active` may use while `free` is free."""
+        return max(self._alpha * free, whole / (active + 1)) if self._is_fair else whole
+
+    def _has_room(self, tenant: Tenant) -> bool:
+        return self._free > 0 and tenant.use < self._limit(self._free, self.slots, len(self._tenants))
+
+    def _may_take(self, tenant: Tenant, key: PoolKey) -> bool:
+        if not self._has_room(tenant):
+            return False
+        if key.tenant != STRANGERS:
+            return True
+        whole = self._limit(self._free, self.slots, len(self._tenants))
+        members = len(tenant.used_by.keys() | tenant.queues.keys() | {key.member})
+        return tenant.used_by.get(key.member, 0) < self._limit(int(whole) - tenant.use, int(whole), members)
+
+    def _has_waiting_room(self, tenant: Tenant, key: PoolKey) -> bool:
+        free = self._room - self._waiting
+        if free <= 0:
+            return False
+        whole = self._limit(free, self._room, len(self._queued.keys() | {key.tenant}))
+        if tenant.waiting >= whole:
+            return False
+        if key.tenant != STRANGERS:
+            return True
+        members = len(tenant.queues.keys() | {key.member})
+        limit = self._limit(int(whole) - tenant.waiting, int(whole), members)
+        return len(tenant.queues.get(key.member, ())) < limit
+
+    def _take(self, tenant: Tenant, key: PoolKey) -> None:
+        self._free -= 1
+        self._use_gauge.inc()
+        tenant.use += 1
+        tenant.used_by[key.member] = tenant.used_by.get(key.member, 0) + 1
+
+    def _put_back(self, key: PoolKey) -> None:
+        tenant = self._tenants[key.tenant]
+        self._free += 1
+        self._use_gauge.dec()
+        tenant.use -= 1
+        left = tenant.used_by[key.member] - 1
+        if left:
+            tenant.used_by[key.member] = left
+        else:
+            del tenant.used_by[key.member]
+        self._forget_if_idle(key.tenant, tenant)
+
+    def _hand_over(self) -> None:
+        """Give free slots to those that wait: the tenant served longest ago first, its members in turn."""
+        passed = 0
+        while self._free and passed < len(self._queued):
+            name, tenant = next(iter(self._queued.items()))
+            self._queued.move_to_end(name)
+            passed = 0 if self._serve(name, tenant) else passed + 1
+
+    def _serve(self, name: Hashable, tenant: Tenant) -> bool:
+        for _ in range(len(tenant.queues)):
+            member, queue = next(iter(tenant.queues.items()))
+            tenant.queues.move_to_end(member)
+            key = PoolKey(name, member)
+            if self._may_take(tenant, key):
+                waiter = queue[0]
+                self._leave(key, waiter)
+                self._take(tenant, key)
+                waiter.is_granted = True
+                waiter.event.set()
+                return True
+            if name != STRANGERS:
+                return False
+        return False
+
+    def _leave(self, key: PoolKey, waiter: Waiter) -> None:
+        tenant = self._tenants[key.tenant]
+        queue = tenant.queues[key.member]
+        queue.remove(waiter)
+        if not queue:
+            del tenant.queues[key.member]
+        tenant.waiting -= 1
+        self._waiting -= 1
+        if not tenant.waiting:
+            del self._queued[key.tenant]
+
+    def _forget_if_idle(self, name: Hashable, tenant: Tenant) -> None:
+        if tenant.is_idle:
+            self._tenants.pop(name, None)
+
+    def _uses(self, tenant: Tenant, key: PoolKey) -> bool:
+        """Tell whether a key's own use keeps it from a slot, or that of all strangers while others would get one."""
+        if key.tenant == STRANGERS:
+            return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues
+        return not tenant.is_idle
+
+    def _refuse(self, tenant: Tenant, key: PoolKey) -> NoReturn:
+        is_own_use = self._uses(tenant, key)
+        self._forget_if_idle(key.tenant, tenant)
+        POOL_REFUSALS.labels(self.name, "tenant" if is_own_use else "pool").inc()
+        raise ConcurrencyLimited if is_own_use else PoolExhausted

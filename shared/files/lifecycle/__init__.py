@@ -1,0 +1,1 @@
+"""Background work on content: placement, expiry, garbage collection."""

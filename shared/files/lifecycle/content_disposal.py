@@ -1,0 +1,130 @@
+"""Hand the content of what has ended to the collector: little at once, much in batches, whatever it holds.
+
+A file ends with one small transaction, and so does a resumable upload: readers are refused, and charges end, from its
+commit. Up to AT_ONCE versions or pieces are doomed in that transaction. What holds more leaves a row in
+`ended_content`, and the collector dooms so many at a time, by organizations in turn and by files in turn
+(`shared/fairness/fair_queueing.py`). A batch and how far it came are one transaction: a death costs nothing that was
+done.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import insert, select, text, update
+
+from shared.db.database import Database, Session
+from shared.fairness.fair_queueing import Rotation, next_in_turn
+from shared.files.blobs.base import Blob
+from shared.files.lifecycle.placement import blob_of
+from shared.files.tables import blobs, ended_content, versions
+from shared.runtime.batches import cut_short
+
+AT_ONCE = 2000
+"""Versions, or pieces of uploads, that are doomed in the transaction that ends what they belong to."""
+
+
+class ContentKind(StrEnum):
+    """What has ended and holds content."""
+
+    FILE = "File"
+    UPLOAD = "Upload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedFile:
+    """A file that has ended in this transaction, with how many versions it has."""
+
+    id: UUID
+    organization_id: UUID
+    versions: int
+
+
+def doom_content(session: Session, file: EndedFile) -> None:
+    """Doom all versions of a file that are few, and leave others to the collector."""
+    if divide([file])[0]:
+        of_file = select(versions.c.id).where(versions.c.file_id == file.id)
+        doomed = update(blobs).where(blobs.c.version_id.in_(of_file))
+        session.execute(doomed.values(state="doomed", lease_until=None))
+    else:
+        leave_to_collector(session, ContentKind.FILE, {file.id: file.organization_id})
+
+
+def divide(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]]:
+    """Divide files into those that have up to AT_ONCE versions together, the smallest first, and the others."""
+    few: list[EndedFile] = []
+    many: list[EndedFile] = []
+    held = 0
+    for file in sorted(ended, key=lambda each: each.versions):
+        held += file.versions
+        (few if held <= AT_ONCE else many).append(file)
+    return few, many
+
+
+def leave_to_collector(session: Session, kind: ContentKind, ended: Mapping[UUID, UUID]) -> None:
+    """Note whose content is still to be doomed: files or uploads, each with its organization."""
+    if ended:
+        rows = [{"id": each, "kind": kind, "organization_id": whose} for each, whose in ended.items()]
+        session.execute(insert(ended_content), rows)
+
+
+_ROTATION = Rotation()
+_HEAD = next_in_turn(
+    table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
+)
+_CLAIM = text(f"SELECT head.*, kind FROM ({_HEAD}) AS head JOIN ended_content USING (id)")  # noqa: S608 (from the code)
+# After the lock, in a statement of its own: it sees how far the one before came.
+DOOM_VERSIONS = """
+WITH next AS (
+    SELECT version.id, version.revision FROM ended_content AS file CROSS JOIN LATERAL (
+        SELECT id, revision FROM file_versions WHERE file_id = file.id AND revision > file.doomed_to
+        ORDER BY revision LIMIT :limit
+    ) AS version
+    WHERE file.id = :id
+),
+done AS (DELETE FROM ended_content WHERE id = :id AND (SELECT count(*) FROM next) < :limit),
+progress AS (
+    UPDATE ended_content SET doomed_to = (SELECT max(revision) FROM next)
+    WHERE id = :id AND (SELECT count(*) FROM next) = :limit
+)
+UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
+FROM next WHERE blobs.version_id = next.id AND blobs.state <> 'doomed'
+RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
+"""
+DOOM_PIECES = """
+WITH gone AS (
+    DELETE FROM upload_pieces WHERE blob_id = ANY (ARRAY(
+        SELECT blob_id FROM upload_pieces WHERE upload_id = :id ORDER BY offset_bytes LIMIT :limit
+    )) RETURNING blob_id
+),
+done AS (DELETE FROM ended_content WHERE id = :id AND (SELECT count(*) FROM gone) < :limit)
+UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
+FROM gone WHERE blobs.version_id = gone.blob_id AND blobs.state <> 'doomed'
+RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
+"""
+_DOOM = {ContentKind.FILE: text(DOOM_VERSIONS), ContentKind.UPLOAD: text(DOOM_PIECES)}
+
+
+def claim_ended(database: Database, *, limit: int, lease: timedelta) -> list[Blob]:
+    """Doom up to `limit` more blobs of what has ended, and claim them for removal; fewer when no more are left."""
+    claimed: list[Blob] = []
+    while len(claimed) < limit:
+        found = _claim_next(database, {"limit": limit - len(claimed), "lease": lease})
+        if found is None:
+            break
+        claimed += found
+        if cut_short():
+            break
+    return claimed
+
+
+def _claim_next(database: Database, values: dict[str, Any]) -> list[Blob] | None:
+    """Doom the next blobs of what is in turn; None when nothing waits."""
+    with database.transaction() as session:
+        row = _ROTATION.claim(session, _CLAIM)
+        if row is None:
+            return None
+        return [blob_of(at) for at in session.execute(_DOOM[ContentKind(row.kind)], {**values, "id": row.id})]

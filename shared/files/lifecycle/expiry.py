@@ -1,0 +1,91 @@
+"""End files whose deadline has passed, and remove their bytes.
+
+Nothing waits for this: every read compares the deadline with the clock. The sweep walks the index of deadlines from
+its lower end, with each organization's first files in a batch when more is due. Under the row's lock it looks at the
+deadline again: a renewal that came first wins.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from shared import failpoints
+from shared.db.database import Database
+from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.lifecycle.content_disposal import ContentKind, EndedFile, divide, leave_to_collector
+from shared.files.lifecycle.garbage_collection import LEASE, remove_claimed
+from shared.files.lifecycle.placement import blob_of
+from shared.files.stores import StoreContext
+from shared.messaging.jobs import sweep
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import SWEPT
+from shared.runtime.batches import drain
+
+BATCH_SIZE = 500
+
+_FINITE = "state = 'Available' AND retention_expires_at IS NOT NULL"
+_OLDEST = text(
+    f"""
+SELECT id FROM files WHERE {_FINITE} AND retention_expires_at <= now()
+ORDER BY retention_expires_at LIMIT :limit FOR UPDATE SKIP LOCKED
+"""  # noqa: S608 (a condition from the code)
+)
+_HEADS = first_of_each(table="files", tenant="organization_id", ready=_FINITE, order="retention_expires_at")
+FAIR = f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit"  # noqa: S608
+_FAIR = text(FAIR)
+_END = text(
+    """
+WITH due AS (
+    SELECT id FROM files
+    WHERE id = ANY (CAST(:ids AS uuid[])) AND state = 'Available' AND retention_expires_at <= now()
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE files SET state = 'Expired', ended_at = files.retention_expires_at
+FROM due WHERE files.id = due.id RETURNING files.id, files.organization_id, files.revision AS versions
+"""
+)
+
+# A statement of its own, after the locks: the first one's snapshot may be older than the last replace of a file that
+# it ends, and the bytes of a version it does not see would stay for ever. It takes the lease too, which saves a
+# claim.
+_DOOM = text(
+    """
+UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
+FROM file_versions
+WHERE file_versions.file_id = ANY (CAST(:file_ids AS uuid[])) AND blobs.version_id = file_versions.id
+RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
+"""
+)
+
+
+@sweep("files.expire_due", queue=RETENTION, every_seconds=5)
+def _expire_due(context: StoreContext) -> int:
+    return expire_due(context.database, context.store)
+
+
+def expire_due(database: Database, store: BlobStore) -> int:
+    """End every file whose deadline has passed, batch by batch until none is left; return how many ended."""
+
+    def batch() -> int:
+        expired, doomed = _expire(database)
+        if doomed:
+            remove_claimed(database, store, doomed)
+        return expired
+
+    return drain(batch, size=BATCH_SIZE)
+
+
+def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
+    with database.transaction() as session:
+        due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        ids = {"ids": [str(file_id) for file_id in due]}
+        ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
+        few, many = divide(ended)
+        leave_to_collector(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
+        doomed = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
+        rows = session.execute(_DOOM, doomed).all() if few else []
+        failpoints.hit("expiry.before_commit")
+    failpoints.hit("expiry.expired")
+    SWEPT.labels("expired").inc(len(ended))
+    return len(ended), [blob_of(row) for row in rows]

@@ -1,0 +1,98 @@
+"""Garbage collection: delete the bytes of unreachable content, and forget where they were.
+
+Only rows say what is garbage. A doomed row is claimed with a lease, the bytes are removed durably, the row is deleted
+last: a crash in between repeats the removal, which succeeds on nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import bindparam, delete, func, select, text, update
+
+from shared import failpoints
+from shared.db.database import Database
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.lifecycle.content_disposal import claim_ended
+from shared.files.lifecycle.placement import blob_of
+from shared.files.stores import StoreContext
+from shared.files.tables import blobs
+from shared.messaging.jobs import Job, handles
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import SWEPT, get_logger
+from shared.runtime.batches import drain, run_in_batches
+
+log = get_logger(__name__)
+
+BATCH_SIZE = 500
+LEASE = timedelta(minutes=5)
+_CLAIM = text(
+    """
+UPDATE blobs SET lease_until = now() + :lease WHERE version_id IN (
+    SELECT version_id FROM blobs WHERE state = 'doomed' AND (lease_until IS NULL OR lease_until < now())
+    ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+RETURNING version_id, byte_size, upload_id, checksum
+"""
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectDoomed(Job):
+    """Content has become unreachable and its bytes wait to be deleted."""
+
+    kind = "files.collect_doomed"
+    queue = RETENTION
+
+
+@handles(CollectDoomed, every_seconds=10)
+def _collect_doomed(context: StoreContext) -> int:
+    return collect_doomed(context.database, context.store)
+
+
+def collect_doomed(database: Database, store: BlobStore) -> int:
+    """Remove all that is doomed or has ended, batch by batch until none is unclaimed; return how many were removed."""
+    _give_up_dead_receptions(database)
+    store.require()
+    removed = 0
+
+    def batch() -> int:
+        nonlocal removed
+        claimed = _claim(database)
+        removed += remove_claimed(database, store, claimed) if claimed else 0
+        return len(claimed)
+
+    drain(batch, size=BATCH_SIZE)
+    return removed
+
+
+def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
+    """Remove the bytes of doomed blobs whose lease the caller holds, then their rows."""
+    failures = store.remove(claimed)
+    failpoints.hit("collection.removed")
+    removed = [blob.version_id for blob in claimed if blob.version_id not in failures]
+    with database.autocommit() as session:
+        session.execute(delete(blobs).where(blobs.c.version_id.in_(removed), blobs.c.state == "doomed"))
+    failpoints.hit("collection.recorded")
+    for version_id, error in failures.items():
+        log.warning("blob.not_removed", version_id=version_id, error=error.code)
+    SWEPT.labels("collected").inc(len(removed))
+    return len(removed)
+
+
+def _claim(database: Database) -> Sequence[Blob]:
+    """Claim what is doomed, the oldest first, and doom as much more of what has ended as a batch still takes."""
+    with database.autocommit() as session:
+        rows = session.execute(_CLAIM, {"limit": BATCH_SIZE, "lease": LEASE})
+        claimed = [blob_of(row) for row in rows]
+    claimed += claim_ended(database, limit=BATCH_SIZE - len(claimed), lease=LEASE)
+    failpoints.hit("collection.claimed")
+    return claimed
+
+
+def _give_up_dead_receptions(database: Database) -> None:
+    """Doom uploads whose receiver has had its whole time and did not commit."""
+    due = select(blobs.c.version_id).where(blobs.c.state == "receiving", blobs.c.lease_until < func.now())
+    dead = due.limit(bindparam("limit")).with_for_update(skip_locked=True)
+    give_up = update(blobs).where(blobs.c.version_id.in_(dead)).values(state="doomed", lease_until=None)
+    run_in_batches(database, give_up, size=BATCH_SIZE)

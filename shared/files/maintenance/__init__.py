@@ -1,0 +1,1 @@
+"""Audit, repair, scrubbing and migration of stored content."""

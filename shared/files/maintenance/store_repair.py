@@ -1,0 +1,69 @@
+"""Put right what an audit has found, as far as no content can be lost by it.
+
+Each act looks at the rows again by its own statement, and may be repeated. Nothing that a file still promises is
+deleted, and nothing of which the database knows nothing: a newer backup of the database may know it.
+"""
+
+from sqlalchemy import text
+
+from shared.db.database import Database
+from shared.files.blobs.base import BlobStore
+from shared.files.lifecycle.placement import blob_of
+from shared.files.maintenance.scrubbing import mark
+from shared.files.maintenance.store_audit import Discrepancy, DiscrepancyKind, is_as_recorded, look_at
+from shared.files.sweeps import doom_ownerless
+from shared.observability.telemetry import get_logger
+
+log = get_logger(__name__)
+
+_KEEP = text(
+    """
+INSERT INTO blobs (version_id, state, byte_size)
+SELECT version.id, 'live', version.byte_size FROM file_versions AS version
+JOIN files AS file ON file.id = version.file_id AND file.state = 'Available'
+WHERE version.id = :version_id FOR UPDATE OF file
+ON CONFLICT DO NOTHING
+"""
+)
+
+
+def mend(database: Database, store: BlobStore, found: Discrepancy) -> bool:
+    """Put one discrepancy right, if that is safe; tell whether it is. Raises BlobStoreUnavailable, Unavailable."""
+    if found.kind is DiscrepancyKind.ENDED:
+        is_mended = bool(doom_ownerless(database, [found.version_id]))
+    elif found.kind is DiscrepancyKind.UNPLACED:
+        is_mended = _place(database, store, found)
+    elif found.kind is DiscrepancyKind.ROWLESS:
+        is_mended = _keep(database, store, found)
+    elif found.kind is DiscrepancyKind.SOUND:
+        is_mended = mark(database, found.version_id, is_sound=True)
+    else:
+        _refuse_to_readers(database, found)
+        return False
+    log.info("audit.mended", kind=found.kind, version_id=found.version_id, is_mended=is_mended)
+    return is_mended
+
+
+def discard(database: Database, found: Discrepancy) -> bool:
+    """Hand bytes of which the database knows nothing to the collector: an operator has said so."""
+    return found.kind is DiscrepancyKind.UNKNOWN and bool(doom_ownerless(database, [found.version_id]))
+
+
+def _refuse_to_readers(database: Database, found: Discrepancy) -> None:
+    """Mark content whose bytes are not there, or others: a reader gets one answer, and no wrong byte."""
+    if found.kind is not DiscrepancyKind.UNKNOWN and not found.is_marked:
+        mark(database, found.version_id, is_sound=False)
+
+
+def _place(database: Database, store: BlobStore, found: Discrepancy) -> bool:
+    rows = [row for row in look_at(database, [found.version_id]) if row.state == "live"]
+    return bool(rows) and not store.place([blob_of(row) for row in rows])
+
+
+def _keep(database: Database, store: BlobStore, found: Discrepancy) -> bool:
+    """Make the row again by which content is read, if it is the right content."""
+    rows = [row for row in look_at(database, [found.version_id]) if row.state is None]
+    if not rows or not is_as_recorded(store, rows[0]):
+        return False
+    with database.transaction() as session:
+        return session.execute(_KEEP, {"version_id": found.version_id}).rowcount == 1

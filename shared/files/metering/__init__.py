@@ -1,0 +1,1 @@
+"""Measure stored bytes, for billing."""

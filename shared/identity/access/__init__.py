@@ -1,0 +1,1 @@
+"""Authorization: callers, permissions, roles."""

@@ -1,0 +1,136 @@
+"""Read a caller's rows again while its call is worked on, so that revocation reaches long uploads and streams.
+
+The statement that commits a write asks `identity_require_authority` for the `authority` of its caller;
+`revocation_watcher.py` asks here every few seconds. A credential that expires meanwhile, or a session that was not used
+for too long, does not end its call; one that is revoked, disabled or suspended does.
+"""
+
+import json
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from shared.db.database import Database
+from shared.identity.access.callers import Caller, Proof
+from shared.identity.access.claims import AttributionClaims
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import ROLE_PERMISSIONS
+from shared.identity.authentication.credential_lookup import (
+    find_live_attribution,
+    find_unrevoked_api_key,
+    find_unrevoked_runtime,
+    find_unrevoked_session,
+)
+from shared.identity.authentication.credential_types import (
+    Credential,
+    attributed_caller,
+    caller_outside,
+    direct_caller,
+    distribution_credential,
+    runtime_credential,
+    user_credential,
+)
+from shared.identity.authentication.receivers import find_live_distribution
+from shared.identity.errors import AttributionInvalid, InvalidToken, OrganizationSuspended
+
+REQUIRE_AUTHORITY = "identity_require_authority(CAST(:authority AS jsonb))"
+"""A condition of the statement that commits a write, evaluated once it has waited for what it waits for."""
+AUTHORITY_LOST = "QM403"
+"""The SQLSTATE that undoes such a statement."""
+
+
+def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> str | None:
+    """Describe, for `REQUIRE_AUTHORITY`, what a write to an owner's files rests on; None where nobody asked for it."""
+    proof = caller.proof
+    if proof is None:
+        return None
+    rests_on: dict[str, Any] = {
+        "executor": caller.executor.id,
+        "organization": caller.organization_id,
+        "scopes": [organization_id, owner_id],
+        "roles": _roles_with(permission),
+        **_credential_of(proof),
+    }
+    if proof.attribution is not None:
+        rests_on["principal"] = proof.attribution.principal_id
+        rests_on["payer"] = proof.attribution.payer_id
+        rests_on["distribution"] = proof.attribution.distribution_id
+    return json.dumps(rests_on, default=str)
+
+
+@cache
+def _roles_with(permission: Permission) -> tuple[str, ...]:
+    return tuple(role.value for role, held in ROLE_PERMISSIONS.items() if permission in held)
+
+
+def _credential_of(proof: Proof) -> dict[str, Any]:
+    access = proof.access
+    if access is None:
+        return {"session" if proof.is_session else "key": proof.digest.hex()}
+    return {
+        "deployment": access.deployment_id,
+        "client": access.client_id,
+        "version": access.version_id,
+        "credential": access.credential_id,
+        "token": access.token_id,
+    }
+
+
+class Rechecks:
+    """Judges callers again; one per process, safe to share between threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def current(self, caller: Caller) -> Caller:
+        """Give the caller as the rows have it now.
+
+        Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call must end, and Unavailable.
+        """
+        proof = caller.proof
+        if proof is None:
+            return caller
+        credential = self._read(proof, caller.organization_id)
+        direct = caller_outside(credential) if caller.is_suspended else direct_caller(credential)
+        if proof.attribution is not None:
+            direct = self.attributed(direct, proof.attribution)
+        if direct.is_suspended and not caller.is_suspended:
+            raise OrganizationSuspended
+        if caller.organization_id not in (None, direct.organization_id):
+            raise InvalidToken  # a user who is no member there any more
+        return direct
+
+    def current_distribution(self, credential: Credential) -> Credential:
+        """Give the credential of a distribution as the rows have it now; raise InvalidToken once it is none."""
+        if credential.distribution is None:
+            return credential
+        with self._database.autocommit() as session:
+            live = find_live_distribution(session, credential.distribution.token_hash)
+        if live is None:
+            raise InvalidToken
+        return distribution_credential(live)
+
+    def _read(self, proof: Proof, acting_in: UUID | None) -> Credential:
+        with self._database.autocommit() as session:
+            if proof.access is None:
+                find = find_unrevoked_session if proof.is_session else find_unrevoked_api_key
+                key = find(session, proof.digest, acting_in=acting_in)
+                credential = user_credential(proof, key) if key is not None else None
+            else:
+                runtime = find_unrevoked_runtime(session, proof.access)
+                credential = runtime_credential(proof, proof.access, runtime) if runtime is not None else None
+        if credential is None:
+            raise InvalidToken
+        return credential
+
+    def attributed(self, direct: Caller, claims: AttributionClaims) -> Caller:
+        """Give who calls on behalf of whom these claims name, as the rows have it now.
+
+        Claims that were good when work began stay so after their time. Raises AttributionInvalid and
+        OrganizationSuspended.
+        """
+        with self._database.autocommit() as session:
+            live = find_live_attribution(session, claims)
+        if live is None:
+            raise AttributionInvalid
+        return attributed_caller(direct, claims, live)

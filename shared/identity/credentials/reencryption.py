@@ -1,0 +1,89 @@
+"""Encrypt every kept secret again with the first key, so that the older keys can be dropped.
+
+Secrets are the columns named `_encrypted`, of every domain. Rows are taken by key, in batches under lock; rows
+written meanwhile have the first key already, with which all processes restarted. It may be repeated or run twice at
+once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.fernet import InvalidToken
+from sqlalchemy import Column, LargeBinary, Row, Table, or_, select, tuple_, update
+
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
+from shared.encryption import Encryption
+
+BATCH_SIZE = 200
+SUFFIX = "_encrypted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reencrypted:
+    """How many secrets had an older key, and where those are that none of the keys opens."""
+
+    renewed: int
+    unreadable: tuple[str, ...]
+
+
+def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -> Reencrypted:
+    """Go through the secrets in these tables. With nothing unreadable, all keys but the first can be dropped."""
+    encryption = Encryption(settings)
+    renewed = 0
+    unreadable: list[str] = []
+    for table in tables:
+        columns = secret_columns(table)
+        last: Sequence[Any] | None = None
+        while columns:
+            with database.transaction() as session:
+                rows = _next_rows(session, table, columns, last)
+                found = [_renew(session, encryption, table, columns, row) for row in rows]
+            renewed += sum(at.renewed for at in found)
+            unreadable += [place for at in found for place in at.unreadable]
+            if len(rows) < BATCH_SIZE:
+                break
+            last = _key_of(table, rows[-1])
+    return Reencrypted(renewed=renewed, unreadable=tuple(unreadable))
+
+
+def secret_columns(table: Table) -> Sequence[Column[Any]]:
+    """Name the columns of a table that hold secrets."""
+    return [
+        column
+        for column in table.columns
+        if isinstance(column.type, LargeBinary) and column.name.endswith(SUFFIX)
+    ]
+
+
+def _next_rows(
+    session: Session, table: Table, columns: Sequence[Column[Any]], last: Sequence[Any] | None
+) -> Sequence[Row[Any]]:
+    key = list(table.primary_key.columns)
+    statement = select(*key, *columns).where(or_(*(column.is_not(None) for column in columns)))
+    if last is not None:
+        statement = statement.where(tuple_(*key) > tuple_(*last))
+    return session.execute(statement.order_by(*key).limit(BATCH_SIZE).with_for_update(of=table)).all()
+
+
+def _renew(
+    session: Session, encryption: Encryption, table: Table, columns: Sequence[Column[Any]], row: Row[Any]
+) -> Reencrypted:
+    renewed: dict[str, bytes] = {}
+    unreadable: list[str] = []
+    for column in columns:
+        token = getattr(row, column.name)
+        try:
+            if token is not None and not encryption.is_current(bytes(token)):
+                renewed[column.name] = encryption.renew(bytes(token))
+        except InvalidToken:
+            unreadable.append(f"{column}: {', '.join(map(str, _key_of(table, row)))}")
+    if renewed:
+        is_row = (column == getattr(row, column.name) for column in table.primary_key.columns)
+        session.execute(update(table).where(*is_row).values(renewed))
+    return Reencrypted(renewed=len(renewed), unreadable=tuple(unreadable))
+
+
+def _key_of(table: Table, row: Row[Any]) -> Sequence[Any]:
+    return [getattr(row, column.name) for column in table.primary_key.columns]

@@ -1,0 +1,1 @@
+"""The resources of an organization: users, members, identities, deployments, distributions."""

@@ -1,0 +1,138 @@
+"""Deployments: agents of an organization that run elsewhere and call the service as their Daemon Identity.
+
+A new deployment comes with its daemon, its first version, and a client id and secret that is shown once.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Unpack
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, insert, select
+
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import Role
+from shared.identity.activation import turn_off, turn_on
+from shared.identity.audit import record
+from shared.identity.credentials.client_credentials import IssuedClientCredential, insert_client_credential
+from shared.identity.directory.identities import insert_daemon_identity
+from shared.identity.directory.versions import Version, insert_version
+from shared.identity.lookups import get_one, require_organization
+from shared.identity.names import require_name
+from shared.identity.tables import deployments
+from shared.ids import new_id
+from shared.pagination import Page, Position, oldest_first
+
+
+class DeploymentKind(StrEnum):
+    """Where a deployment comes from, and thereby how it gets its secret."""
+
+    REMOTE = "Remote"
+    GITHUB = "GitHub"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A deployment; `client_id` stays the same when secrets are rotated."""
+
+    id: UUID
+    organization_id: UUID
+    kind: DeploymentKind
+    name: str
+    client_id: UUID
+    daemon_identity_id: UUID
+    active_version_id: UUID | None
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedDeployment:
+    """A new deployment with what is shown only now."""
+
+    deployment: Deployment
+    version: Version
+    credential: IssuedClientCredential
+
+
+def create_deployment(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    kind: DeploymentKind,
+    name: str,
+    label: str | None = None,
+) -> CreatedDeployment:
+    """Make a deployment, its daemon as a `ProjectAgent` of the organization, its first version and its secret."""
+    authorize_administration(by, Permission.DEPLOYMENT_MANAGE, organization_id)
+    authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+    require_organization(session, organization_id)
+    daemon = insert_daemon_identity(session, organization_id=organization_id, name=name)
+    deployment_id = new_id()
+    session.execute(
+        insert(deployments).values(
+            id=deployment_id,
+            organization_id=organization_id,
+            kind=kind,
+            name=require_name(name),
+            client_id=uuid4(),
+            daemon_identity_id=daemon.id,
+        )
+    )
+    version = insert_version(session, deployment_id=deployment_id, label=label)
+    deployment = _get(session, deployment_id)
+    credential = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
+    _record(session, by, "deployment.created", deployment)
+    return CreatedDeployment(deployment=deployment, version=version, credential=credential)
+
+
+def get_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+    """Get a deployment of an organization that the actor acts in."""
+    return _authorized(session, by, Permission.ORGANIZATION_READ, deployment_id)
+
+
+def list_deployments(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[Deployment]:
+    """List the deployments of an organization."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = select(deployments).where(deployments.c.organization_id == organization_id)
+    return oldest_first(session, statement, deployments.c.id, _deployment, **page)
+
+
+def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+    """Disable a deployment: its tokens and secrets are refused until it is enabled."""
+    deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    if turn_off(session, deployments, deployments.c.disabled_at, deployment_id):
+        _record(session, by, "deployment.disabled", deployment)
+    return _get(session, deployment_id)
+
+
+def enable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+    """Enable a disabled deployment."""
+    deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    if turn_on(session, deployments, deployments.c.disabled_at, deployment_id):
+        _record(session, by, "deployment.enabled", deployment)
+    return _get(session, deployment_id)
+
+
+def _authorized(session: Session, by: Actor, permission: Permission, deployment_id: UUID) -> Deployment:
+    deployment = _get(session, deployment_id)
+    authorize_administration(by, permission, deployment.organization_id)
+    return deployment
+
+
+def _get(session: Session, deployment_id: UUID) -> Deployment:
+    return get_one(session, select(deployments).where(deployments.c.id == deployment_id), _deployment)
+
+
+def _record(session: Session, by: Actor, action: str, deployment: Deployment) -> None:
+    record(session, by, action, deployment.id, organization_id=deployment.organization_id)
+
+
+def _deployment(row: Row[Any]) -> Deployment:
+    return Deployment(**{**row._asdict(), "kind": DeploymentKind(row.kind)})

@@ -1,0 +1,252 @@
+"""Distributions: where messages come in, which Principal Identity receives them, and which deployment answers.
+
+Its token and webhook secret are shown once; after a rotation the replaced one stays valid for a while.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select, update
+
+from shared.config.settings import Settings
+from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.encryption import Encryption
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
+from shared.identity.activation import set_values, turn_off, turn_on
+from shared.identity.audit import record
+from shared.identity.lookups import get_one, require_deployment, require_organization, require_principal
+from shared.identity.names import require_name, require_networks
+from shared.identity.secrets import Prefix, Secret, issue, issue_webhook_secret
+from shared.identity.tables import distributions
+from shared.ids import new_id
+from shared.pagination import Page, Position, oldest_first
+
+DEFAULT_MEDIA_RETENTION_DAYS = 30
+MAX_MEDIA_RETENTION_DAYS = 3650
+DEFAULT_OVERLAP_SECONDS = 24 * 3600
+MAX_OVERLAP_SECONDS = 30 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """A distribution, as it may be listed."""
+
+    id: UUID
+    organization_id: UUID
+    name: str
+    networks: tuple[str, ...]
+    principal_identity_id: UUID
+    deployment_id: UUID
+    token_last4: str
+    media_retention_days: int
+    routes_messages: bool
+    """Whether what its networks' webhooks tell of is sent to the deployment's agent."""
+    disabled_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedDistribution:
+    """A new distribution with what is shown only now."""
+
+    distribution: Distribution
+    token: Secret
+    webhook_secret: Secret
+
+
+def create_distribution(
+    session: Session,
+    settings: Settings,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    name: str,
+    networks: Sequence[str],
+    principal_identity_id: UUID,
+    deployment_id: UUID,
+    media_retention_days: int = DEFAULT_MEDIA_RETENTION_DAYS,
+    routes_messages: bool = False,
+) -> CreatedDistribution:
+    """Make a distribution that routes from networks, through a receiving identity, to a deployment."""
+    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, organization_id)
+    require_organization(session, organization_id)
+    require_principal(session, organization_id, principal_identity_id)
+    require_deployment(session, organization_id, deployment_id)
+    token, webhook_secret = issue(Prefix.DISTRIBUTION_TOKEN), issue_webhook_secret()
+    distribution_id = new_id()
+    session.execute(
+        insert(distributions).values(
+            id=distribution_id,
+            organization_id=organization_id,
+            name=require_name(name),
+            networks=require_networks(networks),
+            principal_identity_id=principal_identity_id,
+            deployment_id=deployment_id,
+            token_hash=token.hash,
+            token_last4=token.last4,
+            webhook_secret_encrypted=Encryption(settings).encrypt(webhook_secret.value),
+            media_retention_days=_require_days(media_retention_days),
+            routes_messages=routes_messages,
+        )
+    )
+    distribution = _get(session, distribution_id)
+    record_change(session, by, "distribution.created", distribution)
+    return CreatedDistribution(distribution=distribution, token=token, webhook_secret=webhook_secret)
+
+
+def get_managed_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Get a distribution that the caller may manage. Raises ResourceNotFound, PermissionDenied."""
+    distribution = get_distribution(session, by=by, distribution_id=distribution_id)
+    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
+    return distribution
+
+
+def get_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Get a distribution of an organization that the actor acts in."""
+    return _authorized(session, by, Permission.ORGANIZATION_READ, distribution_id)
+
+
+def list_distributions(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[Distribution]:
+    """List the distributions of an organization."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = _DISTRIBUTIONS.where(distributions.c.organization_id == organization_id)
+    return oldest_first(session, statement, distributions.c.id, _distribution, **page)
+
+
+def update_distribution(
+    session: Session,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    name: str | None = None,
+    networks: Sequence[str] | None = None,
+    media_retention_days: int | None = None,
+    routes_messages: bool | None = None,
+) -> Distribution:
+    """Change what is given; media that is stored already keeps its deadline."""
+    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    changes: dict[str, Any] = {}
+    if name is not None:
+        changes["name"] = require_name(name)
+    if networks is not None:
+        changes["networks"] = require_networks(networks)
+    if media_retention_days is not None:
+        changes["media_retention_days"] = _require_days(media_retention_days)
+    if routes_messages is not None:
+        changes["routes_messages"] = routes_messages
+    if changes and set_values(session, distributions, distribution_id, changes):
+        record_change(session, by, "distribution.updated", distribution)
+    return _get(session, distribution_id)
+
+
+def rotate_distribution_token(
+    session: Session, *, by: Actor, distribution_id: UUID, overlap_seconds: int = DEFAULT_OVERLAP_SECONDS
+) -> Secret:
+    """Give a new token; the one it replaces stays good for the overlap, the one before that no longer."""
+    distribution = _authorized(session, by, Permission.CREDENTIAL_MANAGE, distribution_id)
+    token = issue(Prefix.DISTRIBUTION_TOKEN)
+    changes = {
+        "previous_token_hash": distributions.c.token_hash,
+        "previous_token_expires_at": _overlap_end(overlap_seconds),
+        "token_hash": token.hash,
+        "token_last4": token.last4,
+    }
+    _change(session, distribution_id, changes)
+    record_change(session, by, "distribution.token_rotated", distribution)
+    return token
+
+
+def rotate_webhook_secret(
+    session: Session,
+    settings: Settings,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
+) -> Secret:
+    """Give a new webhook secret; signatures by the one it replaces stay good for the overlap."""
+    distribution = _authorized(session, by, Permission.CREDENTIAL_MANAGE, distribution_id)
+    secret = issue_webhook_secret()
+    changes = {
+        "previous_webhook_secret_encrypted": distributions.c.webhook_secret_encrypted,
+        "previous_webhook_secret_expires_at": _overlap_end(overlap_seconds),
+        "webhook_secret_encrypted": Encryption(settings).encrypt(secret.value),
+    }
+    _change(session, distribution_id, changes)
+    record_change(session, by, "distribution.webhook_secret_rotated", distribution)
+    return secret
+
+
+def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Disable a distribution: its token and attributions are refused until it is enabled."""
+    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    if turn_off(session, distributions, distributions.c.disabled_at, distribution_id):
+        record_change(session, by, "distribution.disabled", distribution)
+    return _get(session, distribution_id)
+
+
+def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Enable a disabled distribution."""
+    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    if turn_on(session, distributions, distributions.c.disabled_at, distribution_id):
+        record_change(session, by, "distribution.enabled", distribution)
+    return _get(session, distribution_id)
+
+
+def has_routed_messages(session: Session, distribution_id: UUID) -> bool:
+    """Tell whether the messages of a distribution's networks are sent to its deployment's agent."""
+    statement = select(distributions.c.routes_messages).where(distributions.c.id == distribution_id)
+    return bool(session.execute(statement).scalar())
+
+
+def _authorized(session: Session, by: Actor, permission: Permission, distribution_id: UUID) -> Distribution:
+    distribution = _get(session, distribution_id)
+    authorize_administration(by, permission, distribution.organization_id)
+    return distribution
+
+
+def _get(session: Session, distribution_id: UUID) -> Distribution:
+    return get_one(session, _DISTRIBUTIONS.where(distributions.c.id == distribution_id), _distribution)
+
+
+def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) -> None:
+    session.execute(update(distributions).where(distributions.c.id == distribution_id).values(changes))
+
+
+def record_change(
+    session: Session, by: Actor, action: str, distribution: Distribution, **details: Any
+) -> None:
+    """Record in the audit what was done to a distribution, or to what belongs to it."""
+    record(session, by, action, distribution.id, organization_id=distribution.organization_id, **details)
+
+
+def _overlap_end(overlap_seconds: int) -> Any:
+    if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
+        raise _wrong("overlapSeconds", f"must be from 0 to {MAX_OVERLAP_SECONDS}")
+    return func.now() + timedelta(seconds=overlap_seconds)
+
+
+def _require_days(days: int) -> int:
+    if not 1 <= days <= MAX_MEDIA_RETENTION_DAYS:
+        raise _wrong("mediaRetentionDays", f"must be from 1 to {MAX_MEDIA_RETENTION_DAYS}")
+    return days
+
+
+def _wrong(field: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
+
+
+def _distribution(row: Row[Any]) -> Distribution:
+    return Distribution(**{**row._asdict(), "networks": tuple(row.networks)})
+
+
+_DISTRIBUTIONS = select(*columns_of(Distribution, distributions))

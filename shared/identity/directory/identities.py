@@ -1,0 +1,123 @@
+"""Identities: the two kinds of agent principals, which own files.
+
+A Principal Identity receives messages through distributions; a Daemon Identity executes a deployment's calls. A new
+principal is a `ProjectAgent` over itself, so that media can be imported for it; a new daemon over its organization.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, insert, select
+
+from shared.db.database import Session
+from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.access.callers import OwnerKind
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import Role, ScopeKind
+from shared.identity.activation import turn_off, turn_on
+from shared.identity.audit import record
+from shared.identity.directory.role_bindings import insert_role_binding
+from shared.identity.lookups import get_one, require_organization
+from shared.identity.names import require_name
+from shared.identity.tables import identities
+from shared.ids import new_id
+from shared.pagination import Page, Position, oldest_first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """An agent principal of either kind."""
+
+    id: UUID
+    organization_id: UUID
+    kind: OwnerKind
+    name: str
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+def create_principal_identity(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Identity:
+    """Make an identity that can receive messages."""
+    authorize_administration(by, Permission.IDENTITY_MANAGE, organization_id)
+    authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+    require_organization(session, organization_id)
+    identity = _insert(session, organization_id, OwnerKind.PRINCIPAL_IDENTITY, name)
+    insert_role_binding(
+        session,
+        organization_id=organization_id,
+        subject_identity_id=identity.id,
+        role=Role.PROJECT_AGENT,
+        scope_kind=ScopeKind.IDENTITY,
+        scope_id=identity.id,
+    )
+    _record(session, by, "identity.created", identity)
+    return identity
+
+
+def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str) -> Identity:
+    """Write the identity of a new deployment; authorization and audit are the caller's."""
+    identity = _insert(session, organization_id, OwnerKind.DAEMON_IDENTITY, name)
+    insert_role_binding(
+        session,
+        organization_id=organization_id,
+        subject_identity_id=identity.id,
+        role=Role.PROJECT_AGENT,
+        scope_kind=ScopeKind.ORGANIZATION,
+        scope_id=organization_id,
+    )
+    return identity
+
+
+def get_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+    """Get an identity of an organization that the actor acts in."""
+    return _authorized(session, by, Permission.ORGANIZATION_READ, identity_id)
+
+
+def list_identities(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[Identity]:
+    """List the identities of an organization, of both kinds."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = select(identities).where(identities.c.organization_id == organization_id)
+    return oldest_first(session, statement, identities.c.id, _identity, **page)
+
+
+def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+    """Disable an identity: nothing is executed as it or received for it."""
+    identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
+    if turn_off(session, identities, identities.c.disabled_at, identity_id):
+        _record(session, by, "identity.disabled", identity)
+    return _get(session, identity_id)
+
+
+def enable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+    """Enable a disabled identity."""
+    identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
+    if turn_on(session, identities, identities.c.disabled_at, identity_id):
+        _record(session, by, "identity.enabled", identity)
+    return _get(session, identity_id)
+
+
+def _authorized(session: Session, by: Actor, permission: Permission, identity_id: UUID) -> Identity:
+    identity = _get(session, identity_id)
+    authorize_administration(by, permission, identity.organization_id)
+    return identity
+
+
+def _get(session: Session, identity_id: UUID) -> Identity:
+    return get_one(session, select(identities).where(identities.c.id == identity_id), _identity)
+
+
+def _insert(session: Session, organization_id: UUID, kind: OwnerKind, name: str) -> Identity:
+    values = {"id": new_id(), "organization_id": organization_id, "kind": kind, "name": require_name(name)}
+    return _identity(session.execute(insert(identities).values(values).returning(identities)).one())
+
+
+def _record(session: Session, by: Actor, action: str, identity: Identity) -> None:
+    record(session, by, action, identity.id, organization_id=identity.organization_id, kind=identity.kind)
+
+
+def _identity(row: Row[Any]) -> Identity:
+    return Identity(**{**row._asdict(), "kind": OwnerKind(row.kind)})

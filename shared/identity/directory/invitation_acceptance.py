@@ -1,0 +1,140 @@
+"""Accept an invitation: the only way to become a member other than by an operator.
+
+Accepting takes the token and a key of the invited user's account, because an address alone proves nothing; without an
+account, the token makes one (`register_invited`). An invitation is valid once, and gives nothing that its author
+could not give now.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, select, update
+
+from shared.db.database import Session
+from shared.errors import PermissionDenied
+from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import Caller, Executor, ExecutorKind
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import ROLE_PERMISSIONS, Role
+from shared.identity.ascii_case import fold_ascii
+from shared.identity.audit import record
+from shared.identity.credentials.api_keys import IssuedApiKey, issue_api_key
+from shared.identity.directory.memberships import Membership, get_membership, insert_membership
+from shared.identity.directory.users import User, find_user, insert_user
+from shared.identity.errors import AlreadyExists, InvitationEnded, OrganizationSuspended, ResourceNotFound
+from shared.identity.secrets import Prefix, hash_secret, is_well_formed
+from shared.identity.tables import invitations, memberships, organizations, users
+
+FIRST_KEY = "First key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A new account that came with an invitation: its first membership and its first key."""
+
+    membership: Membership
+    key: IssuedApiKey
+
+
+def accept_invitation(session: Session, *, by: Actor, token: str) -> Membership:
+    """Join as the user who asks, whom the invitation must name; raise InvitationEnded, or ResourceNotFound."""
+    user_id = by.user_id
+    if user_id is None or by.caller.bound_organization_id is not None:
+        raise PermissionDenied("Accept with a key of your own that is bound to no organization.")
+    invitation = _lock_open(session, token)
+    email = session.execute(select(users.c.email).where(users.c.id == user_id)).scalar_one()
+    if invitation.user_id != user_id and fold_ascii(invitation.email or "") != fold_ascii(email):
+        raise ResourceNotFound("There is no such invitation for you.")
+    return _join(session, by, invitation, user_id)
+
+
+def register_invited(session: Session, *, token: str, request_id: str | None) -> Registration:
+    """Make an account for an invited address that has none, with its membership and a first key.
+
+    Raises AlreadyExists where there is one: its own key accepts.
+    """
+    invitation = _lock_open(session, token)
+    if invitation.email is None or find_user(session, invitation.email) is not None:
+        raise AlreadyExists(
+            "There is an account for this invitation; accept it with an API key of that account."
+        )
+    user = insert_user(session, invitation.email, is_operator=False)
+    by = _newcomer(user, request_id)
+    record(session, by, "user.registered", user.id)
+    membership = _join(session, by, invitation, user.id)
+    key = issue_api_key(session, by=by, user_id=user.id, organization_id=None, name=FIRST_KEY)
+    return Registration(membership=membership, key=key)
+
+
+def _lock_open(session: Session, token: str) -> Row[Any]:
+    """Lock the invitation of a token, so that it is accepted once."""
+    if not is_well_formed(token, Prefix.INVITATION):
+        raise ResourceNotFound("There is no such invitation.")
+    is_over = (
+        invitations.c.accepted_at.is_not(None)
+        | invitations.c.revoked_at.is_not(None)
+        | (invitations.c.expires_at <= func.clock_timestamp())
+    )
+    statement = (
+        select(invitations, is_over.label("is_over"), organizations.c.suspended_at)
+        .join(organizations, organizations.c.id == invitations.c.organization_id)
+        .where(invitations.c.token_hash == hash_secret(token))
+    )
+    row = session.execute(statement.with_for_update(of=invitations)).one_or_none()
+    if row is None:
+        raise ResourceNotFound("There is no such invitation.")
+    if row.is_over or not _may_still_invite(session, row):
+        raise InvitationEnded
+    if row.suspended_at is not None:
+        raise OrganizationSuspended
+    return row
+
+
+def _may_still_invite(session: Session, invitation: Row[Any]) -> bool:
+    """Tell whether the author could make this invitation now; an operator's, who is not named, stands."""
+    if invitation.invited_by is None:
+        return True
+    role = session.execute(
+        select(memberships.c.role)
+        .join(users, users.c.id == memberships.c.user_id)
+        .where(
+            memberships.c.organization_id == invitation.organization_id,
+            memberships.c.user_id == invitation.invited_by,
+            users.c.disabled_at.is_(None),
+        )
+    ).scalar()
+    held = ROLE_PERMISSIONS[Role(role)] if role is not None else frozenset()
+    return Permission.MEMBER_MANAGE in held and ROLE_PERMISSIONS[Role(invitation.role)] <= held
+
+
+def _join(session: Session, by: Actor, invitation: Row[Any], user_id: UUID) -> Membership:
+    role = Role(invitation.role)
+    insert_membership(session, organization_id=invitation.organization_id, user_id=user_id, role=role)
+    session.execute(
+        update(invitations)
+        .where(invitations.c.id == invitation.id)
+        .values(accepted_at=func.now(), accepted_by=user_id)
+    )
+    record(
+        session,
+        by,
+        "invitation.accepted",
+        invitation.id,
+        organization_id=invitation.organization_id,
+        user_id=user_id,
+        role=role,
+    )
+    return get_membership(session, invitation.organization_id, user_id)
+
+
+def _newcomer(user: User, request_id: str | None) -> Actor:
+    """Let a registration's audit row name the user it makes."""
+    caller = Caller(
+        executor=Executor(kind=ExecutorKind.USER, id=user.id),
+        credential_id=user.id,
+        organization_id=None,
+        owner=None,
+        payer_id=None,
+    )
+    return Actor(caller=caller, request_id=request_id)

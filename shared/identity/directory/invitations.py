@@ -1,0 +1,176 @@
+"""Invite people to an organization: they become members by accepting, with a credential of their own.
+
+An invitation names an address or a user, a role and an end. Its token is shown once, to its author, who hands it
+over: the service sends no mail. Accepting is `invitation_acceptance.py`'s.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select
+
+from shared.db.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import Role
+from shared.identity.activation import turn_off
+from shared.identity.audit import record
+from shared.identity.directory.memberships import authorize_role
+from shared.identity.email_addresses import has_address
+from shared.identity.errors import AlreadyExists, ResourceNotFound, TooManyLive
+from shared.identity.names import require_email, require_future
+from shared.identity.secrets import Prefix, Secret, issue
+from shared.identity.tables import invitations, memberships, organizations, users
+from shared.ids import new_id
+from shared.pagination import Page, Position, newest_first
+
+OPEN_LIMIT = 100
+DEFAULT_DAYS, MAX_DAYS = 7, 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """An invitation, without its token; it names an address, or a user by id."""
+
+    id: UUID
+    organization_id: UUID
+    email: str | None
+    user_id: UUID | None
+    role: Role
+    last4: str
+    expires_at: datetime
+    accepted_at: datetime | None
+    accepted_by: UUID | None
+    revoked_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedInvitation:
+    """A new invitation, and the token that is shown only now."""
+
+    invitation: Invitation
+    token: Secret
+
+
+def invite_member(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    role: Role,
+    email: str | None = None,
+    user_id: UUID | None = None,
+    expires_at: datetime | None = None,
+) -> IssuedInvitation:
+    """Invite the person of an address, or a user, for a week unless said otherwise.
+
+    Raises AlreadyExists for a member, and TooManyLive when a hundred invitations are open.
+    """
+    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
+    authorize_role(by, role, organization_id)
+    require_future(session, expires_at)
+    _check_invitee(session, organization_id, email, user_id)
+    _require_room(session, organization_id)
+    token = issue(Prefix.INVITATION)
+    row = session.execute(
+        insert(invitations)
+        .values(
+            id=new_id(),
+            organization_id=organization_id,
+            email=email,
+            user_id=user_id,
+            role=role,
+            invited_by=None if by.caller.is_operator else by.user_id,
+            token_hash=token.hash,
+            last4=token.last4,
+            expires_at=_end(expires_at),
+        )
+        .returning(invitations)
+    ).one()
+    invitation = _invitation(row)
+    _record(session, by, "invitation.created", invitation, role=role, email=email, user_id=user_id)
+    return IssuedInvitation(invitation=invitation, token=token)
+
+
+def get_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
+    """Get an invitation of an organization whose members one manages."""
+    row = session.execute(select(invitations).where(invitations.c.id == invitation_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    authorize_administration(by, Permission.MEMBER_MANAGE, row.organization_id)
+    return _invitation(row)
+
+
+def list_invitations(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[Invitation]:
+    """List an organization's invitations, newest first, those that ended too."""
+    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
+    statement = select(invitations).where(invitations.c.organization_id == organization_id)
+    return newest_first(session, statement, invitations.c.id, _invitation, **page)
+
+
+def revoke_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
+    """Revoke an invitation that was not accepted yet; after that, remove the member."""
+    invitation = get_invitation(session, by=by, invitation_id=invitation_id)
+    if invitation.accepted_at is None and turn_off(
+        session, invitations, invitations.c.revoked_at, invitation_id
+    ):
+        _record(session, by, "invitation.revoked", invitation)
+    return get_invitation(session, by=by, invitation_id=invitation_id)
+
+
+def _check_invitee(session: Session, organization_id: UUID, email: str | None, user_id: UUID | None) -> None:
+    """Check that one person is named who is no member; never tells whether an address has an account."""
+    if (email is None) == (user_id is None):
+        raise ValidationFailed(
+            errors=[FieldError(location="body", name="email", message="or userId, one of them")]
+        )
+    if email is not None:
+        is_named = has_address(require_email(email))
+    else:
+        is_named = users.c.id == user_id
+        if session.execute(select(users.c.id).where(is_named)).one_or_none() is None:
+            raise ResourceNotFound("There is no such user.")
+    member = (
+        select(memberships.c.user_id)
+        .join(users, users.c.id == memberships.c.user_id)
+        .where(memberships.c.organization_id == organization_id, is_named)
+    )
+    if session.execute(member).one_or_none() is not None:
+        raise AlreadyExists("This user is a member already.")
+
+
+def _require_room(session: Session, organization_id: UUID) -> None:
+    """Check, under the organization's lock, that it exists and may have another open invitation."""
+    locked = select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update()
+    if session.execute(locked).one_or_none() is None:
+        raise ResourceNotFound
+    still_open = select(func.count()).where(
+        invitations.c.organization_id == organization_id,
+        invitations.c.accepted_at.is_(None),
+        invitations.c.revoked_at.is_(None),
+        invitations.c.expires_at > func.now(),
+    )
+    if session.execute(still_open).scalar_one() >= OPEN_LIMIT:
+        raise TooManyLive("There are as many open invitations as are allowed; revoke one first.")
+
+
+def _end(expires_at: datetime | None) -> Any:
+    if expires_at is None:
+        return func.now() + func.make_interval(0, 0, 0, DEFAULT_DAYS)
+    return func.least(expires_at, func.now() + func.make_interval(0, 0, 0, MAX_DAYS))
+
+
+def _record(session: Session, by: Actor, action: str, invitation: Invitation, **details: Any) -> None:
+    record(session, by, action, invitation.id, organization_id=invitation.organization_id, **details)
+
+
+def _invitation(row: Row[Any]) -> Invitation:
+    values = row._asdict()
+    shown = {name: values[name] for name in Invitation.__dataclass_fields__}
+    return Invitation(**{**shown, "role": Role(row.role)})

@@ -1,0 +1,193 @@
+"""Who belongs to an organization, in which role.
+
+Only operators add members; people join by invitation (`invitations.py`). Nobody gives a role with more than they
+hold, only an owner changes owners, and an organization keeps an owner who can act, unless an operator disables the
+last one (`users.py`). A member who leaves loses
+bindings, bound keys and the selection.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, delete, exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import MEMBERSHIP_ROLES, Role
+from shared.identity.audit import record
+from shared.identity.directory.users import find_or_insert_user
+from shared.identity.errors import AlreadyExists, LastOwner
+from shared.identity.lookups import get_one, require_organization
+from shared.identity.tables import api_keys, memberships, organizations, role_bindings, users
+from shared.pagination import Page, Position, oldest_first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A user's place in an organization."""
+
+    organization_id: UUID
+    user_id: UUID
+    email: str
+    role: Role
+    created_at: datetime
+
+
+def add_member(session: Session, *, by: Actor, organization_id: UUID, email: str, role: Role) -> Membership:
+    """Make the user of an address a member without asking, and the user if the address is new; for operators.
+
+    Raises AlreadyExists for a member.
+    """
+    authorize_administration(by, Permission.INSTALLATION_OPERATE, organization_id)
+    authorize_role(by, role, organization_id)
+    require_organization(session, organization_id)
+    user_id = find_or_insert_user(session, email)
+    insert_membership(session, organization_id=organization_id, user_id=user_id, role=role)
+    _record(session, by, "member.added", organization_id, user_id, role=role)
+    return get_membership(session, organization_id, user_id)
+
+
+def get_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
+    """Get one membership of an organization the actor acts in."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    return get_membership(session, organization_id, user_id)
+
+
+def list_members(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[Membership]:
+    """List the members of an organization."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = _MEMBERS.where(memberships.c.organization_id == organization_id)
+    return oldest_first(session, statement, memberships.c.user_id, _membership, **page)
+
+
+def change_member_role(
+    session: Session, *, by: Actor, organization_id: UUID, user_id: UUID, role: Role
+) -> Membership:
+    """Change a member's role; raise LastOwner when no owner would be left."""
+    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
+    authorize_role(by, role, organization_id)
+    current = _get_for_change(session, by, organization_id, user_id)
+    if current.role is role:
+        return current
+    if current.role is Role.WORKSPACE_OWNER:
+        _require_another_owner(session, organization_id, user_id)
+    session.execute(update(memberships).where(*_is(organization_id, user_id)).values(role=role))
+    _record(session, by, "member.role_changed", organization_id, user_id, role=role, previous=current.role)
+    return get_membership(session, organization_id, user_id)
+
+
+def remove_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> None:
+    """End a membership, and with it the user's bindings and bound keys there; raise LastOwner for the last owner."""
+    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
+    current = _get_for_change(session, by, organization_id, user_id)
+    if current.role is Role.WORKSPACE_OWNER:
+        _require_another_owner(session, organization_id, user_id)
+    _drop_rights(session, organization_id, user_id)
+    session.execute(delete(memberships).where(*_is(organization_id, user_id)))
+    _record(session, by, "member.removed", organization_id, user_id)
+
+
+def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID, role: Role) -> None:
+    """Insert a membership, already authorized and consented to; a user's only one is selected.
+
+    With others nothing is selected: a key must not begin to act elsewhere than where its user sent it.
+    """
+    written = session.execute(
+        insert(memberships)
+        .values(organization_id=organization_id, user_id=user_id, role=role)
+        .on_conflict_do_nothing()
+    )
+    if written.rowcount == 0:
+        raise AlreadyExists("This user is a member already.")
+    others = exists().where(
+        memberships.c.user_id == user_id, memberships.c.organization_id != organization_id
+    )
+    session.execute(
+        update(users)
+        .where(users.c.id == user_id, users.c.active_organization_id.is_(None), ~others)
+        .values(active_organization_id=organization_id)
+    )
+
+
+def authorize_role(by: Actor, role: Role, organization_id: UUID) -> None:
+    """Raise unless this is a role of members, and one that the actor may hand out."""
+    if role not in MEMBERSHIP_ROLES:
+        message = "must be Member, WorkspaceAdmin or WorkspaceOwner"
+        raise ValidationFailed(errors=[FieldError(location="body", name="role", message=message)])
+    authorize_grant(by, role, organization_id)
+
+
+def _get_for_change(session: Session, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
+    """Read a membership under the organization's lock, so that two owners cannot remove each other at once."""
+    session.execute(select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
+    current = get_membership(session, organization_id, user_id)
+    if current.role is Role.WORKSPACE_OWNER:
+        authorize_administration(by, Permission.OWNER_MANAGE, organization_id)
+    return current
+
+
+def _require_another_owner(session: Session, organization_id: UUID, user_id: UUID) -> None:
+    others = (
+        select(func.count())
+        .select_from(memberships)
+        .join(users, users.c.id == memberships.c.user_id)
+        .where(
+            memberships.c.organization_id == organization_id,
+            memberships.c.user_id != user_id,
+            memberships.c.role == Role.WORKSPACE_OWNER,
+            users.c.disabled_at.is_(None),
+        )
+    )
+    if not session.execute(others).scalar():
+        raise LastOwner
+
+
+def _drop_rights(session: Session, organization_id: UUID, user_id: UUID) -> None:
+    session.execute(
+        delete(role_bindings).where(
+            role_bindings.c.organization_id == organization_id, role_bindings.c.subject_user_id == user_id
+        )
+    )
+    session.execute(
+        update(api_keys)
+        .where(api_keys.c.organization_id == organization_id, api_keys.c.user_id == user_id)
+        .where(api_keys.c.revoked_at.is_(None))
+        .values(revoked_at=func.now())
+    )
+    session.execute(
+        update(users)
+        .where(users.c.id == user_id, users.c.active_organization_id == organization_id)
+        .values(active_organization_id=None)
+    )
+
+
+def get_membership(session: Session, organization_id: UUID, user_id: UUID) -> Membership:
+    """Read a membership; authorization is the caller's. Raise ResourceNotFound."""
+    return get_one(session, _MEMBERS.where(*_is(organization_id, user_id)), _membership)
+
+
+def _is(organization_id: UUID, user_id: UUID) -> tuple[Any, Any]:
+    return memberships.c.organization_id == organization_id, memberships.c.user_id == user_id
+
+
+def _record(
+    session: Session, by: Actor, action: str, organization_id: UUID, user_id: UUID, **details: Any
+) -> None:
+    record(session, by, action, user_id, organization_id=organization_id, **details)
+
+
+def _membership(row: Row[Any]) -> Membership:
+    return Membership(**{**row._asdict(), "role": Role(row.role)})
+
+
+_MEMBERS = select(*columns_of(Membership, memberships, users)).join(
+    users, users.c.id == memberships.c.user_id
+)

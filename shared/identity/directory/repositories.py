@@ -1,0 +1,151 @@
+"""Repositories of GitHub deployments: whose workflows get access tokens without any secret of ours.
+
+A repository is known by its issuer and its immutable ids: those of the first token that is accepted; ids may be
+entered. A name may be given to another repository later; an id may not. The tokens hang on a credential of their own
+that has no secret: replacing or removing the repository revokes it, and with it every token that a workflow got.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, Select, delete, func, insert, select, update
+
+from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_for_deployment
+from shared.identity.access.permissions import Permission
+from shared.identity.activation import turn_off
+from shared.identity.audit import record
+from shared.identity.credentials.client_credentials import insert_client_credential
+from shared.identity.lookups import get_one
+from shared.identity.names import require_name
+from shared.identity.tables import client_credentials, deployment_repositories, deployments
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}", re.ASCII)
+_REF = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]{1,255}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
+_BRANCH = "refs/heads/"
+
+
+class NoGitHubDeployment(DomainError):
+    """Only a deployment of kind GitHub has a repository."""
+
+    code = "no_github_deployment"
+    kind = Kind.CONFLICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryDraft:
+    """What a repository is to be; a `ref` without `refs/` is a branch."""
+
+    repository: str
+    ref: str | None = None
+    environment: str | None = None
+    repository_id: str | None = None
+    repository_owner_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A deployment's repository; without `ref` any branch or tag, without `environment` any or none."""
+
+    deployment_id: UUID
+    repository: str
+    ref: str | None
+    environment: str | None
+    repository_id: str | None
+    repository_owner_id: str | None
+    updated_at: datetime
+    created_at: datetime
+
+
+def put_repository(session: Session, *, by: Actor, deployment_id: UUID, draft: RepositoryDraft) -> Repository:
+    """Set or replace the repository of a GitHub deployment; tokens of the one before end.
+
+    Raises NoGitHubDeployment, ValidationFailed.
+    """
+    organization_id = _authorize(session, by, deployment_id)
+    values = _values(draft)
+    kind = select(deployments.c.kind).where(deployments.c.id == deployment_id).with_for_update()
+    if session.execute(kind).scalar_one() != "GitHub":
+        raise NoGitHubDeployment
+    _remove(session, deployment_id)
+    issued = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
+    without_secret = update(client_credentials).where(client_credentials.c.id == issued.credential.id)
+    session.execute(without_secret.values(is_of_workflows=True))
+    values |= {"deployment_id": deployment_id, "credential_id": issued.credential.id}
+    session.execute(insert(deployment_repositories).values(values))
+    record(session, by, "repository.set", deployment_id, organization_id=organization_id)
+    return _get(session, deployment_id)
+
+
+def get_repository(session: Session, *, by: Actor, deployment_id: UUID) -> Repository:
+    """Get the repository of a deployment."""
+    authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, deployment_id)
+    return _get(session, deployment_id)
+
+
+def remove_repository(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+    """Remove the repository of a deployment, and end the tokens of its workflows."""
+    organization_id = _authorize(session, by, deployment_id)
+    get_one(session, _of(deployment_id).with_for_update(), _repository)
+    _remove(session, deployment_id)
+    record(session, by, "repository.removed", deployment_id, organization_id=organization_id)
+
+
+def _authorize(session: Session, by: Actor, deployment_id: UUID) -> UUID:
+    return authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
+
+
+def _remove(session: Session, deployment_id: UUID) -> None:
+    removed = delete(deployment_repositories).where(deployment_repositories.c.deployment_id == deployment_id)
+    credential_id = session.execute(
+        removed.returning(deployment_repositories.c.credential_id)
+    ).scalar_one_or_none()
+    if credential_id is not None:
+        turn_off(session, client_credentials, client_credentials.c.revoked_at, credential_id)
+
+
+def _get(session: Session, deployment_id: UUID) -> Repository:
+    return get_one(session, _of(deployment_id), _repository)
+
+
+def _of(deployment_id: UUID) -> Select[Any]:
+    found = select(*columns_of(Repository, deployment_repositories))
+    return found.where(deployment_repositories.c.deployment_id == deployment_id)
+
+
+def _repository(row: Row[Any]) -> Repository:
+    return Repository(**row._asdict())
+
+
+def _values(draft: RepositoryDraft) -> dict[str, Any]:
+    ref = draft.ref
+    if ref and not ref.startswith("refs/"):
+        ref = _BRANCH + ref
+    _require("repository", _NAME.fullmatch(draft.repository), "must be owner/name")
+    _require(
+        "ref", ref is None or _REF.fullmatch(ref), "must be a branch, or a whole ref such as refs/tags/v1"
+    )
+    for name in ("repository_id", "repository_owner_id"):
+        value = getattr(draft, name)
+        field = "repositoryId" if name == "repository_id" else "repositoryOwnerId"
+        _require(field, value is None or _NUMBER.fullmatch(value), "must be the number that GitHub gives")
+    environment = draft.environment
+    return {
+        "repository": draft.repository,
+        "ref": ref,
+        "environment": None if environment is None else require_name(environment, field="environment"),
+        "repository_id": draft.repository_id,
+        "repository_owner_id": draft.repository_owner_id,
+        "updated_at": func.now(),
+    }
+
+
+def _require(field: str, holds: object, message: str) -> None:
+    if not holds:
+        raise ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])

@@ -1,0 +1,154 @@
+"""Bind roles to identities, over an organization or one owner, and to users over one owner.
+
+Nobody binds or unbinds a role with more than they hold, and no binding crosses organizations. A user's role in the
+organization is the membership's.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.db.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import Role, ScopeKind
+from shared.identity.audit import record
+from shared.identity.errors import AlreadyExists
+from shared.identity.lookups import get_one, require_identity, require_member
+from shared.identity.tables import role_bindings
+from shared.ids import new_id
+from shared.pagination import Page, Position, oldest_first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleBinding:
+    """A role that one subject (an identity or a user) holds in one scope."""
+
+    id: UUID
+    organization_id: UUID
+    subject_identity_id: UUID | None
+    subject_user_id: UUID | None
+    role: Role
+    scope_kind: ScopeKind
+    scope_id: UUID
+    created_at: datetime
+
+
+def bind_identity_role(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    identity_id: UUID,
+    role: Role,
+    scope_kind: ScopeKind,
+    scope_id: UUID,
+) -> RoleBinding:
+    """Give an identity a role over its organization, or over one owner identity of it."""
+    _authorize(by, organization_id, role)
+    require_identity(session, organization_id, identity_id)
+    _require_scope(session, organization_id, scope_kind, scope_id)
+    binding = insert_role_binding(
+        session,
+        organization_id=organization_id,
+        subject_identity_id=identity_id,
+        role=role,
+        scope_kind=scope_kind,
+        scope_id=scope_id,
+    )
+    _record(session, by, "role.bound", binding)
+    return binding
+
+
+def bind_user_role(
+    session: Session, *, by: Actor, organization_id: UUID, user_id: UUID, role: Role, owner_id: UUID
+) -> RoleBinding:
+    """Give a member a role over one owner identity of the organization."""
+    _authorize(by, organization_id, role)
+    require_member(session, organization_id, user_id)
+    require_identity(session, organization_id, owner_id)
+    binding = insert_role_binding(
+        session,
+        organization_id=organization_id,
+        subject_user_id=user_id,
+        role=role,
+        scope_kind=ScopeKind.IDENTITY,
+        scope_id=owner_id,
+    )
+    _record(session, by, "role.bound", binding)
+    return binding
+
+
+def get_role_binding(session: Session, *, by: Actor, binding_id: UUID) -> RoleBinding:
+    """Get a role binding of an organization that the actor acts in."""
+    binding = _get(session, binding_id)
+    authorize_administration(by, Permission.ORGANIZATION_READ, binding.organization_id)
+    return binding
+
+
+def list_role_bindings(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[RoleBinding]:
+    """List the bindings made in an organization."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = select(role_bindings).where(role_bindings.c.organization_id == organization_id)
+    return oldest_first(session, statement, role_bindings.c.id, _binding, **page)
+
+
+def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
+    """Delete a role binding; one that is gone already raises ResourceNotFound."""
+    held = select(role_bindings).where(role_bindings.c.id == binding_id).with_for_update()
+    binding = get_one(session, held, _binding)
+    _authorize(by, binding.organization_id, binding.role)
+    session.execute(delete(role_bindings).where(role_bindings.c.id == binding_id))
+    _record(session, by, "role.unbound", binding)
+
+
+def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
+    """Write a binding, given by its columns; authorization is the caller's."""
+    statement = insert(role_bindings).values(id=new_id(), **values).on_conflict_do_nothing()
+    row = session.execute(statement.returning(role_bindings)).one_or_none()
+    if row is None:
+        raise AlreadyExists("This subject holds this role there already.")
+    return _binding(row)
+
+
+def _authorize(by: Actor, organization_id: UUID, role: Role) -> None:
+    authorize_administration(by, Permission.ROLE_MANAGE, organization_id)
+    authorize_grant(by, role, organization_id)
+
+
+def _require_scope(session: Session, organization_id: UUID, scope_kind: ScopeKind, scope_id: UUID) -> None:
+    if scope_kind is ScopeKind.IDENTITY:
+        require_identity(session, organization_id, scope_id)
+    elif scope_id != organization_id:
+        message = "must be the organization itself"
+        raise ValidationFailed(errors=[FieldError(location="body", name="scopeId", message=message)])
+
+
+def _get(session: Session, binding_id: UUID) -> RoleBinding:
+    return get_one(session, select(role_bindings).where(role_bindings.c.id == binding_id), _binding)
+
+
+def _record(session: Session, by: Actor, action: str, binding: RoleBinding) -> None:
+    record(
+        session,
+        by,
+        action,
+        binding.id,
+        resource_kind="role_binding",
+        organization_id=binding.organization_id,
+        role=binding.role,
+        subject=binding.subject_identity_id or binding.subject_user_id,
+        scope_kind=binding.scope_kind,
+        scope_id=binding.scope_id,
+    )
+
+
+def _binding(row: Row[Any]) -> RoleBinding:
+    return RoleBinding(**{**row._asdict(), "role": Role(row.role), "scope_kind": ScopeKind(row.scope_kind)})

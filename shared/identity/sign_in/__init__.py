@@ -1,0 +1,1 @@
+"""Sessions of the console, and sign-in by OpenID Connect."""

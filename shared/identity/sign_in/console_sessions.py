@@ -1,0 +1,223 @@
+"""Sessions of the console: begun by a link that is good once, renewed when their user proves who they are again.
+
+A session acts as its user with an unbound key would, in an organization of its own choice: choosing one moves neither
+the user's keys nor whom those charge. Sessions are rows, revoked at once; only hashes are stored.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import exists, func, insert, select, update
+
+from shared.db.database import Session
+from shared.errors import PermissionDenied
+from shared.identity.access.authorization import Actor, administrator, authorize_operation
+from shared.identity.access.callers import Caller, Executor, ExecutorKind
+from shared.identity.activation import turn_off
+from shared.identity.audit import record
+from shared.identity.authentication.credential_lookup import find_live_api_key
+from shared.identity.console_tables import console_links, console_sessions
+from shared.identity.email_addresses import has_address
+from shared.identity.errors import ResourceNotFound
+from shared.identity.secrets import Prefix, Secret, hash_secret, is_well_formed, issue
+from shared.identity.tables import memberships, organizations, users
+from shared.ids import new_id
+
+LINK_LIFE = timedelta(minutes=10)
+LONGEST = timedelta(hours=12)
+"""A session ends then, however much it is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedLink:
+    """A link that signs its user in, once."""
+
+    user_id: UUID
+    expires_at: datetime
+    code: Secret = field(repr=False)
+
+    def address(self, base_url: str) -> str:
+        """Give the address to open; the code stands in the fragment, which no server is sent and no log has."""
+        return f"{base_url}/console/in#{self.code.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """A session that has begun."""
+
+    id: UUID
+    token: Secret = field(repr=False)
+
+
+def issue_link(session: Session, *, by: Actor, user_id: UUID) -> IssuedLink:
+    """Issue a link for a user; for operators."""
+    authorize_operation(by)
+    enabled = select(users.c.id).where(users.c.id == user_id, users.c.disabled_at.is_(None))
+    if session.execute(enabled).one_or_none() is None:
+        raise ResourceNotFound("There is no such user, or they are disabled.")
+    code = issue(Prefix.CONSOLE_LINK)
+    made = (
+        insert(console_links)
+        .values(id=new_id(), user_id=user_id, token_hash=code.hash, expires_at=func.now() + LINK_LIFE)
+        .returning(console_links.c.expires_at)
+    )
+    expires_at = session.execute(made).scalar_one()
+    record(session, by, "console_link.issued", user_id, user_id=user_id)
+    return IssuedLink(user_id=user_id, expires_at=expires_at, code=code)
+
+
+def sign_in(
+    session: Session, code: str, *, request_id: str | None = None, client_address: str | None = None
+) -> NewSession | None:
+    """Begin a session with the code of a link; None for one that is unknown, used or too old."""
+    user_id = _use_link(session, code)
+    if user_id is None:
+        return None
+    made = _begin(session, user_id)
+    record(session, _actor(user_id, made.id, request_id, client_address), "console_session.began", made.id)
+    return made
+
+
+def sign_in_as(
+    session: Session, email: str, *, request_id: str | None = None, client_address: str | None = None
+) -> NewSession | None:
+    """Begin a session of the user with an address that a provider vouches for; None where nobody enabled has it."""
+    known = select(users.c.id).where(has_address(email), users.c.disabled_at.is_(None))
+    user_id: UUID | None = session.execute(known).scalar_one_or_none()
+    if user_id is None:
+        return None
+    made = _begin(session, user_id)
+    actor = _actor(user_id, made.id, request_id, client_address)
+    record(session, actor, "console_session.began", made.id, proof="provider")
+    return made
+
+
+def step_up(session: Session, *, by: Actor, proof: str) -> NewSession | None:
+    """Put a fresh session in the place of one whose user proves who they are: by a new link, or a key of their own.
+
+    None where it proves nothing.
+    """
+    user_id, session_id = by.user_id, by.caller.credential_id
+    if user_id is None or user_id not in (_use_link(session, proof), _user_of_key(session, proof)):
+        return None
+    before = select(console_sessions).where(console_sessions.c.id == session_id).with_for_update()
+    old = session.execute(before).one()
+    if not turn_off(session, console_sessions, console_sessions.c.revoked_at, session_id):
+        return None
+    made = _begin(session, user_id, organization_id=old.organization_id, expires_at=old.expires_at)
+    record(session, by, "console_session.stepped_up", made.id)
+    return made
+
+
+def sign_out(session: Session, *, by: Actor) -> None:
+    """End the session that asks."""
+    session_id = by.caller.credential_id
+    if turn_off(session, console_sessions, console_sessions.c.revoked_at, session_id):
+        record(session, by, "console_session.ended", session_id)
+
+
+def sign_out_everywhere(session: Session, *, by: Actor, user_id: UUID) -> int:
+    """End all sessions of a user, and the links not used yet; for operators, and for oneself. Tell how many ended."""
+    if by.user_id != user_id:
+        authorize_operation(by)
+    sessions, links = end_sessions(session, user_id)
+    if sessions or links:
+        record(session, by, "console_session.ended", user_id, resource_kind="user", sessions=sessions)
+    return sessions
+
+
+def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
+    """End all sessions of a user and the links not used yet, without asking who may; tell how many of each ended."""
+    unused = console_links.c.user_id == user_id, console_links.c.used_at.is_(None)
+    links = session.execute(update(console_links).where(*unused).values(used_at=func.now())).rowcount
+    live = console_sessions.c.user_id == user_id, console_sessions.c.revoked_at.is_(None)
+    sessions = session.execute(update(console_sessions).where(*live).values(revoked_at=func.now())).rowcount
+    return int(sessions), int(links)
+
+
+def look_at_organization(session: Session, *, by: Actor, organization_id: UUID) -> None:
+    """Have a session act in another organization; raise ResourceNotFound unless its user is a member."""
+    if by.caller.proof is None or not by.caller.proof.is_session:
+        raise PermissionDenied("Only a session of the console chooses for itself.")
+    belongs = exists().where(
+        memberships.c.user_id == console_sessions.c.user_id, memberships.c.organization_id == organization_id
+    )
+    this = console_sessions.c.id == by.caller.credential_id
+    changed = update(console_sessions).where(this, belongs).values(organization_id=organization_id)
+    if session.execute(changed).rowcount == 0:
+        raise ResourceNotFound
+
+
+def find_operator(session: Session) -> UUID | None:
+    """Find the first operator, whom a link is for unless another is named."""
+    of_operators = users.c.is_operator, users.c.disabled_at.is_(None)
+    found: UUID | None = session.execute(
+        select(users.c.id).where(*of_operators).order_by(users.c.id).limit(1)
+    ).scalar()
+    return found
+
+
+def names_of(session: Session, user_id: UUID, organization_id: UUID | None) -> tuple[str, str | None]:
+    """Give the address of a user and the name of their organization, for the frame of every page."""
+    name = select(organizations.c.name).where(organizations.c.id == organization_id).scalar_subquery()
+    row = session.execute(select(users.c.email, name.label("name")).where(users.c.id == user_id)).one()
+    return row.email, row.name
+
+
+def _use_link(session: Session, code: str) -> UUID | None:
+    if not is_well_formed(code, Prefix.CONSOLE_LINK):
+        return None
+    enabled = exists().where(users.c.id == console_links.c.user_id, users.c.disabled_at.is_(None))
+    used = (
+        update(console_links)
+        .where(
+            console_links.c.token_hash == hash_secret(code),
+            console_links.c.used_at.is_(None),
+            console_links.c.expires_at > func.now(),
+            enabled,
+        )
+        .values(used_at=func.now())
+        .returning(console_links.c.user_id)
+    )
+    user_id: UUID | None = session.execute(used).scalar_one_or_none()
+    return user_id
+
+
+def _user_of_key(session: Session, key: str) -> UUID | None:
+    """Find whose key this is; a bound one speaks for its organization alone, and proves nothing beyond it."""
+    if not is_well_formed(key, Prefix.API_KEY):
+        return None
+    found = find_live_api_key(session, hash_secret(key))
+    return found.user_id if found is not None and found.bound_organization_id is None else None
+
+
+def _begin(
+    session: Session,
+    user_id: UUID,
+    *,
+    organization_id: UUID | None = None,
+    expires_at: datetime | None = None,
+) -> NewSession:
+    token, session_id = issue(Prefix.CONSOLE_SESSION), new_id()
+    session.execute(
+        insert(console_sessions).values(
+            id=session_id,
+            user_id=user_id,
+            organization_id=organization_id,
+            hash=token.hash,
+            expires_at=expires_at or func.now() + LONGEST,
+        )
+    )
+    return NewSession(id=session_id, token=token)
+
+
+def _actor(user_id: UUID, session_id: UUID, request_id: str | None, client_address: str | None) -> Actor:
+    caller = Caller(
+        executor=Executor(kind=ExecutorKind.USER, id=user_id),
+        credential_id=session_id,
+        organization_id=None,
+        owner=None,
+        payer_id=None,
+    )
+    return administrator(caller, request_id, client_address)

@@ -1,0 +1,1 @@
+"""Signed tokens: access tokens, usage attributions, signing keys and their rotation."""

@@ -1,0 +1,208 @@
+"""Key rotation: move signing keys from `next` to `current` to `previous` to gone, without a failed call.
+
+A key is published long before it signs, because clients cache the key set; a previous one verifies until its last
+token has expired. One advisory lock keeps two processes from rotating at once.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from joserfc.jwk import ECKey
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from shared.config.settings import Settings
+from shared.db.advisory_locks import AdvisoryLock, take
+from shared.db.database import Database, Session
+from shared.encryption import Encryption
+from shared.identity.access.authorization import OPERATOR, Actor, authorize_operation
+from shared.identity.audit import record
+from shared.identity.errors import KeyNotPublished, ResourceNotFound
+from shared.identity.tables import signing_keys
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+from shared.observability.telemetry import get_logger
+
+log = get_logger(__name__)
+
+PUBLICATION_SECONDS = 300
+STALE_SIGNER_SECONDS = 60
+REQUEST_TOKEN_SECONDS = 300
+"""Life of a request token (`shared/a2a/remote/request_tokens.py`), which the key of attributions signs too."""
+
+
+class KeyPurpose(StrEnum):
+    """What a key signs."""
+
+    ACCESS = "access"
+    ATTRIBUTION = "attribution"
+
+
+class KeyState(StrEnum):
+    """Where a key is in its life."""
+
+    NEXT = "next"
+    CURRENT = "current"
+    PREVIOUS = "previous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """A signing key as an operator may see it, without the key."""
+
+    kid: str
+    purpose: KeyPurpose
+    state: KeyState
+    created_at: datetime
+    activated_at: datetime | None
+    retired_at: datetime | None
+
+
+def list_signing_keys(session: Session, *, by: Actor) -> tuple[KeyRecord, ...]:
+    """List the signing keys there are, of both purposes, oldest first."""
+    authorize_operation(by)
+    columns = (signing_keys.c[name] for name in KeyRecord.__slots__)
+    rows = session.execute(select(*columns).order_by(signing_keys.c.created_at, signing_keys.c.kid))
+    return tuple(
+        KeyRecord(**{**row._asdict(), "purpose": KeyPurpose(row.purpose), "state": KeyState(row.state)})
+        for row in rows
+    )
+
+
+def lifetime_seconds(settings: Settings, purpose: KeyPurpose) -> int:
+    """Give how long a retired key must still verify: a token's life, and the moment others sign with it unknowing."""
+    if purpose is KeyPurpose.ACCESS:
+        return settings.access_token_seconds + STALE_SIGNER_SECONDS
+    return max(settings.attribution_seconds, REQUEST_TOKEN_SECONDS) + STALE_SIGNER_SECONDS
+
+
+def ensure_keys(database: Database, settings: Settings) -> None:
+    """Make the current and next keys that are missing; does nothing when all are there."""
+    with database.transaction() as session:
+        take(session, AdvisoryLock.SIGNING_KEYS)
+        for purpose in KeyPurpose:
+            _ensure(session, settings, purpose)
+
+
+@sweep("identity.rotate_due_keys", queue=RETENTION, every_seconds=600)
+def _rotate_due_keys(context: Context) -> int:
+    return rotate_due_keys(context.database, context.settings)
+
+
+def rotate_due_keys(database: Database, settings: Settings) -> int:
+    """Rotate the keys that have signed for `signing_key_days` and drop spent ones; give how many were rotated."""
+    with database.transaction() as session:
+        take(session, AdvisoryLock.SIGNING_KEYS)
+        due = [purpose for purpose in KeyPurpose if _is_due(session, settings, purpose)]
+        for purpose in due:
+            _rotate(session, settings, purpose, by=OPERATOR)
+        for purpose in KeyPurpose:
+            _drop_spent(session, settings, purpose)
+    return len(due)
+
+
+def rotate_keys(database: Database, settings: Settings, *, by: Actor) -> None:
+    """Rotate both keys now; raise KeyNotPublished when the next ones are too young for everybody to know them."""
+    authorize_operation(by)
+    with database.transaction() as session:
+        take(session, AdvisoryLock.SIGNING_KEYS)
+        for purpose in KeyPurpose:
+            _ensure(session, settings, purpose)
+            _rotate(session, settings, purpose, by=by)
+
+
+def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -> None:
+    """Drop a leaked key at once, with every token it signed; a new one signs in its place.
+
+    The next key replaces a current one even if it has not been published for long.
+    """
+    authorize_operation(by)
+    with database.transaction() as session:
+        take(session, AdvisoryLock.SIGNING_KEYS)
+        purpose = session.execute(
+            delete(signing_keys).where(signing_keys.c.kid == kid).returning(signing_keys.c.purpose)
+        ).scalar()
+        if purpose is None:
+            raise ResourceNotFound
+        _promote_next(session, KeyPurpose(purpose))
+        _ensure(session, settings, KeyPurpose(purpose))
+        record(session, by, "signing_key.revoked", kid)
+
+
+def _ensure(session: Session, settings: Settings, purpose: KeyPurpose) -> None:
+    states = set(
+        session.execute(select(signing_keys.c.state).where(signing_keys.c.purpose == purpose)).scalars()
+    )
+    for state in (KeyState.CURRENT, KeyState.NEXT):
+        if state not in states:
+            _create(session, settings, purpose, state)
+
+
+def _is_due(session: Session, settings: Settings, purpose: KeyPurpose) -> bool:
+    _ensure(session, settings, purpose)
+    age = timedelta(days=settings.signing_key_days)
+    old = _find(session, purpose, KeyState.CURRENT, signing_keys.c.activated_at <= func.now() - age)
+    return old is not None and _published(session, purpose) is not None
+
+
+def _published(session: Session, purpose: KeyPurpose) -> Row[Any] | None:
+    old_enough = signing_keys.c.created_at <= func.now() - timedelta(seconds=PUBLICATION_SECONDS)
+    return _find(session, purpose, KeyState.NEXT, old_enough)
+
+
+def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, by: Actor) -> None:
+    upcoming = _published(session, purpose)
+    if upcoming is None:
+        raise KeyNotPublished
+    session.execute(
+        update(signing_keys)
+        .where(signing_keys.c.purpose == purpose, signing_keys.c.state == KeyState.CURRENT)
+        .values(state=KeyState.PREVIOUS, retired_at=func.now())
+    )
+    _promote_next(session, purpose)
+    _create(session, settings, purpose, KeyState.NEXT)
+    record(session, by, "signing_key.rotated", upcoming.kid)
+    log.info("signing_key.rotated", purpose=purpose, kid=upcoming.kid)
+
+
+def _promote_next(session: Session, purpose: KeyPurpose) -> None:
+    if _find(session, purpose, KeyState.CURRENT) is None:
+        session.execute(
+            update(signing_keys)
+            .where(signing_keys.c.purpose == purpose, signing_keys.c.state == KeyState.NEXT)
+            .values(state=KeyState.CURRENT, activated_at=func.now())
+        )
+
+
+def _drop_spent(session: Session, settings: Settings, purpose: KeyPurpose) -> None:
+    life = timedelta(seconds=lifetime_seconds(settings, purpose))
+    session.execute(
+        delete(signing_keys).where(
+            signing_keys.c.purpose == purpose,
+            signing_keys.c.state == KeyState.PREVIOUS,
+            signing_keys.c.retired_at <= func.now() - life,
+        )
+    )
+
+
+def _find(session: Session, purpose: KeyPurpose, state: KeyState, *conditions: Any) -> Row[Any] | None:
+    return session.execute(
+        select(signing_keys.c.kid).where(
+            signing_keys.c.purpose == purpose, signing_keys.c.state == state, *conditions
+        )
+    ).one_or_none()
+
+
+def _create(session: Session, settings: Settings, purpose: KeyPurpose, state: KeyState) -> None:
+    key = ECKey.generate_key("P-256")
+    session.execute(
+        insert(signing_keys).values(
+            kid=key.thumbprint(),
+            purpose=purpose,
+            state=state,
+            private_jwk_encrypted=Encryption(settings).encrypt(json.dumps(key.as_dict(private=True))),
+            activated_at=func.now() if state is KeyState.CURRENT else None,
+        )
+    )

@@ -1,0 +1,158 @@
+"""The keys that sign our tokens, as one process sees them: read from the database, trusted for a moment.
+
+Access tokens and attributions have separate keys, so that neither can be forged with the other's. A revoked key is
+gone from every process within `live_row_cache_seconds`. The database's clock is read along, so that no host's clock
+counts. `key_rotation.py` moves keys from state to state.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from joserfc.jwk import ECKey
+from sqlalchemy import Row, Select, case, extract, func, or_, select
+
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.encryption import Encryption
+from shared.errors import Unavailable
+from shared.identity.tables import signing_keys
+from shared.identity.tokens import jws
+from shared.identity.tokens.key_rotation import KeyPurpose, KeyState, ensure_keys, lifetime_seconds
+
+UNKNOWN_KEY_RELOAD_SECONDS = 1.0
+CLOCK_SECONDS = 5.0  # two clocks drift apart by microseconds meanwhile
+READING_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKey:
+    """A key pair and its state."""
+
+    kid: str
+    purpose: KeyPurpose
+    state: KeyState
+    key: ECKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    by_purpose: Mapping[KeyPurpose, Mapping[str, SigningKey]]
+    current: Mapping[KeyPurpose, SigningKey]
+    clock_offset_seconds: float
+    read_at_monotonic: float
+
+
+class SigningKeys:
+    """The live keys; safe to share between threads."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        """Read nothing yet; the first use does, and makes the first keys where there are none."""
+        self._database = database
+        self._settings = settings
+        self._statement = _live_keys(settings)
+        self._encryption = Encryption(settings)
+        self._snapshot: _Snapshot | None = None
+        self._reading = threading.Lock()
+
+    def sign(self, purpose: KeyPurpose, claims: dict[str, Any], *, typ: str) -> str:
+        """Make a token of this type."""
+        signer = self.signing_key(purpose)
+        return jws.sign(claims, typ=typ, kid=signer.kid, key=signer.key)
+
+    def verify(self, purpose: KeyPurpose, token: str, *, typ: str, audience: str) -> jws.Verified:
+        """Check signature, type, issuer, audience and times; raise TokenRefused."""
+        find_key = partial(self.find_verification_key, purpose)
+        verified = jws.verify(token, typ=typ, find_key=find_key)
+        issuer = self._settings.base_url
+        jws.require_issued_for(verified.claims, issuer=issuer, audience=audience, now=self.now())
+        return verified
+
+    def signing_key(self, purpose: KeyPurpose) -> SigningKey:
+        """Give the key that signs now."""
+        return self._live().current[purpose]
+
+    def find_verification_key(self, purpose: KeyPurpose, kid: str) -> ECKey | None:
+        """Give the key of that id if it may have signed a token that still lives.
+
+        An unknown key may be a new one, so the set is read again, at most once a second whatever ids strangers send.
+        """
+        found = self._live().by_purpose[purpose].get(kid)
+        if found is None:
+            age = min(UNKNOWN_KEY_RELOAD_SECONDS, self._settings.live_row_cache_seconds)
+            found = self._live(age).by_purpose[purpose].get(kid)
+        return found.key if found else None
+
+    def jwks(self) -> dict[str, Any]:
+        """Give the public key set (RFC 7517): of both purposes, with the next keys already in it."""
+        keys = [key for of_purpose in self._live().by_purpose.values() for key in of_purpose.values()]
+        return {"keys": [_public(key) for key in sorted(keys, key=lambda key: key.kid)]}
+
+    def now(self) -> float:
+        """Give the database's time in seconds since 1970, extrapolated from the last reading."""
+        return self._live(CLOCK_SECONDS).clock_offset_seconds + time.monotonic()
+
+    def _live(self, max_age_seconds: float | None = None) -> _Snapshot:
+        limit = self._settings.live_row_cache_seconds if max_age_seconds is None else max_age_seconds
+        snapshot = self._snapshot
+        if snapshot is not None and time.monotonic() - snapshot.read_at_monotonic < limit:
+            return snapshot
+        # One thread reads for all; the others do not queue up behind a database that is not there.
+        if not self._reading.acquire(timeout=READING_SECONDS):
+            raise Unavailable
+        try:
+            waited = self._snapshot
+            if waited is None or waited is snapshot:
+                self._snapshot = waited = self._read()
+            return waited
+        finally:
+            self._reading.release()
+
+    def _read(self) -> _Snapshot:
+        rows = self._rows()
+        if len({row.purpose for row in rows if row.state == KeyState.CURRENT}) < len(KeyPurpose):
+            ensure_keys(self._database, self._settings)
+            rows = self._rows()
+        read_at = time.monotonic()
+        keys = [self._key(row) for row in rows]
+        return _Snapshot(
+            by_purpose={
+                purpose: {key.kid: key for key in keys if key.purpose is purpose} for purpose in KeyPurpose
+            },
+            current={key.purpose: key for key in keys if key.state is KeyState.CURRENT},
+            clock_offset_seconds=float(rows[0].now) - read_at,
+            read_at_monotonic=read_at,
+        )
+
+    def _rows(self) -> list[Row[Any]]:
+        with self._database.transaction() as session:
+            return list(session.execute(self._statement))
+
+    def _key(self, row: Row[Any]) -> SigningKey:
+        known = self._snapshot.by_purpose[KeyPurpose(row.purpose)].get(row.kid) if self._snapshot else None
+        key = known.key if known else self._import(row.private_jwk_encrypted)
+        return SigningKey(kid=row.kid, purpose=KeyPurpose(row.purpose), state=KeyState(row.state), key=key)
+
+    def _import(self, encrypted: bytes) -> ECKey:
+        return ECKey.import_key(json.loads(self._encryption.decrypt(bytes(encrypted))))
+
+
+def _live_keys(settings: Settings) -> Select[Any]:
+    lifetime = case(
+        *((signing_keys.c.purpose == purpose, lifetime_seconds(settings, purpose)) for purpose in KeyPurpose),
+        else_=0,
+    )
+    return select(signing_keys, extract("epoch", func.clock_timestamp()).label("now")).where(
+        or_(
+            signing_keys.c.state != KeyState.PREVIOUS,
+            signing_keys.c.retired_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 0, lifetime),
+        )
+    )
+
+
+def _public(key: SigningKey) -> dict[str, Any]:
+    return {**key.key.as_dict(private=False), "kid": key.kid, "use": "sig", "alg": "ES256"}

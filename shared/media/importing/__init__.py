@@ -1,0 +1,1 @@
+"""Imports of attachments: queue, lease, download, check, store, retry."""

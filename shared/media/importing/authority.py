@@ -1,0 +1,116 @@
+"""Authorize imports of media: the one check in front of every push and of every storing.
+
+The daemon of the distribution's target deployment and the receiving identity both need FileCreate over the receiver's
+files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from shared.credits.errors import StorageUnpaid
+from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage, storage_is_refused
+from shared.db.database import Session
+from shared.db.statements import Prepared
+from shared.errors import DomainError, PermissionDenied
+from shared.identity.access.permissions import Permission
+from shared.identity.authentication.receivers import LIVE_RECEIVER, LiveReceiver, read_receiver
+from shared.identity.errors import InvalidToken, OrganizationSuspended, ResourceNotFound, TargetDisabled
+from shared.media.errors import DistributionDisabled, NetworkNotConfigured, SourceRefused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a distribution was authenticated with: the transaction that commits its push judges it again."""
+
+    token_hash: bytes | None = None
+    require_signature: Callable[[Session], None] | None = None
+    """Raises SignatureInvalid once the signature is by none of the distribution's secrets."""
+
+
+UNPROVEN = Proof()
+"""Of work that goes on without the distribution."""
+
+
+def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
+    """Give who receives through a distribution.
+
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid,
+    TargetDisabled, PermissionDenied, StorageUnpaid.
+    """
+    row = _read(session, distribution_id, proof)
+    receiver = _require_live(session, read_receiver(row), proof)
+    require_executor(receiver, Permission.FILE_CREATE)
+    if Permission.FILE_CREATE not in receiver.receiver_permissions:
+        raise PermissionDenied(
+            "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
+        )
+    refuse_unpaid_storage(is_refused=row.is_storage_refused)
+    return receiver
+
+
+def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
+    """Give who receives the texts of a distribution, which are stored nowhere as files.
+
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid,
+    TargetDisabled.
+    """
+    return _require_live(session, read_receiver(_read(session, distribution_id, proof)), proof)
+
+
+def waits_for_somebody(error: DomainError) -> bool:
+    """Tell whether somebody can mend what failed, so that an import waits for them."""
+    return isinstance(error, _MENDABLE)
+
+
+def find_organization(session: Session, distribution_id: UUID) -> UUID:
+    """Find whose distribution it is. Raises ResourceNotFound."""
+    found: UUID = _read(session, distribution_id, UNPROVEN).organization_id
+    return found
+
+
+def require_executor(receiver: LiveReceiver, permission: Permission) -> None:
+    """Raise PermissionDenied unless the target deployment's daemon holds this over the receiving identity."""
+    if permission not in receiver.executor_permissions:
+        raise PermissionDenied(
+            f"The deployment's daemon lacks {permission} over the receiving identity.", permission=permission
+        )
+
+
+def _read(session: Session, distribution_id: UUID, proof: Proof) -> Any:
+    row = session.fetch_one(_AUTHORITY, {"distribution": distribution_id, "token": proof.token_hash})
+    if row is None:
+        raise ResourceNotFound
+    return row
+
+
+def _require_live(session: Session, receiver: LiveReceiver, proof: Proof) -> LiveReceiver:
+    if receiver.is_disabled:
+        raise DistributionDisabled
+    if receiver.is_suspended:
+        raise OrganizationSuspended
+    if not receiver.is_token_live:
+        raise InvalidToken
+    if proof.require_signature is not None:
+        proof.require_signature(session)
+    if not receiver.is_target_enabled:
+        raise TargetDisabled
+    return receiver
+
+
+_MENDABLE = (
+    DistributionDisabled,
+    OrganizationSuspended,
+    TargetDisabled,
+    PermissionDenied,
+    StorageUnpaid,
+    NetworkNotConfigured,
+    SourceRefused,
+)
+_receiver = LIVE_RECEIVER.subquery()
+_AUTHORITY = Prepared(
+    select(_receiver, storage_is_refused(_receiver.c.organization_id).label("is_storage_refused"))
+)

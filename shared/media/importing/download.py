@@ -1,0 +1,147 @@
+"""Receive one attachment from its source: counted, hashed and checked on the way, in constant memory.
+
+The network's size and digest must match; the source's own count only where the network gave none. The type is checked
+as soon as enough has arrived, so a hostile source costs no more than that.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shared import failpoints
+from shared.egress.errors import MediaTooLarge, SourceAnswered
+from shared.egress.fetching import Fetched, FetchLimits, fetch
+from shared.egress.policy import EgressPolicy
+from shared.files.blobs.base import AtMost, Size
+from shared.files.resources import ReceivedContent
+from shared.files.staging import Sink
+from shared.files.upload_errors import ByteSizeMismatch, DigestMismatch
+from shared.media.attachments import Attachment, Source
+from shared.media.errors import MediaTypeMismatch, SourceGone, SourceMissing, SourceRefused
+from shared.media.importing.content_signatures import HEAD_BYTES, sniff
+from shared.media.importing.descriptions import read_media_type
+from shared.media.importing.media_types import claim_of, essence_of, label, suffix_of
+
+NAMELESS = "attachment"
+_MISSING = 404
+_GONE = frozenset({_MISSING, 410})
+_REFUSED = frozenset({401, 403})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """One attempt to fetch an attachment."""
+
+    source: Source = field(repr=False)
+    attachment: Attachment
+    policy: EgressPolicy
+    limits: FetchLimits
+    check_lease: Callable[[], None]
+    """Raises LeaseLost."""
+    is_vouched_for: bool
+    """Whether a network has told us of it: then what is missing may still arrive there."""
+
+    @property
+    def announced_bytes(self) -> int | None:
+        """The size that the network states, asked last and first; None where it states none."""
+        stated = self.source.size_bytes
+        return self.attachment.size_bytes if stated is None else stated
+
+    @property
+    def size(self) -> Size:
+        """How much may come."""
+        announced = self.announced_bytes
+        return AtMost(self.limits.maximum_bytes) if announced is None else announced
+
+    def receive(self, sink: Sink) -> ReceivedContent:
+        """Fetch the content into the sink, opened once the source answers.
+
+        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceMissing, SourceRefused,
+        MediaTypeMismatch, ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
+        """
+        if (self.announced_bytes or 0) > self.limits.maximum_bytes:
+            raise MediaTooLarge
+        self.check_lease()
+        try:
+            with fetch(
+                self.source.url,
+                policy=self.policy,
+                limits=self.limits,
+                headers=self.source.headers,
+                trusted_hosts=self.source.trusted_hosts,
+            ) as fetched:
+                failpoints.hit("import.connected")
+                return self._read(fetched, sink)
+        except SourceAnswered as answer:
+            if answer.status == _MISSING and self.is_vouched_for:
+                raise SourceMissing from None
+            if answer.status in _GONE:
+                raise SourceGone from None
+            if answer.status in _REFUSED and self.source.headers:
+                raise SourceRefused from None
+            raise
+
+    def _read(self, fetched: Fetched, sink: Sink) -> ReceivedContent:
+        if fetched.media_type in self.source.refused_media_types:
+            raise MediaTypeMismatch("The source answered with a page of its own in place of the media.")
+        if None not in (self.announced_bytes, fetched.content_length):
+            self.require_size(fetched.content_length or 0)
+        gauge = _Gauge(self, fetched.media_type)
+        sink.open()
+        for chunk in fetched.chunks():
+            gauge.take(chunk, sink)
+            self.check_lease()
+        return gauge.finish()
+
+    def require_size(self, size_bytes: int) -> None:
+        """Raise ByteSizeMismatch for a size other than the one that was announced."""
+        if self.announced_bytes not in (None, size_bytes):
+            raise ByteSizeMismatch
+
+
+class _Gauge:
+    """Counts, hashes and judges content as it passes."""
+
+    def __init__(self, fetching: Fetching, served_type: str | None) -> None:
+        self._fetching = fetching
+        self._declared = fetching.attachment.media_type or claim_of(read_media_type(served_type))
+        self._head = bytearray()
+        self._media_type: str | None = None
+        self._received_bytes = 0
+        self._hash = hashlib.sha256()
+
+    def take(self, chunk: bytes, sink: Sink) -> None:
+        self._received_bytes += len(chunk)
+        announced = self._fetching.announced_bytes
+        if announced is not None and self._received_bytes > announced:
+            raise ByteSizeMismatch
+        if len(self._head) < HEAD_BYTES:
+            self._head += chunk[: HEAD_BYTES - len(self._head)]
+            if len(self._head) == HEAD_BYTES:
+                self._judge()
+        self._hash.update(chunk)
+        sink.write(chunk)
+
+    def finish(self) -> ReceivedContent:
+        attachment, source = self._fetching.attachment, self._fetching.source
+        self._fetching.require_size(self._received_bytes)
+        digest = self._hash.digest()
+        if {attachment.sha256, source.sha256} - {None, digest}:
+            raise DigestMismatch("The content does not have the digest that was announced.")
+        media_type = self._media_type or self._judge()
+        return ReceivedContent(
+            file_name=attachment.file_name or NAMELESS + suffix_of(media_type),
+            media_type=media_type,
+            byte_size=self._received_bytes,
+            sha256=digest,
+        )
+
+    def _judge(self) -> str:
+        head = bytes(self._head)
+        sniffed = sniff(head)
+        declared = essence_of(self._declared or "")
+        refused = self._fetching.source.refused_media_types
+        if sniffed is not None and sniffed.media_type in refused and sniffed.media_type != declared:
+            raise MediaTypeMismatch("The source sent a page of its own in place of the media.")
+        self._media_type = label(self._declared, head)
+        return self._media_type

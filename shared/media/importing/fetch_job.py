@@ -1,0 +1,240 @@
+"""Carry imports out: claim → locate → fetch → store, each attempt under a lease, each import stored once.
+
+A worker that dies leaves a row whose lease ends and staged bytes that a sweep removes. Transient failures are retried
+with growing pauses; a lack on our own side counts no attempt; what somebody can mend holds the import until they have;
+any other failure ends it with its code.
+"""
+
+import json
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+
+from shared import failpoints
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
+from shared.egress.deadlines import Pace
+from shared.egress.fetching import FetchLimits, ask
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from shared.errors import DomainError, Kind
+from shared.fairness.admission import Pool, PoolKey, Slot
+from shared.fairness.fair_queueing import Rotation
+from shared.files.blobs.base import BlobStore
+from shared.files.stores import StoreContext
+from shared.media.attachments import Source
+from shared.media.errors import ImportAbandoned, NetworkNotConfigured
+from shared.media.importing import claims
+from shared.media.importing.authority import authorize_import
+from shared.media.importing.claims import LeaseLost
+from shared.media.importing.download import Fetching
+from shared.media.importing.import_notifications import notify_import
+from shared.media.importing.imports import STANDARD, FetchMedia, Import
+from shared.media.importing.leases import KeptLease, keep_leases
+from shared.media.importing.paused_imports import can_be_mended, hold
+from shared.media.importing.storing import store_fetched
+from shared.media.network_settings import get_credentials
+from shared.media.networks.registry import find_network
+from shared.messaging.jobs import handles, sweep
+from shared.messaging.queues import MEDIA
+from shared.observability.telemetry import IMPORTS, get_logger
+from shared.runtime.batches import cut_short
+from shared.runtime.periodic_thread import InFlight
+
+log = get_logger(__name__)
+
+IDLE_SECONDS = 20.0
+AROUND_FETCHING_SECONDS = 120.0
+"""The time an attempt has, besides fetching, to ask where the bytes are and to store them."""
+FETCHING_SECONDS = 600.0
+"""How long one message keeps a thread at work."""
+SPARE_THREADS = 2
+"""Threads that never fetch: one for the sender of deliveries, one for the hints that there is more for it."""
+_OURS = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
+"""What is missing on our own side: the database, the store, room in it."""
+_PASSING = _OURS | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetcher:
+    """What imports are carried out with."""
+
+    database: Database
+    store: BlobStore
+    settings: Settings
+    encryption: Encryption
+    policy: EgressPolicy
+    pool: Pool
+    """The threads that may fetch at once, shared by organizations; a distribution is a member of its own."""
+    rotation: Rotation = field(default_factory=Rotation)
+    leases: InFlight[KeptLease] = field(default_factory=keep_leases)
+    claiming: threading.Lock = field(default_factory=threading.Lock)
+    is_stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the process is asked to end: what was begun is finished, and nothing more is begun."""
+
+    @property
+    def limits(self) -> FetchLimits:
+        """What one attachment may cost."""
+        return FetchLimits(
+            maximum_bytes=self.settings.max_media_bytes,
+            deadline_seconds=self.settings.media_fetch_seconds,
+            idle_seconds=IDLE_SECONDS,
+            pace=Pace(
+                grace_seconds=self.settings.media_grace_seconds,
+                minimum_bytes_per_second=self.settings.media_minimum_bytes_per_second,
+            ),
+        )
+
+
+@handles(FetchMedia, budget_seconds=FETCHING_SECONDS, in_parallel=True)
+@sweep("media.fetch_due", queue=MEDIA, every_seconds=5, budget_seconds=FETCHING_SECONDS, in_parallel=True)
+def _fetch_due(context: StoreContext) -> int:
+    return fetch_due(context.once(_make_fetcher))
+
+
+def _make_fetcher(context: StoreContext) -> Fetcher:
+    """Fetch by all threads of the worker but a few, which go on sending notifications past slow sources."""
+    settings = context.settings
+    fetcher = Fetcher(
+        database=context.database,
+        store=context.store,
+        settings=settings,
+        encryption=Encryption(settings),
+        policy=EgressPolicy.of(settings),
+        pool=Pool("fetches", max(1, context.threads - SPARE_THREADS)),
+    )
+    context.when_stopping(fetcher.is_stopping.set)
+    return fetcher
+
+
+def fetch_due(fetcher: Fetcher) -> int:
+    """Carry out every import that is due, one after the other until none may be claimed; return how many."""
+    done = 0
+    while not fetcher.is_stopping.is_set():
+        claimed = _claim(fetcher)
+        if claimed is None:
+            break
+        slot, due, headers = claimed
+        with slot:
+            failpoints.hit("import.claimed")
+            _carry_out(fetcher, due, headers)
+        done += 1
+        if cut_short():
+            break
+    return done
+
+
+def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
+    """Claim the next import of an organization that may use another thread; None if there is none."""
+    # One thread at a time: the pool could fill between the look at it and the claim.
+    with fetcher.claiming:
+        if fetcher.pool.in_use >= fetcher.pool.slots or not _is_any_due(fetcher):
+            return None
+        with fetcher.database.transaction() as session:
+            claimed = claims.claim_due(
+                session,
+                fetcher.rotation,
+                per_distribution=fetcher.settings.concurrent_imports,
+                full_organizations=fetcher.pool.tenants_at_limit(),
+            )
+        if claimed is None:
+            return None
+        due, headers = claimed
+        return fetcher.pool.acquire(PoolKey(due.organization_id, due.distribution_id)), due, headers
+
+
+def _is_any_due(fetcher: Fetcher) -> bool:
+    with fetcher.database.autocommit() as session:
+        return claims.is_any_due(session)
+
+
+def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:
+    try:
+        stored = _attempt(fetcher, claimed, headers)
+    except LeaseLost:
+        IMPORTS.labels(claimed.network, "lost").inc()
+        log.warning("import.lease_lost", import_id=claimed.id)
+    except DomainError as error:
+        _record_failure(fetcher, claimed, error)
+    else:
+        IMPORTS.labels(claimed.network, "stored").inc()
+        log.info("import.stored", import_id=claimed.id, network=claimed.network, file_id=stored.file_id)
+
+
+def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import:
+    if claimed.spent_attempts > fetcher.settings.media_attempts:
+        raise ImportAbandoned
+    with fetcher.database.autocommit() as session:
+        # Asked before anything is fetched, and again when it is stored.
+        authorize_import(session, claimed.distribution_id)
+    longest_seconds = fetcher.limits.deadline_seconds + AROUND_FETCHING_SECONDS
+    kept = KeptLease(fetcher.database, claimed, longest_seconds=longest_seconds)
+    with fetcher.leases.attend(kept) as lease:
+        source = _locate(fetcher, claimed, headers)
+        failpoints.hit("import.located")
+        fetching = Fetching(
+            source=source,
+            attachment=claimed.attachment,
+            policy=fetcher.policy,
+            limits=fetcher.limits,
+            check_lease=lease.check,
+            is_vouched_for=claimed.network != STANDARD,
+        )
+        stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
+    failpoints.hit("import.stored")
+    return stored
+
+
+def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
+    attachment = claimed.attachment
+    if claimed.network == STANDARD:
+        sent: dict[str, str] = json.loads(fetcher.encryption.decrypt(headers)) if headers else {}
+        return Source(url=attachment.location["url"], headers=sent)
+    network = find_network(claimed.network)
+    if network is None:
+        raise NetworkNotConfigured
+    with fetcher.database.autocommit() as session:
+        credentials = get_credentials(session, fetcher.encryption, claimed.distribution_id, network.name)
+    return network.locate(attachment, credentials, partial(ask, policy=fetcher.policy))
+
+
+def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
+    """Put an import back for a later attempt, or end it; without the lease, change nothing."""
+    failpoints.hit("import.failing")
+    with fetcher.database.transaction() as session:
+        if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):
+            outcome = "postponed"
+        elif can_be_mended(claimed, error) and hold(session, fetcher.settings, claimed, code=error.code):
+            outcome = "held"
+        elif is_transient(error) and claimed.spent_attempts < fetcher.settings.media_attempts:
+            outcome = "put_back" if _put_back(session, claimed, error) else "lost"
+        else:
+            outcome = "failed" if _end(session, fetcher.settings, claimed, error) else "lost"
+        failpoints.hit("import.before_failure")
+    failpoints.hit("import.failed")
+    IMPORTS.labels(claimed.network, outcome).inc()
+    log.warning(
+        "import.attempt_failed",
+        outcome=outcome,
+        import_id=claimed.id,
+        network=claimed.network,
+        code=error.code,
+        attempts=claimed.attempts,
+    )
+
+
+def _put_back(session: Session, claimed: Import, error: DomainError) -> bool:
+    return claims.put_back(session, claimed, code=error.code, retry_after_seconds=error.retry_after_seconds)
+
+
+def _end(session: Session, settings: Settings, claimed: Import, error: DomainError) -> bool:
+    failed = claims.mark_failed(session, claimed, code=error.code, kept_days=settings.media_record_days)
+    if failed is not None:
+        notify_import(session, failed)
+    return failed is not None
+
+
+def is_transient(error: DomainError) -> bool:
+    """Tell whether the same attempt may succeed later."""
+    said: bool | None = getattr(error, "is_transient", None)
+    return error.kind in _PASSING if said is None else said

@@ -1,0 +1,113 @@
+"""Label content by its declared type and its first bytes; refuse dangerous content in disguise.
+
+The declared type stays if the signature is of its family or nothing is known of either. It becomes
+`application/octet-stream` if the content differs. A page, script or program declared as inert media is refused: it is
+an attack, or a login page served in place of the media (docs/specification/media.md#media-types).
+"""
+
+from shared.media.errors import MediaTypeMismatch
+from shared.media.importing.content_signatures import SIGNATURES, Nature, Sniffed, sniff
+
+UNKNOWN = "application/octet-stream"
+_CLAIM_NOTHING = frozenset({UNKNOWN, "binary/octet-stream", "application/binary", "application/unknown"})
+
+
+def label(declared: str | None, head: bytes) -> str:
+    """Give the media type to keep for content that begins with `head`. Raises MediaTypeMismatch."""
+    sniffed = sniff(head)
+    if declared is None:
+        return sniffed.media_type if sniffed is not None and sniffed.nature is Nature.INERT else UNKNOWN
+    essence = essence_of(declared)
+    if essence in _CLAIM_NOTHING:
+        return UNKNOWN
+    if sniffed is None:
+        return UNKNOWN if essence in _ALWAYS_SIGNED else declared
+    if sniffed.nature is not Nature.INERT:
+        return _label_active(declared, essence, sniffed)
+    return declared if _agrees(essence, sniffed) else UNKNOWN
+
+
+def claim_of(media_type: str | None) -> str | None:
+    """Give a media type if it claims anything at all: many servers call everything `application/octet-stream`."""
+    return None if media_type is None or essence_of(media_type) in _CLAIM_NOTHING else media_type
+
+
+def essence_of(media_type: str) -> str:
+    """Give a media type without its parameters, in lower case."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def suffix_of(media_type: str) -> str:
+    """Give the suffix for a file without a name; empty for types without a usual one."""
+    return _SUFFIXES.get(essence_of(media_type), "")
+
+
+def _label_active(declared: str, essence: str, sniffed: Sniffed) -> str:
+    family = essence.partition("/")[0]
+    if sniffed.nature is Nature.PAGE:
+        is_honest = family == "text" or essence == "application/xml" or essence.endswith("+xml")
+    else:
+        is_honest = essence in _PROGRAM_TYPES or (family == "text" and "text" in sniffed.families)
+    if not is_honest:
+        raise MediaTypeMismatch
+    return declared
+
+
+def _agrees(essence: str, sniffed: Sniffed) -> bool:
+    family = essence.partition("/")[0]
+    if family == "application" and essence in _ALWAYS_SIGNED:
+        return essence == sniffed.media_type or essence in _OTHER_NAMES.get(sniffed.media_type, ())
+    return family in sniffed.families
+
+
+# Content of these types begins with the signature alone; MP3 may begin with anything.
+_ALWAYS_SIGNED = frozenset(
+    {signature.sniffed.media_type for signature in SIGNATURES} - {"audio/mpeg", "audio/aac", "video/mpeg"}
+) | {"video/mp4", "audio/mp4", "video/quicktime", "image/heic", "image/heif", "image/avif", "application/ogg"}
+_OTHER_NAMES = {
+    "audio/ogg": {"application/ogg"},
+    "application/vnd.rar": {"application/x-rar-compressed"},
+    "application/gzip": {"application/x-gzip"},
+    "application/zip": {"application/x-zip-compressed"},
+}
+
+_PROGRAM_TYPES = frozenset(
+    f"application/{name}"
+    for name in (
+        "x-executable",
+        "x-elf",
+        "x-sharedlib",
+        "x-mach-binary",
+        "x-dosexec",
+        "x-msdownload",
+        "x-msdos-program",
+        "vnd.microsoft.portable-executable",
+        "java-vm",
+        "x-java-applet",
+        "x-sh",
+        "x-shellscript",
+        "x-python",
+        "x-perl",
+        "x-httpd-php",
+    )
+)
+_SUFFIXES = {
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/heic": ".heic",
+    "audio/ogg": ".ogg",
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+    "audio/amr": ".amr",
+    "audio/wav": ".wav",
+    "video/mp4": ".mp4",
+    "video/quicktime": ".mov",
+    "video/webm": ".webm",
+    "application/pdf": ".pdf",
+    "application/zip": ".zip",
+    "text/plain": ".txt",
+    "text/csv": ".csv",
+    "text/vcard": ".vcf",
+}

@@ -1,0 +1,140 @@
+"""Imports that wait for somebody: to mend credentials, pay, enable or permit what keeps them from being fetched.
+
+A held import costs no attempt and is no backlog. It is queued again when its network's settings change, when its
+distribution may import again after something was done in its organization (credits came, somebody enabled or permitted
+something: all of it is in the audit log), and now and then by itself, for what is mended where we cannot see it. A look
+costs as much as there are organizations with held imports, whatever others do, and they take turns. One that nobody
+helps fails when its record would have been forgotten.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, func, select, text, update
+
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
+from shared.errors import DomainError
+from shared.fairness.fair_queueing import find_fairly, first_of_each, tenants_with
+from shared.ids import least_id
+from shared.media.errors import NetworkNotConfigured, SourceRefused
+from shared.media.importing.authority import authorize_import, waits_for_somebody
+from shared.media.importing.imports import STANDARD, FetchMedia, Import, ImportState
+from shared.media.tables import media_imports
+from shared.messaging.jobs import Context, sweep
+from shared.messaging.queues import RETENTION
+
+BATCH_SIZE = 500
+"""So many imports of a distribution are queued again at once: fewer than may be queued."""
+CHANGES_SEEN = timedelta(minutes=15)
+"""What was done so long ago is looked at: storage that was paid for is accepted by the next charge."""
+MOST_DISTRIBUTIONS = 200
+"""The held imports of so many distributions are looked at for what was done."""
+_FOR_THE_NETWORK = (SourceRefused.code, NetworkNotConfigured.code)
+"""Whether these have been mended, only the network's settings and its own word can tell."""
+
+_table = media_imports.c
+# Exponential, from a minute to six hours.
+_HOLD = text(
+    """
+UPDATE media_imports SET state = 'Held', code = :code, attempts = attempts - 1, is_ready = false,
+    due_at = now() + greatest(interval '1 min', least(interval '6 h', (now() - created_at) / 4)) * (0.5 + random())
+WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :patience
+"""
+)
+_HELD = _table.state == text("'Held'")
+_OLDEST = text(
+    "SELECT id FROM media_imports WHERE state = 'Held' AND due_at <= now() ORDER BY due_at LIMIT :limit"
+)
+_FIRST = first_of_each(
+    table="media_imports", tenant="organization_id", ready="state = 'Held'", order="due_at"
+)
+_FAIR = text(f"SELECT id FROM ({_FIRST}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608 (names from the code)
+# In an index's order: EXISTS would let the planner read all acts until it meets one of the organization.
+_CHANGED = text(
+    f"""
+{tenants_with(table="media_imports", tenant="organization_id", ready="state = 'Held'")}
+SELECT id FROM (
+    SELECT distributions.id, row_number() OVER (PARTITION BY organization_id ORDER BY random()) AS place
+    FROM tenants JOIN distributions ON distributions.organization_id = tenants.tenant
+    WHERE (SELECT id FROM audit_events acts WHERE acts.organization_id = tenants.tenant AND acts.id >= :since
+        ORDER BY acts.organization_id, acts.id LIMIT 1) IS NOT NULL
+    AND EXISTS (SELECT FROM media_imports WHERE distribution_id = distributions.id AND state = 'Held')
+) held ORDER BY place, random() LIMIT :limit
+"""  # noqa: S608 (names from the code)
+)
+
+
+def can_be_mended(claimed: Import, error: DomainError) -> bool:
+    """Tell whether an import that failed so should wait. The sender of a generic push sent what was refused."""
+    return waits_for_somebody(error) and not (
+        claimed.network == STANDARD and isinstance(error, SourceRefused)
+    )
+
+
+def hold(session: Session, settings: Settings, claimed: Import, *, code: str) -> bool:
+    """Let an import wait for somebody, without counting the attempt.
+
+    False when it has waited as long as records are kept, or is no longer the caller's.
+    """
+    patience = timedelta(days=settings.media_record_days)
+    values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "patience": patience}
+    return session.execute(_HOLD, values).rowcount == 1
+
+
+def resume(session: Session, distribution_id: UUID, *, network: str) -> int:
+    """Queue a distribution's held imports from a network again; give how many."""
+    return _queue_again(session, _table.distribution_id == distribution_id, _table.network == network)
+
+
+@sweep("media.resume_held", queue=RETENTION, every_seconds=30)
+def _resume_held(context: Context) -> int:
+    return resume_held(context.database)
+
+
+def resume_held(database: Database) -> int:
+    """Queue again what was held for a while, and what is held for a reason that may be gone; give how many."""
+    with database.transaction() as session:
+        due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        resumed = _queue_again(session, _table.id.in_(due)) if due else 0
+        changed = _find_changed(session)
+    for distribution_id in changed:
+        with database.transaction() as session:
+            if _may_import(session, distribution_id):
+                resumed += _queue_again(
+                    session,
+                    _table.distribution_id == distribution_id,
+                    _table.code.not_in(_FOR_THE_NETWORK),
+                )
+    return resumed
+
+
+def _find_changed(session: Session) -> Sequence[UUID]:
+    """Find distributions with held imports in whose organization something was done of late."""
+    now = session.execute(select(func.now())).scalar_one()
+    since = least_id(now - CHANGES_SEEN)
+    return session.execute(_CHANGED, {"since": since, "limit": MOST_DISTRIBUTIONS}).scalars().all()
+
+
+def _may_import(session: Session, distribution_id: UUID) -> bool:
+    try:
+        authorize_import(session, distribution_id)
+    except DomainError:
+        return False
+    return True
+
+
+def _queue_again(session: Session, *which: ColumnElement[bool]) -> int:
+    # In a table expression, which is read once: a joined query with a limit might be read once a row.
+    held = select(_table.id).where(_HELD, *which).order_by(_table.created_at).limit(BATCH_SIZE)
+    batch = held.with_for_update(skip_locked=True).cte("batch")
+    queued = (
+        update(media_imports)
+        .where(_table.id == batch.c.id)
+        .values(state=ImportState.QUEUED.value, is_ready=True, due_at=func.now())
+    )
+    count = int(session.execute(queued).rowcount)
+    if count:
+        session.enqueue(FetchMedia())
+    return count

@@ -1,0 +1,41 @@
+"""Imports that a message waits for: which of them have not ended, and the word that one has.
+
+The mark on an import's row is set in the transaction that takes the message and read in the one that ends the import,
+so that no end is missed; the job is only a hint.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select, update
+
+from shared.db.database import Session
+from shared.media.tables import media_imports
+from shared.messaging.jobs import Job
+from shared.messaging.queues import AGENTS
+
+_table = media_imports.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteMessages(Job):
+    """A message may be ready to be routed: an import that it waited for has ended, or another before it is routed."""
+
+    kind = "door.route_messages"
+    queue = AGENTS
+    spacing_seconds = 0.1
+
+
+def await_imports(session: Session, import_ids: Collection[UUID]) -> bool:
+    """Mark those of these imports that have not ended; tell whether there are any."""
+    if not import_ids:
+        return False
+    waiting = update(media_imports).where(_table.id.in_(import_ids), _table.ended_at.is_(None))
+    return session.execute(waiting.values(is_awaited=True)).rowcount > 0
+
+
+def has_waiting(session: Session, import_ids: Collection[UUID]) -> bool:
+    """Tell whether one of these imports has not ended."""
+    waiting = select(_table.id).where(_table.id.in_(import_ids), _table.ended_at.is_(None))
+    return session.execute(waiting.limit(1)).one_or_none() is not None

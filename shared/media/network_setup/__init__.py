@@ -1,0 +1,1 @@
+"""Administer messaging networks: settings, accounts, app installations."""

@@ -1,0 +1,235 @@
+"""Install one app of Slack's in many workspaces: an administrator begins, and somebody of the workspace agrees.
+
+`state` goes to Slack and comes back with the person who agreed. It is sealed with our own keys and says who began,
+with which credential, for which distributions: it is good once and for ten minutes, and only while that credential is
+and may administer both. The token that the code stands for is kept as any setting is, and the workspace is routed to
+the distribution that was named.
+"""
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from cryptography.fernet import InvalidToken
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.config.settings import Settings
+from shared.db.database import Database, Session
+from shared.egress.fetching import ask
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from shared.errors import PermissionDenied
+from shared.identity.access.authorization import OPERATOR, Actor, administrator
+from shared.identity.access.callers import ExecutorKind, Proof
+from shared.identity.authentication.credential_lookup import find_live_api_key, find_live_session
+from shared.identity.authentication.credential_types import direct_caller, user_credential
+from shared.identity.directory.distributions import Distribution, get_managed_distribution, record_change
+from shared.identity.tables import revoked_tokens
+from shared.media.errors import AppClientMissing, InstallationRefused, NetworkNotConfigured, NetworkNotRouted
+from shared.media.network_settings import get_credentials
+from shared.media.network_setup.network_accounts import NetworkAccount, put_network_account
+from shared.media.network_setup.network_administration import put_network_settings
+from shared.media.networks.registry import NETWORKS
+from shared.media.networks.slack_installation import InstalledWorkspace, authorize_url, exchange
+from shared.media.networks.webhooks import Credentials, SignatureInvalid
+
+SLACK = NETWORKS["slack"]
+LIFE = timedelta(minutes=10)
+EXCHANGE_SECONDS = 5.0
+MAXIMUM_STATE_CHARACTERS = 2048
+_PURPOSE = "slack installation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """An installation that was begun: where somebody of the workspace agrees, and until when."""
+
+    authorize_url: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """What a state says."""
+
+    distribution_id: UUID
+    target_id: UUID
+    nonce: str
+    expires_at: datetime
+    key: str | None
+    is_session: bool
+    acting_in: UUID | None
+
+
+def begin_installation(
+    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, target_id: UUID
+) -> Installation:
+    """Begin to install the app of a distribution in a workspace that another, or itself, receives for.
+
+    Raises NetworkNotRouted where one of them does not have Slack, AppClientMissing where the app's client is not
+    known, ResourceNotFound and PermissionDenied.
+    """
+    distribution, _ = _authorize(session, by, distribution_id, target_id)
+    credentials = _credentials(session, settings, distribution_id)
+    now = session.execute(select(func.now())).scalar_one()
+    expires_at = now + LIFE
+    claims = {
+        "for": _PURPOSE,
+        "distribution": str(distribution_id),
+        "target": str(target_id),
+        "nonce": secrets.token_hex(16),
+        "until": expires_at.isoformat(),
+        **_credential_of(by),
+        "organization": None if by.caller.organization_id is None else str(by.caller.organization_id),
+    }
+    state = Encryption(settings).encrypt(json.dumps(claims)).decode()
+    address = authorize_url(credentials, redirect_uri=redirect_uri(settings, distribution_id), state=state)
+    said = {"network": SLACK.name, "target": str(target_id)}
+    record_change(session, by, "distribution.network_installation_begun", distribution, **said)
+    return Installation(authorize_url=address, expires_at=expires_at)
+
+
+def complete_installation(
+    database: Database, settings: Settings, *, distribution_id: UUID, state: str, code: str
+) -> NetworkAccount:
+    """Exchange a code for a workspace's token, keep it, and route the workspace.
+
+    Raises SignatureInvalid for a state that is not ours, was used, has expired, or was begun by somebody who may not
+    do this any more; InstallationRefused where Slack or the workspace refuses.
+    """
+    begun = _open(settings, state, distribution_id)
+    with database.transaction() as session:
+        _use_once(session, begun)
+        by = _actor(session, begun)
+        _authorize(session, by, distribution_id, begun.target_id)
+        credentials = _credentials(session, settings, distribution_id)
+    if not code:
+        raise InstallationRefused
+    policy = EgressPolicy.of(settings)
+    installed = exchange(
+        credentials,
+        redirect_uri=redirect_uri(settings, distribution_id),
+        code=code,
+        ask=partial(ask, policy=policy, deadline_seconds=EXCHANGE_SECONDS),
+    )
+    with database.transaction() as session:
+        return _keep(session, settings, begun, credentials, installed)
+
+
+def redirect_uri(settings: Settings, distribution_id: UUID) -> str:
+    """Give the address to which Slack sends back the person who agreed; the app must name it."""
+    return f"{settings.base_url}/distributions/{distribution_id}/webhooks/slack/installed"
+
+
+def _credential_of(by: Actor) -> dict[str, object]:
+    """Name the credential that a state rests on; only the command line has none. Raises PermissionDenied."""
+    proof = by.caller.proof
+    if proof is None and by.caller.executor.kind is not ExecutorKind.OPERATOR:
+        raise PermissionDenied("An installation is begun with a credential of one's own.")
+    return {
+        "key": None if proof is None else proof.digest.hex(),
+        "session": proof is not None and proof.is_session,
+    }
+
+
+def _authorize(session: Session, by: Actor, *distribution_ids: UUID) -> list[Distribution]:
+    found = [get_managed_distribution(session, by=by, distribution_id=one) for one in distribution_ids]
+    if any(SLACK.name not in distribution.networks for distribution in found):
+        raise NetworkNotRouted
+    return found
+
+
+def _credentials(session: Session, settings: Settings, distribution_id: UUID) -> Credentials:
+    try:
+        found = get_credentials(session, Encryption(settings), distribution_id, SLACK.name)
+    except NetworkNotConfigured as error:
+        raise AppClientMissing from error
+    if not found.keys() >= {"clientId", "clientSecret"}:
+        raise AppClientMissing
+    return found
+
+
+def _open(settings: Settings, state: str, distribution_id: UUID) -> _Begun:
+    try:
+        if len(state) > MAXIMUM_STATE_CHARACTERS:
+            raise SignatureInvalid
+        begun = _read(json.loads(Encryption(settings).decrypt(state.encode("ascii"))))
+    except (InvalidToken, ValueError, KeyError, TypeError) as error:
+        raise SignatureInvalid from error
+    if begun.distribution_id != distribution_id:
+        raise SignatureInvalid
+    return begun
+
+
+def _read(said: Any) -> _Begun:
+    if said["for"] != _PURPOSE:
+        raise SignatureInvalid
+    organization = said["organization"]
+    return _Begun(
+        distribution_id=UUID(said["distribution"]),
+        target_id=UUID(said["target"]),
+        nonce=said["nonce"],
+        expires_at=datetime.fromisoformat(said["until"]),
+        key=said["key"],
+        is_session=said["session"],
+        acting_in=None if organization is None else UUID(organization),
+    )
+
+
+def _use_once(session: Session, begun: _Begun) -> None:
+    """Remember a state until it would have expired, among the tokens that were revoked."""
+    kept = {"jti": f"installation {begun.nonce}", "expires_at": begun.expires_at}
+    first = insert(revoked_tokens).values(kept).on_conflict_do_nothing().returning(revoked_tokens.c.jti)
+    is_late = session.execute(select(func.now() >= begun.expires_at)).scalar_one()
+    if is_late or session.execute(first).one_or_none() is None:
+        raise SignatureInvalid
+
+
+def _actor(session: Session, begun: _Begun) -> Actor:
+    """Give who began as the rows have it now. Raises SignatureInvalid where the credential is not good any more."""
+    if begun.key is None:
+        return OPERATOR
+    proof = Proof(digest=bytes.fromhex(begun.key), is_session=begun.is_session)
+    find = find_live_session if begun.is_session else find_live_api_key
+    live = find(session, proof.digest, acting_in=begun.acting_in)
+    if live is None:
+        raise SignatureInvalid
+    return administrator(direct_caller(user_credential(proof, live)), None)
+
+
+def _keep(
+    session: Session,
+    settings: Settings,
+    begun: _Begun,
+    app: Credentials,
+    installed: InstalledWorkspace,
+) -> NetworkAccount:
+    by = _actor(session, begun)
+    try:
+        known = get_credentials(session, Encryption(settings), begun.target_id, SLACK.name)
+    except NetworkNotConfigured:
+        known = {name: app[name] for name in ("signingSecret", "apiBaseUrl")}
+    own = {
+        one.name: known[one.name] for one in SLACK.settings if known.get(one.name) not in (None, one.default)
+    }
+    put_network_settings(
+        session,
+        settings,
+        by=by,
+        distribution_id=begun.target_id,
+        network=SLACK,
+        values={**own, "botToken": installed.bot_token},
+    )
+    return put_network_account(
+        session,
+        by=by,
+        distribution_id=begun.distribution_id,
+        network=SLACK,
+        account=installed.team_id,
+        target_id=begun.target_id,
+    )

@@ -1,0 +1,1 @@
+"""Endpoints of distributions for notifications, and the channel that posts to them."""

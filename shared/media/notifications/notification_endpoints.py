@@ -1,0 +1,119 @@
+"""Manage a distribution's notification endpoint; list its deliveries and resend dead letters.
+
+The address may hold a secret: it is kept encrypted and shown only to those who may change it. An endpoint that
+answered 410 is disabled until it is set again.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Unpack
+from uuid import UUID
+
+from shared.config.settings import Settings
+from shared.db.database import Session
+from shared.deliveries import outbox, replaying
+from shared.deliveries.outbox import Delivery, DeliveryState
+from shared.deliveries.replaying import Replayed
+from shared.identity.access.authorization import Actor
+from shared.identity.directory.distributions import get_managed_distribution, record_change
+from shared.identity.errors import ResourceNotFound
+from shared.media.notifications.notification_channel import ENDPOINTS
+from shared.pagination import Page, Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationEndpoint:
+    """Where a distribution's notifications go; `disabled_at` is when it answered that it wants none."""
+
+    distribution_id: UUID
+    url: str = field(repr=False)
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+def set_endpoint(
+    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, url: str
+) -> NotificationEndpoint:
+    """Set or replace the endpoint; waiting notifications go there from now on.
+
+    Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
+    """
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    ENDPOINTS.put(session, settings, distribution_id, url, organization_id=distribution.organization_id)
+    record_change(session, by, "notification_endpoint.set", distribution)
+    return _get(session, settings, distribution_id)
+
+
+def get_endpoint(
+    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID
+) -> NotificationEndpoint:
+    """Read the endpoint. Raises ResourceNotFound when there is none."""
+    get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    return _get(session, settings, distribution_id)
+
+
+def remove_endpoint(session: Session, *, by: Actor, distribution_id: UUID) -> None:
+    """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    if ENDPOINTS.remove(session, distribution_id):
+        record_change(session, by, "notification_endpoint.removed", distribution)
+
+
+def list_notifications(
+    session: Session,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    state: DeliveryState | None = None,
+    **page: Unpack[Position],
+) -> Page[Delivery]:
+    """List the notifications to a distribution, newest first."""
+    get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    return outbox.list_deliveries(session, destination_id=distribution_id, state=state, **page)
+
+
+def resend_notification(
+    session: Session, *, by: Actor, distribution_id: UUID, notification_id: UUID
+) -> Delivery:
+    """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    resent = replaying.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
+    record_change(session, by, "notification.resent", distribution, notification_id=notification_id)
+    return resent
+
+
+def resend_dead_notifications(session: Session, *, by: Actor, distribution_id: UUID) -> int:
+    """Send the first so many notifications again that were given up; give how many."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    count = replaying.resend_dead(session, destination_id=distribution_id)
+    if count:
+        record_change(session, by, "notification.dead_resent", distribution, count=count)
+    return count
+
+
+def replay_notifications(
+    session: Session,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    since: datetime | None = None,
+    cursor: UUID | None = None,
+) -> Replayed:
+    """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    replayed = replaying.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
+    if replayed.count:
+        record_change(session, by, "notifications.replayed", distribution, count=replayed.count)
+    return replayed
+
+
+def _get(session: Session, settings: Settings, distribution_id: UUID) -> NotificationEndpoint:
+    found = ENDPOINTS.find(session, settings, distribution_id)
+    if found is None:
+        raise ResourceNotFound
+    return NotificationEndpoint(
+        distribution_id=distribution_id,
+        url=found.url,
+        disabled_at=found.disabled_at,
+        created_at=found.created_at,
+    )

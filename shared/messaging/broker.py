@@ -1,0 +1,298 @@
+"""The broker that carries jobs' messages, and what only one kind of broker has behind one port.
+
+`Broker.of(url)` gives the broker of an address: Valkey or Redis, one of these behind Sentinel, or RabbitMQ. On Valkey
+the publisher asks for a queue's length; RabbitMQ bounds its queues by itself. How the kinds compare, and how to
+run each, is told in `docs/guides/brokers.md`.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from contextlib import closing
+from functools import cached_property
+from typing import Any, ClassVar
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+import redis
+from amqp.exceptions import NotFound
+from kombu import Connection, Exchange, Queue
+from kombu.exceptions import OperationalError
+from redis.sentinel import Sentinel
+
+from shared.config.broker_urls import (
+    BROKER_SCHEMES,
+    RABBITMQ_SCHEMES,
+    SENTINEL_SCHEMES,
+    VALKEY_SCHEMES,
+    require_scheme,
+    scheme_of,
+    verifying,
+)
+from shared.errors import Unavailable
+from shared.messaging import amqp_transport, redis_transport
+from shared.messaging.queues import MODELS, MODELS_ASIDE, QUEUES
+from shared.messaging.valkey import connect_valkey
+
+KEY_PREFIX = "quartermaster:"
+CALL_QUEUES = (*MODELS, MODELS_ASIDE)
+
+HINTS_LIMIT = 1_000
+"""Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
+CALLS_LIMIT = 10_000
+"""Model calls that RabbitMQ keeps in a queue at the most; fronts refuse calls far below (QUEUED_MODEL_CALLS)."""
+
+VISIBILITY_TIMEOUT_SECONDS = 3600
+CONSUMER_TIMEOUT_SECONDS = 1800
+"""A message that a live worker has not acknowledged for so long goes to another; longer than any job may take."""
+DELIVERY_LIMIT = 20
+HEARTBEAT_SECONDS = 20
+CONNECT_SECONDS = 2.0
+SOCKET_SECONDS = 5.0
+
+
+class Broker(ABC):
+    """A broker by its address; connects with the first question."""
+
+    rest_seconds: ClassVar[float] = 0.0
+    """How long a publisher leaves a broker alone that has failed, where to fail takes long."""
+
+    def __init__(self, url: str) -> None:
+        """Connect to nothing yet."""
+        self.url = url
+
+    @staticmethod
+    def of(url: str) -> "Broker":
+        """Give the broker of an address. Raises ValueError, which names the known schemes, for any other."""
+        return _KINDS[scheme_of(require_scheme(url, BROKER_SCHEMES))](url)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Celery's settings that depend on the broker."""
+        return {
+            "broker_address": self.url,
+            "broker_url": self.celery_url,
+            "broker_transport_options": self.options,
+            "task_queues": [self.queue(name) for name in QUEUES],
+        }
+
+    @property
+    def celery_url(self) -> str:
+        """The address as Celery reads it; `broker_address` in its settings is the whole."""
+        return verifying(self.url)
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """The transport's options, with a bound on every wait."""
+
+    @abstractmethod
+    def queue(self, name: str) -> Queue:
+        """Describe a queue, as workers and publishers declare it."""
+
+    @abstractmethod
+    def depth(self, queue: str) -> int:
+        """Count the messages of a queue that no worker has taken yet. Raises Unavailable."""
+
+    def is_full(self, queue: str) -> bool:  # noqa: ARG002 (of interest to some kinds)
+        """Tell whether a publisher is to drop a hint for this queue. Raises Unavailable."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give connections back; the next question opens another."""
+
+
+class ValkeyBroker(Broker):
+    """Valkey or Redis: a list for each queue."""
+
+    def __init__(self, url: str) -> None:
+        """Connect to nothing yet."""
+        super().__init__(url)
+        redis_transport.register_transport()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of kombu's Redis transport."""
+        return {
+            "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
+            "unacked_restore_interval": 5,
+            "unacked_restore_throttle": 1,
+            # Without these a broker that accepts and does not answer would block a publisher for ever.
+            "socket_timeout": 5,
+            "socket_connect_timeout": 1,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+            "priority_steps": [0],
+            "global_keyprefix": KEY_PREFIX,
+        }
+
+    def queue(self, name: str) -> Queue:
+        """Describe a queue.
+
+        A model call's message is not acknowledged, which would cost as much as all else: its front sends a lost one
+        again.
+        """
+        return Queue(name, no_ack=name.startswith(CALL_QUEUES))
+
+    def depth(self, queue: str) -> int:
+        """Give the length of the queue's list."""
+        try:
+            length: Any = self._valkey.llen(KEY_PREFIX + queue)
+        except redis.RedisError as error:
+            raise Unavailable(f"the broker does not answer: {error}") from error
+        return int(length)
+
+    def is_full(self, queue: str) -> bool:
+        """Tell whether so many hints wait that another would only cost memory."""
+        return self.depth(queue) >= HINTS_LIMIT
+
+    def close(self) -> None:
+        """Close the client's connections."""
+        self._valkey.close()
+
+    @cached_property
+    def _valkey(self) -> redis.Redis:
+        return connect_valkey(self.url)
+
+
+class SentinelBroker(ValkeyBroker):
+    """The Valkey or Redis that Sentinel names as the primary.
+
+    Written as Celery's operators do, `sentinel://:password@host:26379;sentinel://other:26379/0`, with
+    `?master_name=…` and, for sentinels with a password of their own, `&sentinel_password=…`.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect to nothing yet."""
+        addresses, _, query = url.partition("?")
+        parts = [urlsplit(address) for address in addresses.split(";")]
+        self._hosts = [(part.hostname or "127.0.0.1", part.port or 26379) for part in parts]
+        self._credentials, self._database = _credentials(parts[0]), parts[-1].path.strip("/") or "0"
+        self._query = dict(parse_qsl(query))
+        super().__init__(url)
+
+    @property
+    def celery_url(self) -> str:
+        """All sentinels with the credentials of the first and the database of the last."""
+        return ";".join(
+            f"sentinel://{self._credentials}{host}:{port}/{self._database}" for host, port in self._hosts
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of kombu's Sentinel transport."""
+        return super().options | {"master_name": self._primary, "sentinel_kwargs": self._of_sentinels}
+
+    @property
+    def _primary(self) -> str:
+        return self._query.get("master_name", "mymaster")
+
+    @property
+    def _of_sentinels(self) -> dict[str, Any]:
+        password = self._query.get("sentinel_password")
+        return {"socket_timeout": 1.0} | ({"password": password} if password else {})
+
+    @cached_property
+    def _valkey(self) -> redis.Redis:
+        first = urlsplit(self.celery_url.partition(";")[0])
+        connect: Any = Sentinel
+        sentinel = connect(
+            self._hosts,
+            sentinel_kwargs=self._of_sentinels,
+            username=first.username,
+            password=first.password,
+            db=int(self._database),
+            socket_timeout=SOCKET_SECONDS,
+            socket_connect_timeout=1.0,
+        )
+        client: redis.Redis = sentinel.master_for(self._primary)
+        return client
+
+
+class RabbitBroker(Broker):
+    """RabbitMQ: a quorum queue of bounded length for each queue, in a vhost that nobody else uses."""
+
+    rest_seconds = 3.0
+    _lost: tuple[type[Exception], ...] = (OperationalError, *amqp_transport.Transport.connection_errors)
+
+    def __init__(self, url: str) -> None:
+        """Connect to nothing yet."""
+        super().__init__(url)
+        amqp_transport.register_transport()
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Add what keeps workers from what quorum queues do not have."""
+        return super().settings | {
+            "broker_heartbeat": HEARTBEAT_SECONDS,
+            "broker_connection_timeout": CONNECT_SECONDS,
+            "task_default_exchange": EXCHANGE.name,
+            "task_default_queue_type": "quorum",
+        }
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of py-amqp's connection."""
+        return {"confirm_publish": True, "read_timeout": SOCKET_SECONDS, "write_timeout": SOCKET_SECONDS}
+
+    def queue(self, name: str) -> Queue:
+        """Describe a queue: the oldest hint makes room for the newest, but a call too many is refused."""
+        is_for_calls = name.startswith(CALL_QUEUES)
+        arguments = {
+            "x-queue-type": "quorum",
+            "x-max-length": CALLS_LIMIT if is_for_calls else HINTS_LIMIT,
+            "x-overflow": "reject-publish" if is_for_calls else "drop-head",
+            "x-delivery-limit": DELIVERY_LIMIT,
+            "x-consumer-timeout": CONSUMER_TIMEOUT_SECONDS * 1000,
+        }
+        return Queue(name, exchange=EXCHANGE, routing_key=name, queue_arguments=arguments)
+
+    def depth(self, queue: str) -> int:
+        """Ask for the messages that are ready; none where the queue has not been declared yet."""
+        with self._lock:
+            try:
+                return self._ask(queue)
+            except self._lost:
+                self._forget()
+            try:  # the first connection may only have gone stale
+                return self._ask(queue)
+            except self._lost as error:
+                self._forget()
+                raise Unavailable(f"the broker does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._forget()
+
+    def _ask(self, queue: str) -> int:
+        if self._connection is None:
+            self._connection = Connection(
+                self.url, connect_timeout=CONNECT_SECONDS, transport_options=dict(self.options)
+            )
+            self._connection.ensure_connection(max_retries=1, interval_start=0)
+        channel: Any = self._connection.channel()
+        with closing(channel):
+            try:
+                return int(channel.queue_declare(queue, passive=True).message_count)
+            except NotFound:
+                return 0
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._connection.collect()
+            self._connection = None
+
+
+EXCHANGE = Exchange("quartermaster", type="direct")
+
+_KINDS: dict[str, type[Broker]] = {
+    **dict.fromkeys(VALKEY_SCHEMES, ValkeyBroker),
+    **dict.fromkeys(SENTINEL_SCHEMES, SentinelBroker),
+    **dict.fromkeys(RABBITMQ_SCHEMES, RabbitBroker),
+}
+
+
+def _credentials(address: SplitResult) -> str:
+    return address.netloc.rpartition("@")[0] + "@" if "@" in address.netloc else ""

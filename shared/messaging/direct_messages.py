@@ -1,0 +1,91 @@
+"""Messages that a process of ours sends and takes itself, past Celery's tasks: what RabbitMQ's model calls need.
+
+Threads share a few connections. After a failure nobody tries for a moment, so that no request waits for what is away;
+but a connection that fails while others bring messages says nothing about the broker, nor does a message it refuses.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from amqp.exceptions import MessageNacked
+from kombu import Connection, Producer, pools
+from kombu.common import maybe_declare
+from kombu.exceptions import OperationalError
+
+from shared.errors import Unavailable
+from shared.messaging import amqp_transport
+from shared.messaging.broker import SOCKET_SECONDS, Broker
+
+CONNECTIONS = 16
+_FAILURES: tuple[type[Exception], ...] = (
+    OperationalError,
+    *amqp_transport.Transport.connection_errors,
+    *amqp_transport.Transport.channel_errors,
+)
+_RETRY = {"max_retries": 1, "interval_start": 0}
+
+
+class BrokerMessages:
+    """What one process sends by a broker; safe to share between threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Connect with the first message."""
+        self.broker = broker
+        self._rests_until = 0.0
+        self._answered_at = 0.0
+
+    def send(self, queue: str, body: str, headers: dict[str, Any]) -> None:
+        """Send a JSON message and wait until the broker has it. Raises Unavailable."""
+        described = self.broker.queue(queue)
+        with self._producer() as producer:
+            producer.publish(
+                body,
+                exchange=described.exchange,
+                routing_key=described.routing_key,
+                declare=[described],
+                headers=headers,
+                content_type="application/json",
+                content_encoding="utf-8",
+                delivery_mode=2,
+                retry=True,
+                retry_policy=_RETRY,
+            )
+
+    def take(self, queue: str) -> Any:
+        """Take the next message of a queue for good; None when there is none. Raises Unavailable."""
+        with self._producer() as producer:
+            channel: Any = producer.channel
+            maybe_declare(self.broker.queue(queue), channel)
+            taken = channel.basic_get(queue, no_ack=True)
+            return None if taken is None else channel.message_to_python(taken)
+
+    @contextmanager
+    def _producer(self) -> Iterator[Producer]:
+        began_at = time.monotonic()
+        if began_at < self._rests_until:
+            raise Unavailable("the broker does not answer")
+        try:
+            with self._pool.acquire(block=True, timeout=SOCKET_SECONDS) as producer:
+                yield producer
+            self._answered_at = time.monotonic()
+        except _FAILURES as error:
+            if isinstance(error.__cause__, MessageNacked):
+                raise Unavailable("the broker refuses the message") from error
+            if self._answered_at < began_at:
+                self._rests_until = time.monotonic() + self.broker.rest_seconds
+            raise Unavailable(f"the broker does not answer: {error}") from error
+
+    @cached_property
+    def _connection(self) -> Connection:
+        return Connection(
+            self.broker.celery_url,
+            connect_timeout=SOCKET_SECONDS,
+            transport_options=dict(self.broker.options),
+        )
+
+    @cached_property
+    def _pool(self) -> Any:
+        return pools.Producers(limit=CONNECTIONS)[self._connection]

@@ -1,0 +1,164 @@
+"""Send jobs' messages through Celery, to the broker of `broker.py`.
+
+Publishing never fails a request: a lost message costs its job no more than the interval of its sweep.
+"""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from celery import Celery
+from celery.app.amqp import AMQP
+from kombu import Connection
+
+from shared.messaging.broker import Broker
+from shared.messaging.jobs import Job
+from shared.messaging.queues import RETENTION
+from shared.observability.spans import HEADER
+from shared.observability.telemetry import PUBLISH_FAILURES, get_logger
+from shared.observability.tracing import traceparent
+from shared.runtime.periodic_thread import PeriodicThread
+
+log = get_logger(__name__)
+
+COALESCING_SECONDS = 0.03
+PENDING_LIMIT = 10_000
+RECONNECT_SECONDS = 2
+"""The longest that a process of Celery's waits between two attempts to reach its broker."""
+
+
+class BrokerConnection(Connection):
+    """kombu's connection, which asks for a broker that is away every two seconds, however long it has been away.
+
+    As it comes, kombu asks less and less often: work would stand still for half a minute after a broker's return.
+    """
+
+    def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Connect, or try again until it works."""
+        return super().ensure_connection(*args, **{"interval_max": RECONNECT_SECONDS} | kwargs)
+
+
+class _BrokerConnections(AMQP):
+    Connection = BrokerConnection
+
+
+def create_celery(broker_url: str) -> Celery:
+    """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits.
+
+    Raises ValueError for the address of no broker that is known.
+    """
+    app = Celery("quartermaster", set_as_current=False, amqp=_BrokerConnections)
+    app.conf.update(
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_pool_limit=32,
+        result_backend=None,
+        task_ignore_result=True,
+        task_serializer="json",
+        accept_content=["json"],
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        task_default_queue=RETENTION,
+        task_create_missing_queues=False,
+        task_publish_retry_policy={
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0.1,
+            "interval_max": 0.1,
+        },
+        task_send_sent_event=False,
+        worker_send_task_events=False,
+        worker_disable_rate_limits=True,
+        worker_soft_shutdown_timeout=20,
+        worker_enable_soft_shutdown_on_idle=True,
+        worker_eta_task_limit=1000,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+    )
+    app.conf.update(Broker.of(broker_url).settings)
+    return app
+
+
+class Publisher:
+    """Sends job messages from a thread of its own, so that no request waits for the broker.
+
+    The first job goes out at once; equal jobs within the next 30 milliseconds, or the spacing of their class, go out
+    as one. A job that the broker does not take, or that finds the queue full, is dropped and counted.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        """Start no thread before the first job."""
+        self._app = app
+        self._broker = Broker.of(app.conf.broker_address)
+        self._rests_until = 0.0
+        self._pending: dict[Job, str | None] = {}
+        """With the trace of the request that was first to ask for it."""
+        self._spaced_until: dict[type[Job], float] = {}
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(
+            self._send_pending,
+            name="job-publisher",
+            pause_seconds=COALESCING_SECONDS,
+            has_work=lambda: self._pending,
+        )
+
+    def publish(self, jobs: Sequence[Job]) -> None:
+        """Hand over jobs; returns at once."""
+        with self._lock:
+            if len(self._pending) < PENDING_LIMIT:
+                asked_by = traceparent()
+                for job in jobs:
+                    self._pending.setdefault(job, asked_by)
+            else:
+                PUBLISH_FAILURES.inc(len(jobs))
+        self._thread.wake()
+
+    def _send_pending(self) -> None:
+        for job, asked_by in self._take_due().items():
+            self._send(job, asked_by)
+
+    def _take_due(self) -> dict[Job, str | None]:
+        now = time.monotonic()
+        with self._lock:
+            ready = [job for job in self._pending if self._spaced_until.get(type(job), 0.0) <= now]
+            due = {job: self._pending.pop(job) for job in ready}
+        self._spaced_until |= {type(job): now + job.spacing_seconds for job in due if job.spacing_seconds}
+        return due
+
+    def _send(self, job: Job, asked_by: str | None = None) -> None:
+        if time.monotonic() < self._rests_until:
+            PUBLISH_FAILURES.inc()
+            return
+        try:
+            if self._broker.is_full(job.queue):
+                PUBLISH_FAILURES.inc()
+                return
+            send(self._app, job, asked_by)
+        except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
+            PUBLISH_FAILURES.inc()
+            self._rests_until = time.monotonic() + self._broker.rest_seconds
+            log.warning("job.not_published", kind=job.kind, error=str(error))
+
+
+def send(app: Celery, job: Job, asked_by: str | None = None) -> None:
+    """Send one job's message now, with the trace of who asked for it; raises as `send_kind` does."""
+    fields = {name: str(value) for name, value in dataclasses.asdict(job).items()}
+    send_kind(app, job.kind, queue=job.queue, fields=fields, asked_by=asked_by)
+
+
+def send_kind(
+    app: Celery, kind: str, *, queue: str, fields: dict[str, Any] | None = None, asked_by: str | None = None
+) -> None:
+    """Send a message of this kind now; raises kombu's OperationalError when the broker does not take it."""
+    headers = {HEADER: asked_by} if asked_by is not None else None
+    app.send_task(
+        kind,
+        kwargs=fields,
+        queue=queue,
+        headers=headers,
+        argsrepr="",
+        kwargsrepr="",
+        ignore_result=True,
+    )

@@ -1,0 +1,278 @@
+"""Carry replies from workers back to the front that waits for them: one Valkey channel per web process.
+
+One thread reads the channel for all requests, because a blocking read for each costs five times the processor. A
+stream would keep replies, at twice the processor on all sides; with a channel nothing is stored, and a worker learns
+whether anybody has listened. Replies may be lost but not silently: they are numbered, and a waiting request is told
+of a gap. What must survive is in Postgres.
+"""
+
+from __future__ import annotations
+
+import queue
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+import redis
+
+from shared.messaging.reply_publisher import BUNDLES, Letter, ReplyLane, unbundle
+from shared.observability.telemetry import get_logger
+from shared.runtime.deferred_responses import Bell
+from shared.runtime.periodic_thread import PeriodicThread
+
+log = get_logger(__name__)
+
+LOOK_SECONDS = 1.0
+PING_AFTER_SECONDS = 5.0
+LISTENING_SECONDS = 2.0
+INBOX_LIMIT_BYTES = 8 << 20
+RETRY_SECONDS = 0.2
+_HEAD = struct.Struct(">16sIc")
+
+
+class ReplyKind(StrEnum):
+    """What a reply says; in a message it is the first letter."""
+
+    ALIVE = "alive"
+    DATA = "data"
+    END = "end"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+_KINDS = {kind[0].encode(): kind for kind in ReplyKind}
+_LAST = frozenset({ReplyKind.END, ReplyKind.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One reply; `data` is for the front to send on or to read, as the two sides agree."""
+
+    kind: ReplyKind
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyAddress:
+    """Where a worker sends the replies of one invocation."""
+
+    channel: str
+    invocation_id: UUID
+
+
+class Inbox:
+    """The replies to one request, in order; close it when nobody waits any more."""
+
+    def __init__(self, channel: ReplyChannel, address: ReplyAddress) -> None:
+        self.address = address
+        self._channel = channel
+        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        self._expected = 0
+        # Two counters, each written by one thread: their difference is what waits.
+        self._delivered_bytes = 0
+        self._received_bytes = 0
+        self._is_lost = False
+        self._bell: Bell | None = None
+
+    def ring(self, bell: Bell) -> None:
+        """Ring this bell whenever a reply has come."""
+        self._bell = bell
+
+    def receive(self, timeout_seconds: float) -> Reply | None:
+        """Wait for the next reply; None when there is none in time. After a LOST one there are no more."""
+        try:
+            reply = self._replies.get(block=timeout_seconds > 0, timeout=timeout_seconds or None)
+        except queue.Empty:
+            return None
+        self._received_bytes += len(reply.data)
+        return reply
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._channel.forget(self.address.invocation_id)
+
+    def __enter__(self) -> Inbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def deliver(self, number: int, reply: Reply) -> None:
+        """Take a reply from the channel's reader, who then rings the bell.
+
+        A repeated one is dropped; a gap, or a request too slow to take its replies, loses the rest.
+        """
+        if self._is_lost or number < self._expected:
+            return
+        if number > self._expected or self._delivered_bytes - self._received_bytes > INBOX_LIMIT_BYTES:
+            self.lose()
+            return
+        self._expected += 1
+        self._delivered_bytes += len(reply.data)
+        self._replies.put(reply)
+
+    def lose(self) -> None:
+        """Tell the waiting request that replies are missing."""
+        self._is_lost = True
+        self._replies.put(Reply(kind=ReplyKind.LOST))
+        self.tell()
+
+    def tell(self) -> None:
+        """Ring the bell: something was delivered."""
+        if self._bell is not None:
+            self._bell.ring()
+
+
+class ReplyChannel:
+    """The front's end: the channel of this process, and its reader."""
+
+    def __init__(self, valkey: redis.Redis) -> None:
+        """Start the thread with the first request, in the process that makes it."""
+        self._valkey = valkey
+        self._name = f"{BUNDLES}{uuid4().hex}"
+        self._inboxes: dict[bytes, Inbox] = {}
+        self._lock = threading.Lock()
+        self._reader = PeriodicThread(self._hear, name="reply-reader", pause_seconds=RETRY_SECONDS)
+        self._is_listening = threading.Event()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._reader.stop()
+
+    def open(self, invocation_id: UUID) -> Inbox:
+        """Listen for the replies of an invocation; do so before a worker can know of it. Raises redis.RedisError."""
+        inbox = Inbox(self, ReplyAddress(channel=self._name, invocation_id=invocation_id))
+        if not self._is_listening.is_set():
+            self._begin()
+        with self._lock:
+            if not self._is_listening.is_set():
+                raise redis.ConnectionError("the channel of replies is interrupted")
+            self._inboxes[invocation_id.bytes] = inbox
+        return inbox
+
+    def forget(self, invocation_id: UUID) -> None:
+        """Drop what still arrives for an invocation."""
+        self._inboxes.pop(invocation_id.bytes, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for replies."""
+        return len(self._inboxes)
+
+    def _begin(self) -> None:
+        self._reader.start()
+        self._is_listening.wait(LISTENING_SECONDS)
+
+    def _hear(self) -> None:
+        try:
+            self._listen()
+        except redis.RedisError as error:
+            log.warning("replies.interrupted", error=str(error))
+        finally:
+            self._lose_all()
+
+    def _listen(self) -> None:
+        """Read the channel until the connection breaks or this end is closed."""
+        pool: Any = self._valkey.connection_pool
+        # One of its own, whose standing timeout is the look's: to set another for each read would cost as much as it.
+        # The client logs what RESP3 pushes: the text of every reply, formatted whether or not anybody wants the line.
+        own = {"socket_timeout": LOOK_SECONDS, "protocol": 2}
+        connection = pool.connection_class(**pool.connection_kwargs | own)
+        try:
+            connection.send_command("SUBSCRIBE", self._name)
+            connection.read_response()
+            self._is_listening.set()
+            heard_at = time.monotonic()
+            asked_at: float | None = None
+            while not self._reader.is_stopping:
+                # Silence ends here: what comes while this thread has no processor is found by the next look.
+                looked_at = time.monotonic()
+                try:
+                    message = connection.read_response(disconnect_on_error=False)
+                except redis.TimeoutError:
+                    if asked_at is not None:
+                        _require_answer(waited_seconds=looked_at - asked_at)
+                    elif looked_at - heard_at > PING_AFTER_SECONDS:
+                        connection.send_command("PING")
+                        asked_at = time.monotonic()
+                else:
+                    heard_at, asked_at = time.monotonic(), None
+                    self._deliver(message)
+        finally:
+            connection.disconnect()
+
+    def _deliver(self, response: Any) -> None:
+        if response[0] != b"message":  # the answer to a ping
+            return
+        told: dict[bytes, Inbox] = {}
+        for message in unbundle(response[2]):
+            invocation, number, kind = _HEAD.unpack_from(message)
+            inbox = self._inboxes.get(invocation)
+            if inbox is not None:
+                inbox.deliver(number, Reply(kind=_KINDS[kind], data=message[_HEAD.size :]))
+                told[invocation] = inbox
+        for inbox in told.values():
+            inbox.tell()
+
+    def _lose_all(self) -> None:
+        """Tell every waiting request that replies may be missing; nobody begins to wait until we listen again."""
+        with self._lock:
+            self._is_listening.clear()
+            inboxes = list(self._inboxes.values())
+        for inbox in inboxes:
+            inbox.lose()
+
+
+def _require_answer(*, waited_seconds: float) -> None:
+    if waited_seconds > PING_AFTER_SECONDS:
+        raise redis.ConnectionError("the channel of replies is silent")
+
+
+class ReplyWriter:
+    """A worker's end: sends the replies of one invocation, numbered.
+
+    Streamed data, and what follows it, goes over the process's lane; any other reply is a round trip of its own. The
+    last is sent again if need be: a whole answer would be lost with it.
+    """
+
+    def __init__(self, lane: ReplyLane, address: ReplyAddress) -> None:
+        self._lane = lane
+        self._address = address
+        self._sent = 0
+        self._is_streaming = False
+        self._is_over = False
+        self._lock = threading.Lock()
+        self.is_heard = True
+
+    def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
+        """Send a reply; False when nobody listens any more, as far as is known. Raises redis.RedisError."""
+        with self._lock:
+            if self._is_over:
+                return False
+            head = _HEAD.pack(self._address.invocation_id.bytes, self._sent, kind[0].encode())
+            self._sent += 1
+            self._is_over = kind in _LAST
+            self._is_streaming |= kind is ReplyKind.DATA
+            return self._post(Letter(self._address.channel, head + data, self))
+
+    def close(self) -> None:
+        """Send no more; what was sent is on its way."""
+        with self._lock:
+            self._is_over = True
+
+    def _post(self, letter: Letter) -> bool:
+        if not self._is_over:
+            if not self._is_streaming:
+                return self._lane.publish(letter)
+            self._lane.put(letter)
+            return self.is_heard
+        if self._is_streaming:
+            return self._lane.put_last(letter)
+        try:
+            return self._lane.publish(letter)
+        except redis.RedisError:
+            return self._lane.publish(letter)

@@ -1,0 +1,238 @@
+"""Wait for the replies of a call, with a limit on every silence.
+
+A call that waits nowhere although no worker has begun it is queued anew. One that no worker begins in time is given
+back; one whose worker falls silent, or whose replies are lost, ends with an error and is settled by what its worker
+did or by estimate. A worker is silent when it neither replies nor renews the call's lease. Closing the wait cancels
+the call.
+"""
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from typing import Any
+
+import redis
+
+from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage
+from shared.errors import DomainError, Kind
+from shared.messaging.replies import Inbox, Reply, ReplyAddress, ReplyKind
+from shared.models.call_admission import ModelsOverloaded
+from shared.models.invocations import Invoker, give_up
+from shared.models.providers.errors import UpstreamRefused
+from shared.models.queue.call_messages import QueuedCall, queue_of
+from shared.observability.telemetry import get_logger
+
+log = get_logger(__name__)
+
+PING_SECONDS = 2.0
+QUEUE_SECONDS = 30.0
+"""How long a call may wait for a worker; shorter than the lease of its hold."""
+SILENCE_SECONDS = 7.0
+"""How long a worker may say nothing of a call and not renew its lease; both happen every few seconds."""
+LONGEST_SILENCE_SECONDS = 30.0
+"""How long replies may fail to come although the lease is renewed, or Postgres does not say."""
+GIVE_UP_SECONDS = 30.0
+"""How long Postgres may take to say whether a call that is given back had begun."""
+_REFUSALS = {413: Kind.TOO_LARGE, 422: Kind.INVALID}
+
+
+class CallLost(DomainError):
+    """The reply was lost on its way; the call may have been charged, and is not repeated."""
+
+    code = "provider_error"
+    kind = Kind.UPSTREAM_FAILED
+    is_final = True
+
+
+class CallFailed(DomainError):
+    """The call failed at the worker, which says how."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(
+            document["detail"], retry_after_seconds=document["retry_after_seconds"], **document["data"]
+        )
+        self.code = document["code"]  # type: ignore[misc]
+        self.kind = Kind(document["kind"])  # type: ignore[misc]
+        self.is_final = document["may_have_cost"]
+
+
+def describe_failure(error: DomainError) -> bytes:
+    """Write an error so that `CallFailed` says the same; what may have cost a provider is not to be tried again."""
+    document = {
+        "code": error.code,
+        "kind": error.kind.value,
+        "detail": error.detail,
+        "data": error.data,
+        "retry_after_seconds": error.retry_after_seconds,
+        "may_have_cost": getattr(error, "may_have_cost", False),
+    }
+    if isinstance(error, UpstreamRefused):
+        document |= _as_the_upstream_said(error)
+    return json.dumps(document, default=str).encode()
+
+
+def _as_the_upstream_said(error: UpstreamRefused) -> dict[str, Any]:
+    """Pass on what the upstream found wrong with the request: the caller alone can put it right."""
+    return {
+        "code": error.error["code"] or error.code,
+        "kind": _REFUSALS.get(error.status, Kind.MALFORMED).value,
+        "detail": error.error["message"],
+        "data": {"param": error.error["param"]},
+    }
+
+
+def ping_seconds() -> float:
+    """Tell how long to wait for a reply before looking whether one will come."""
+    return PING_SECONDS
+
+
+def replies(
+    invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float] = ping_seconds
+) -> Generator[Reply | None]:
+    """Give the DATA and END replies of a call as they come, and None whenever none came in `wait_seconds()`.
+
+    A caller that does not wait here asks again when the inbox rings its bell, and every `PING_SECONDS`. Ends after
+    END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator early to
+    cancel the call. But for `wait_seconds()` nothing here waits, for a server or for anything else: one thread serves
+    the answers of all clients (`web/server/response_writer.py`).
+    """
+    is_over = False
+    try:
+        for reply in _watched(invoker, inbox, wait_seconds):
+            is_over = reply is not None and reply.kind in (ReplyKind.END, ReplyKind.FAILED)
+            if reply is not None and reply.kind is ReplyKind.FAILED:
+                raise CallFailed(json.loads(reply.data))
+            yield reply
+            if is_over:
+                return
+    except ModelsOverloaded:
+        is_over = True
+        raise
+    finally:
+        inbox.close()
+        invoker.admission.end(inbox.address.invocation_id)
+        if not is_over:
+            invoker.cancellations.add(inbox.address.invocation_id)
+
+
+def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
+    with closing(Silence(invoker, inbox)) as silence:
+        while True:
+            reply = inbox.receive(wait_seconds())
+            if reply is None:
+                silence.judge()
+                yield None
+                continue
+            silence.end()
+            if reply.kind is ReplyKind.LOST:
+                raise CallLost
+            if reply.kind is not ReplyKind.ALIVE:
+                yield reply
+
+
+class Silence:
+    """The time in which nothing is heard of a call, and what to make of it; waits for no server itself."""
+
+    def __init__(self, invoker: Invoker, inbox: Inbox) -> None:
+        self._invoker = invoker
+        self._inbox = inbox
+        self._invocation_id = inbox.address.invocation_id
+        self._ended_at: float | None = None
+        self._returning: Future[None] | None = None
+        self._giving_up: Future[bool] | None = None
+        self.end()
+
+    def end(self) -> None:
+        """Note that something was heard."""
+        self._heard_at = self._since = time.monotonic()
+        self.close()
+
+    def close(self) -> None:
+        """Have no server asked any more."""
+        for asked in (self._returning, self._giving_up):
+            if asked is not None:
+                asked.cancel()
+        self._returning = self._giving_up = None
+
+    def judge(self) -> None:
+        """Bear the silence, if its time is not over; call it every few seconds.
+
+        Raises ModelsOverloaded for a call that no worker has begun, and which is given back; CallLost for one whose
+        worker has died, or whose last reply was missed.
+        """
+        now = time.monotonic()
+        if now - self._since <= SILENCE_SECONDS / 2:
+            return
+        # Asked for before it is needed, because an answer takes a moment.
+        lease = self._invoker.leases.find(self._invocation_id)
+        if now - self._since <= SILENCE_SECONDS:
+            return
+        if self._giving_up is not None:
+            self._judge_given_up(self._giving_up, now, lease)
+        elif lease is None:
+            self._judge_unknown(now)
+        elif lease.stage is Stage.WAITING:
+            self._judge_waiting(now, lease)
+        elif lease.stage is Stage.ENDED:
+            self._judge_ended(now)
+        else:
+            self._judge_running(now, lease)
+
+    def _judge_unknown(self, now: float) -> None:
+        if now - self._heard_at > LONGEST_SILENCE_SECONDS:
+            self._give_up()
+
+    def _judge_waiting(self, now: float, lease: Lease) -> None:
+        if now - self._heard_at > QUEUE_SECONDS:
+            self._give_up()
+            return
+        self._since = now
+        if self._returning is None or self._returning.done():
+            self._returning = self._invoker.threads.submit(
+                _return_if_lost, self._invoker, self._inbox.address, lease
+            )
+
+    def _give_up(self) -> None:
+        """Have the call given back; the bell tells when it is known whether it was."""
+        self._giving_up = self._invoker.threads.submit(give_up, self._invoker, self._invocation_id)
+        self._giving_up.add_done_callback(lambda _: self._inbox.tell())
+
+    def _judge_given_up(self, giving_up: Future[bool], now: float, lease: Lease | None) -> None:
+        if not giving_up.done():
+            if now - self._heard_at > LONGEST_SILENCE_SECONDS + GIVE_UP_SECONDS:
+                raise CallLost
+            return
+        if giving_up.result():
+            raise ModelsOverloaded
+        if lease is None:
+            raise CallLost
+        self.end()  # a worker has begun at this moment
+
+    def _judge_ended(self, now: float) -> None:
+        """Let the last reply, which is sent after the settlement, have a moment to arrive."""
+        if self._ended_at is None:
+            self._ended_at = now
+        elif now - self._ended_at > PING_SECONDS:
+            raise CallLost
+
+    def _judge_running(self, now: float, lease: Lease) -> None:
+        if now - self._heard_at > LONGEST_SILENCE_SECONDS:
+            raise CallLost
+        renewed_at = now - (DISPATCH_LEASE_SECONDS - lease.remaining_seconds)
+        if now - renewed_at > SILENCE_SECONDS:
+            raise CallLost
+        self._since = renewed_at
+
+
+def _return_if_lost(invoker: Invoker, address: ReplyAddress, lease: Lease) -> None:
+    if lease.organization_id is None or lease.provider is None:
+        return
+    queue = queue_of(lease.provider, lease.organization_id)
+    call = QueuedCall(address=address, provider=lease.provider, queue=queue)
+    try:
+        if invoker.queue.return_if_lost(call):
+            log.warning("invocation.returned", invocation_id=address.invocation_id)
+    except redis.RedisError as error:
+        log.warning("invocation.not_returned", invocation_id=address.invocation_id, error=str(error))

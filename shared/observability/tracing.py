@@ -1,0 +1,58 @@
+"""Traces across client, front, broker, worker, provider and egress, by OpenTelemetry where a collector is named.
+
+Nothing of OpenTelemetry is imported before `start_tracing` finds `OTEL_EXPORTER_OTLP_ENDPOINT` (or that of traces
+alone); until then a span costs a call. Spans are made by hand, at requests, jobs, attempts at providers and egress.
+Their attributes are routes, kinds, providers, hosts and codes: no prompt, key, file name, path or query.
+"""
+
+import os
+import re
+
+from shared.observability.spans import NO_SPAN, Attribute, Span, SpanKind, Tracer
+from shared.observability.telemetry import get_logger
+
+log = get_logger(__name__)
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_tracers: list[Tracer] = []
+
+
+def start_tracing(role: str) -> None:
+    """Trace this process if a collector is named; call once, in the process that works (a fork loses the exporter)."""
+    if _tracers or not any(os.environ.get(name) for name in ENDPOINTS):
+        return
+    try:
+        # Imported here: the SDK costs memory and time that only who asks for traces should pay.
+        from shared.observability.opentelemetry_export import open_tracer
+    except ImportError:
+        log.warning("tracing.not_installed", remedy="pip install 'quartermaster[tracing]'")
+        return
+    _tracers.append(open_tracer(role))
+
+
+def span(name: str, kind: SpanKind, *, parent: str | None = None, **attributes: Attribute) -> Span:
+    """Begin a span, below a sound `parent`, else below the present one; nothing where nothing is traced.
+
+    Attributes are named with two underscores for a dot.
+    """
+    if not _tracers:
+        return NO_SPAN
+    named = {key.replace("__", "."): value for key, value in attributes.items()}
+    return _tracers[0].span(name, kind, parent if trace_id(parent) else None, named)
+
+
+def continued(name: str, parent: str | None, **attributes: Attribute) -> Span:
+    """Begin the span of work that a message asked for; nothing for work that no traced request is behind."""
+    return span(name, "consumer", parent=parent, **attributes) if parent is not None else NO_SPAN
+
+
+def traceparent() -> str | None:
+    """Write the present context for a message or a request; None where nothing is traced."""
+    return _tracers[0].traceparent() if _tracers else None
+
+
+def trace_id(of: str | None) -> str | None:
+    """Read the trace of a `traceparent`; None for what is none."""
+    match = _TRACEPARENT.fullmatch(of or "")
+    return match[1] if match else None

@@ -1,0 +1,129 @@
+"""The operations port: health, readiness and metrics on an address of their own, out of reach of the public one.
+
+A process listens with a thread that does nothing else, so probes are answered while all that do its work are busy. It
+knows three paths and no credentials; where it is bound decides who may reach it. The processes of one front share a
+listener; a worker and beat have one each, where the address is theirs (a container's, or one set for them alone).
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from shared.operations.health_checks import Probes
+
+CONNECTIONS = 8
+HEAD_BYTES = 8192
+HEAD_SECONDS = 5.0
+SEND_SECONDS = 10.0
+PAUSE_SECONDS = 0.1
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+Said = tuple[int, str, bytes]
+
+
+def listen_for_operators() -> socket.socket | None:
+    """Listen at `OPERATIONS_BIND`, or on `OPERATIONS_PORT` of 127.0.0.1; None where neither is set. Raises OSError."""
+    port = os.environ.get("OPERATIONS_PORT")
+    address = os.environ.get("OPERATIONS_BIND") or (port and f"127.0.0.1:{port}")
+    if not address:
+        return None
+    host, _, number = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host.strip("[]"), int(number)), family=family, backlog=64)
+
+
+class OperationsPort:
+    """What answers on a listening socket."""
+
+    def __init__(self, probes: Probes) -> None:
+        self._probes = probes
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self._is_draining: Callable[[], bool] = lambda: False
+
+    def serve(self, listener: socket.socket, *, is_draining: Callable[[], bool]) -> None:
+        """Start to answer, in threads of its own, for the life of this process."""
+        self._is_draining = is_draining
+        threading.Thread(target=self._accept, args=(listener,), name="operations", daemon=True).start()
+
+    def answer(self, method: str, target: str) -> Said:
+        """Give the status, media type and body of one request."""
+        path = target.partition("?")[0]
+        if path not in ("/healthz", "/readyz", "/metrics"):
+            return 404, _TEXT, b"Only /healthz, /readyz and /metrics are here.\n"
+        if method not in ("GET", "HEAD"):
+            return 405, _TEXT, b"Only GET and HEAD are answered.\n"
+        if path == "/healthz":
+            return 200, _JSON, _document(status="ok")
+        if path == "/metrics":
+            return 200, CONTENT_TYPE_LATEST, self._probes.metrics()
+        checks = self._probes.readiness()
+        status = "draining" if self._is_draining() else self._probes.status(checks)
+        return 200 if status == "ok" else 503, _JSON, _document(status=status, checks=checks)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            self._slots.acquire()
+            try:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor or no thread left at the moment
+                self._slots.release()
+                time.sleep(PAUSE_SECONDS)
+
+    def _converse(self, connection: socket.socket) -> None:
+        try:
+            with closing(connection), suppress(OSError):
+                head = _read_head(connection)
+                if not head:
+                    return
+                words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+                is_sound = len(words) == 3 and words[2].startswith("HTTP/1.")  # noqa: PLR2004 (a request line)
+                said = self.answer(*words[:2]) if is_sound else (400, _TEXT, b"Not a request.\n")
+                connection.settimeout(SEND_SECONDS)
+                connection.sendall(_render(said, with_body=words[0] != "HEAD"))
+                connection.shutdown(socket.SHUT_WR)
+        finally:
+            self._slots.release()
+
+
+def _document(**members: object) -> bytes:
+    return json.dumps(members, separators=(",", ":")).encode()
+
+
+def _read_head(connection: socket.socket) -> bytes:
+    """Read up to the end of the head; nothing if it does not come whole, in time and size."""
+    deadline = time.monotonic() + HEAD_SECONDS
+    head = b""
+    while b"\r\n\r\n" not in head:
+        left = deadline - time.monotonic()
+        if left <= 0 or len(head) > HEAD_BYTES:
+            return b""
+        connection.settimeout(left)
+        piece = connection.recv(HEAD_BYTES)
+        if not piece:
+            return b""
+        head += piece
+    return head
+
+
+def _render(said: Said, *, with_body: bool) -> bytes:
+    status, media_type, body = said
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (body if with_body else b"")

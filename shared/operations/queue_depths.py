@@ -1,0 +1,32 @@
+"""What waits for workers, of every domain: for metrics, by which operators scale, and for commands."""
+
+from dataclasses import dataclass
+
+from shared.a2a.turns.backlog import measure_turns
+from shared.db.database import Session
+from shared.deliveries.backlog import measure_deliveries
+from shared.files.backlog import Backlog, measure_backlog
+from shared.media.importing.backlog import measure_imports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingWork:
+    """Each state with its rows and the age of the oldest, and how many deliveries were given up."""
+
+    backlogs: tuple[Backlog, ...]
+    dead_deliveries: int
+
+
+def measure_waiting_work(session: Session) -> WaitingWork:
+    """Count what waits in Postgres."""
+    imports, turns = measure_imports(session), measure_turns(session)
+    deliveries = measure_deliveries(session)
+    return WaitingWork(
+        backlogs=(
+            *measure_backlog(session),
+            Backlog(state="imports", rows=imports.due, oldest_seconds=imports.oldest_due_seconds),
+            Backlog(state="turns", rows=turns.waiting, oldest_seconds=turns.oldest_seconds),
+            Backlog(state="deliveries", rows=deliveries.due, oldest_seconds=deliveries.oldest_due_seconds),
+        ),
+        dead_deliveries=deliveries.dead,
+    )

@@ -1,0 +1,32 @@
+"""The same story as `test_administrative_commands.py`, told over REST by an operator who has an address and a key."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.db.database import Database
+from tests.deploy.cli.test_administrative_commands import Operator, make_operator, tell_the_story
+from tests.support.front import open_front
+from tests.support.served_front import serving
+
+
+@pytest.fixture
+def operator(
+    database_url: str, database: Database, valkey_server: EmbeddedValkey, tmp_path: Path
+) -> Iterator[Operator]:
+    """Somebody far away; what has no route is done beside the installation."""
+    operator = make_operator(database_url, database, valkey_server, tmp_path)
+    keys = (operator.environment["ENCRYPTION_KEYS"],)
+    with (
+        open_front(database_url, valkey_server.url, tmp_path / "blobs", encryption_keys=keys) as front,
+        serving(front.app) as url,
+    ):
+        key = front.identity.operator().api_key
+        operator.afar = {"SERVICE_BASE_URL": url, "SERVICE_API_KEY": key, "DATABASE_URL": None}
+        yield operator
+
+
+def test_every_administrative_command_does_its_work_over_rest(operator: Operator) -> None:
+    tell_the_story(operator)

@@ -1,0 +1,106 @@
+"""Waiting for tasks: woken by a hint, and without any hint by the rows themselves."""
+
+import time
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from sqlalchemy import insert, update
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.tables import tasks
+from shared.a2a.tasks.task_notifier import TaskHints, TaskWatch
+from shared.db.database import Database
+from shared.ids import new_id
+from shared.messaging.valkey import connect_valkey
+from tests.support.stack import wait_until
+
+NOBODY = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+def task_id(database: Database) -> UUID:
+    task_id = new_id()
+    row = {name: new_id() for name in ("organization_id", "deployment_id", "caller_id", "principal_id")}
+    with database.transaction() as session:
+        session.execute(
+            insert(tasks).values(
+                id=task_id,
+                context_id="c",
+                state="TASK_STATE_WORKING",
+                is_visible=True,
+                status_at="now()",
+                **row,
+            )
+        )
+    return task_id
+
+
+@pytest.fixture
+def watch(database: Database, valkey_server: EmbeddedValkey) -> Iterator[TaskWatch]:
+    watch = TaskWatch(database, connect_valkey(valkey_server.url))
+    yield watch
+    watch.close()
+
+
+def settle(watch: TaskWatch, task_id: UUID) -> None:
+    """Let the first look at the row pass, which wakes everybody once."""
+    with watch.watch(task_id) as waiting:
+        waiting.wait(3)
+
+
+def test_a_hint_wakes_who_waits_for_its_task_and_nobody_else(
+    watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
+) -> None:
+    hints = TaskHints(connect_valkey(valkey_server.url))
+    other = new_id()
+    with watch.watch(task_id) as waiting, watch.watch(task_id) as also, watch.watch(other) as elsewhere:
+        waiting.wait(3)
+        also.wait(0)
+        hints.tell(task_id)
+        assert waiting.wait(60)
+        assert also.wait(60)
+        assert not elsewhere.wait(0)
+
+
+@pytest.mark.parametrize("values", [{"last_sequence": 1}, {"state": "TASK_STATE_FAILED"}])
+def test_a_change_is_seen_without_any_hint(
+    database: Database, watch: TaskWatch, task_id: UUID, values: dict[str, object]
+) -> None:
+    with watch.watch(task_id) as waiting:
+        waiting.wait(3)
+        with database.transaction() as session:
+            session.execute(update(tasks).where(tasks.c.id == task_id).values(values))
+        assert waiting.wait(60)
+
+
+def test_a_change_is_seen_while_valkey_is_away(database: Database, task_id: UUID) -> None:
+    watch = TaskWatch(database, connect_valkey(NOBODY, timeout_seconds=0.1))
+    with watch.watch(task_id) as waiting:
+        assert waiting.wait(60)
+    watch.close()
+
+
+def test_telling_nobody_takes_no_time(task_id: UUID) -> None:
+    hints = TaskHints(connect_valkey(NOBODY, timeout_seconds=0.1))
+    for _ in range(1000):
+        hints.tell(task_id)
+    wait_until(lambda: hints._silent_until > time.monotonic() - 60, "it has noticed that nobody hears")
+
+
+def test_hints_that_come_at_once_wake_everybody(
+    watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
+) -> None:
+    hints = TaskHints(connect_valkey(valkey_server.url))
+    with watch.watch(task_id) as waiting, watch.watch(new_id()) as other:
+        waiting.wait(3)
+        for _ in range(100):
+            hints.tell(waiting.task_id)
+            hints.tell(other.task_id)
+        assert other.wait(60)
+        assert waiting.wait(60)
+
+
+def test_what_nobody_waits_for_is_forgotten(watch: TaskWatch, task_id: UUID) -> None:
+    settle(watch, task_id)
+    wait_until(lambda: not watch._watches and not watch._seen, "nothing is kept")

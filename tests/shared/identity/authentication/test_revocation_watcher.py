@@ -1,0 +1,160 @@
+"""Calls under way end when their callers are revoked, and no others."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from shared.db.database import Database
+from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.identity.access.authorization import OPERATOR
+from shared.identity.access.callers import Caller
+from shared.identity.access.permissions import Permission
+from shared.identity.access.roles import Role
+from shared.identity.authentication import revocation_watcher
+from shared.identity.authentication.rechecking import Rechecks
+from shared.identity.authentication.revocation_watcher import RunningWork
+from shared.identity.credentials.api_keys import revoke_api_key
+from shared.identity.directory.memberships import change_member_role
+from shared.identity.directory.organizations import suspend_organization
+from shared.identity.errors import InvalidToken, OrganizationSuspended
+from tests.support.identity import IdentityFactory
+
+PATIENCE_SECONDS = 60.0
+
+
+class CountingRechecks(Rechecks):
+    """Counts how often it is asked; may find no database."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.asked = threading.Semaphore(0)
+        self.count = 0
+        self.is_away = False
+
+    def current(self, caller: Caller) -> Caller:
+        self.count += 1
+        self.asked.release()
+        if self.is_away:
+            raise Unavailable
+        return super().current(caller)
+
+
+@pytest.fixture
+def rechecks(database: Database) -> CountingRechecks:
+    return CountingRechecks(database)
+
+
+@pytest.fixture
+def work(rechecks: CountingRechecks, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningWork]:
+    monkeypatch.setattr(revocation_watcher, "CHECK_SECONDS", 0.05)
+    work = RunningWork(rechecks)
+    yield work
+    work.close()
+
+
+def anyone(_: Caller) -> None:
+    """Let everybody go on."""
+
+
+def caller_in(factory: IdentityFactory) -> Caller:
+    return factory.actor(factory.person(factory.organization().id, bound=True)).caller
+
+
+def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
+    work: RunningWork, database: Database, factory: IdentityFactory
+) -> None:
+    revoked, other = caller_in(factory), caller_in(factory)
+    woken = [threading.Event() for _ in range(3)]
+    calls = [
+        work.watch(caller, anyone, event.set)
+        for caller, event in zip((revoked, revoked, other), woken, strict=True)
+    ]
+    with database.transaction() as session:
+        revoke_api_key(session, by=OPERATOR, key_id=revoked.credential_id)
+    assert woken[0].wait(PATIENCE_SECONDS)
+    assert woken[1].wait(PATIENCE_SECONDS)
+    assert [type(call.revocation) for call in calls] == [InvalidToken, InvalidToken, type(None)]
+    assert not woken[2].is_set()
+
+
+def test_calls_end_with_their_organization(
+    work: RunningWork, database: Database, factory: IdentityFactory
+) -> None:
+    caller, woken = caller_in(factory), threading.Event()
+    call = work.watch(caller, anyone, woken.set)
+    assert caller.organization_id is not None
+    with database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=caller.organization_id)
+    assert woken.wait(PATIENCE_SECONDS)
+    assert isinstance(call.revocation, OrganizationSuspended)
+
+
+def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
+    work: RunningWork, factory: IdentityFactory
+) -> None:
+    outcomes: Iterator[type[DomainError]] = iter((Unavailable, Unavailable, PermissionDenied))
+    woken = threading.Event()
+
+    def look(_: Caller) -> None:
+        raise next(outcomes)
+
+    call = work.watch(caller_in(factory), look, woken.set)
+    assert woken.wait(PATIENCE_SECONDS)
+    assert isinstance(call.revocation, PermissionDenied)
+
+
+def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_on(
+    work: RunningWork, database: Database, factory: IdentityFactory
+) -> None:
+    organization_id = factory.organization().id
+    caller, woken = (
+        factory.actor(factory.person(organization_id, Role.WORKSPACE_ADMIN)).caller,
+        threading.Event(),
+    )
+
+    def may_delete(at: Caller) -> None:
+        if Permission.FILE_DELETE not in at.permissions_on(organization_id=organization_id):
+            raise PermissionDenied
+
+    deleting = work.watch(caller, may_delete, woken.set)
+    reading = work.watch(caller, anyone, woken.set)
+    with database.transaction() as session:
+        change_member_role(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            user_id=caller.executor.id,
+            role=Role.MEMBER,
+        )
+    assert woken.wait(PATIENCE_SECONDS)
+    assert isinstance(deleting.revocation, PermissionDenied)
+    assert reading.revocation is None
+
+
+def test_a_credential_is_asked_for_once_however_many_calls_it_has(
+    work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
+) -> None:
+    caller = caller_in(factory)
+    for _ in range(50):
+        work.watch(caller, anyone, lambda: None)
+    before = rechecks.count
+    for _ in range(4):
+        assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
+    assert rechecks.count - before < 50
+
+
+def test_calls_go_on_while_the_database_is_away(
+    work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
+) -> None:
+    rechecks.is_away = True
+    call = work.watch(caller_in(factory), anyone, lambda: None)
+    for _ in range(3):
+        assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
+    assert call.revocation is None
+
+
+def test_calls_that_have_ended_are_watched_no_longer(work: RunningWork, factory: IdentityFactory) -> None:
+    with work.watch(caller_in(factory), anyone, lambda: None):
+        assert work.watched == 1
+    assert work.watched == 0

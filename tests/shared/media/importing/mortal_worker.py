@@ -1,0 +1,23 @@
+"""A worker in a process of its own, which fetches what is due; for `tests.support.mortals`."""
+
+from shared.config.settings import Settings
+from shared.db.database import Database
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from shared.fairness.admission import Pool
+from shared.media.importing.fetch_job import Fetcher, fetch_due
+from tests.support.stores import open_any_store
+
+
+def work(settings: Settings) -> None:
+    """Fetch what is due, with these settings."""
+    fetch_due(
+        Fetcher(
+            database=Database(settings.database_url, pool_size=2),
+            store=open_any_store(settings),
+            settings=settings,
+            encryption=Encryption(settings),
+            policy=EgressPolicy(allow_private=True, allow_http=True),
+            pool=Pool("fetches", 16),
+        )
+    )

@@ -1,0 +1,151 @@
+"""A distribution whose deployment has a scripted agent, and who pushes messages to it."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from werkzeug.test import TestResponse
+
+from shared.a2a.exact_json import parse
+from shared.a2a.inbound.attachment_wait import Porter, route_due_messages
+from shared.a2a.inbound.sending import Door as RoutingDoor
+from shared.identity.access.authorization import OPERATOR
+from shared.media.notifications.notification_endpoints import set_endpoint
+from tests.support.agent_worker import answering_turns
+from tests.support.front import LOCAL_EGRESS, Front
+from tests.support.media_sources import MediaSource
+from tests.web.a2a.asking import Client
+from tests.web.a2a.conftest import give_script
+from tests.web.media.conftest import Connector, make_connector, sign, sql
+
+SCRIPT = """
+rules:
+  - match: {text: ask}
+    steps:
+      - input_required: Which photo?
+      - echo: complete
+  - match: {text: hang}
+    steps: [{status: Hanging}, {hang: true}]
+  - steps: [{echo: complete}]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """A distribution and its agent."""
+
+    connector: Connector
+
+    @property
+    def front(self) -> Front:
+        return self.connector.front
+
+    @property
+    def path(self) -> str:
+        return f"/distributions/{self.connector.id}/messages"
+
+    @property
+    def agent(self) -> Client:
+        """The deployment itself, for the receiving identity: it sees the tasks of the distribution's messages."""
+        front, deployment = self.front, self.connector.deployment
+        minted = front.post("/oauth/attributions", self.connector.authorization, json={}).json or {}
+        return Client(
+            front,
+            f"/agents/{deployment.deployment.id}",
+            front.identity.authorization(deployment),
+            {"Service-Usage-Attribution": minted["attribution"]},
+        )
+
+    def push(
+        self, text: str | None = "hello", authorization: str | None = None, **fields: Any
+    ) -> TestResponse:
+        """Push a message of its own, unless `fields` name it."""
+        return self.post(authorization or self.connector.authorization, json=message(text, **fields))
+
+    def push_signed(self, text: str = "hello", secret: str | None = None, **fields: Any) -> TestResponse:
+        raw = json.dumps(message(text, **fields)).encode()
+        headers = {**sign(raw, secret or self.connector.webhook_secret), "Content-Type": "application/json"}
+        return self.post(data=raw, headers=headers)
+
+    def post(self, authorization: str | None = None, **options: Any) -> TestResponse:
+        return self.front.post(self.path, authorization, **options)
+
+    def taken(self, text: str | None = "hello", **fields: Any) -> dict[str, Any]:
+        """Push a message that is taken; give the answer."""
+        answer = self.push(text, **fields)
+        assert answer.status_code == 202, answer.text
+        body: dict[str, Any] = parse(answer.get_data())
+        return body
+
+    def answered(self, text: str = "hello", **fields: Any) -> dict[str, Any]:
+        """Push a message and give its task once the agent has answered."""
+        return self.settled(self.taken(text, **fields)["taskId"])
+
+    def settled(self, task_id: str, *states: str) -> dict[str, Any]:
+        """Give a task once it is in one of these states, COMPLETED unless they are named."""
+        wanted = states or ("TASK_STATE_COMPLETED",)
+        deadline = time.monotonic() + 60
+        while (task := self.agent.read(task_id))["status"]["state"] not in wanted:
+            assert time.monotonic() < deadline, task
+            time.sleep(0.02)
+        return task
+
+    def route(self) -> int:
+        """Route what is due, as the worker does."""
+        settings = self.front.settings
+        made = RoutingDoor(settings=settings, router=self.front.services.agents.router)
+        return route_due_messages(Porter(database=self.front.services.database, door=made))
+
+    def set_endpoint(self, url: str) -> None:
+        """Name where notifications go."""
+        with self.front.services.database.transaction() as session:
+            set_endpoint(
+                session, self.front.settings, by=OPERATOR, distribution_id=self.connector.id, url=url
+            )
+
+    def notifications(self, event: str) -> list[dict[str, Any]]:
+        """Give what waits to be posted of one kind of event, in order."""
+        statement = "SELECT body FROM deliveries WHERE destination_id = :id AND event = :event ORDER BY id"
+        rows = sql(self.front, statement, id=self.connector.id, event=event)
+        return [parse(bytes(row.body)) for row in rows]
+
+    def rows(self) -> list[Any]:
+        """Every message of the distribution, in order."""
+        statement = "SELECT * FROM distribution_messages WHERE distribution_id = :id ORDER BY id"
+        return sql(self.front, statement, id=self.connector.id)
+
+
+def message(text: str | None = "hello", **fields: Any) -> dict[str, Any]:
+    said = {} if text is None else {"text": text}
+    return {"messageId": uuid4().hex, **said, **fields}
+
+
+def make_door(front: Front, script: str = SCRIPT) -> Door:
+    """A distribution of an organization of its own."""
+    connector = make_connector(front)
+    give_script(front, connector.deployment, script, input_modes=("*/*",))
+    return Door(connector=connector)
+
+
+@pytest.fixture(scope="module")
+def front_settings() -> Mapping[str, object]:
+    """Attachments may lie on this machine."""
+    return LOCAL_EGRESS
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[MediaSource]:
+    with MediaSource() as source:
+        yield source
+
+
+@pytest.fixture(scope="module")
+def door(front: Front) -> Iterator[Door]:
+    """A distribution of this module's, with a worker that answers."""
+    with answering_turns(front.services):
+        yield make_door(front)
+    front.services.agents.watch.close()

@@ -1,0 +1,1 @@
+"""Objects that handlers depend on, built once per process."""

@@ -1,0 +1,33 @@
+"""What a scripted agent refuses outright: errors that its script answers the first message of a task with."""
+
+from pathlib import Path
+
+from shared.a2a.behaviors.script_file import ScriptFile, script_of
+from shared.a2a.behaviors.script_format import Script, ScriptInvalid
+from shared.a2a.behaviors.scripted_errors import find_refusal
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
+from shared.a2a.types import Message
+
+
+class ScriptedRefusals:
+    """The scripts as the front reads them: the same as the workers'."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = ScriptFile(path) if path is not None else None
+
+    def check(self, behavior: BehaviorSettings, message: Message) -> None:
+        """Raise what the script refuses this message with; a script that cannot be used fails the task instead."""
+        if behavior.kind is not BehaviorKind.SCRIPT or message.task_id:
+            return
+        try:
+            script = self._script(behavior)
+        except ScriptInvalid:
+            return
+        refusal = find_refusal(script, message) if script is not None else None
+        if refusal is not None:
+            raise refusal
+
+    def _script(self, behavior: BehaviorSettings) -> Script | None:
+        if behavior.script is not None:
+            return script_of(behavior.script)
+        return self._file.current() if self._file is not None else None

@@ -1,0 +1,1 @@
+"""Errors as HTTP responses, in the format that each path's clients expect."""

@@ -1,0 +1,180 @@
+"""Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's, A2A's or a page.
+
+Knows no request: the front's server also writes with it what it refuses before the application.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from web.error_responses.a2a_errors import PROTOCOL_DOMAIN, error_body, speaks_a2a
+from web.error_responses.anthropic_errors import (
+    REQUEST_ID_HEADER,
+    anthropic_body,
+    anthropic_status,
+    speaks_anthropic,
+)
+from web.error_responses.html_errors import CONTENT_TYPE, error_headers, error_page, speaks_html
+from web.error_responses.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
+
+PROBLEM = "application/problem+json"
+OAUTH_PATHS = ("/oauth/token", "/oauth/revoke", "/oauth/introspect")
+OAUTH_CODES = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "invalid_target",
+    }
+)
+_OAUTH_CODES_BY_STATUS = {
+    429: "temporarily_unavailable",
+    500: "server_error",
+    503: "temporarily_unavailable",
+}
+_NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorAnswer:
+    """An error as it leaves."""
+
+    status: int
+    body: Mapping[str, Any]
+    media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    page: str | None = None
+
+    @property
+    def content(self) -> str:
+        """The page, or the body in JSON."""
+        return self.page if self.page is not None else json.dumps(self.body, default=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialects:
+    """Writes errors of the service at this address."""
+
+    base_url: str
+
+    def write(
+        self, path: str, status: int, code: str, detail: str, *, request_id: str, **data: Any
+    ) -> ErrorAnswer:
+        """Write an error; `data` are members of its own, and `errors` what is wrong with which field."""
+        if path in OAUTH_PATHS:
+            return _oauth_error(status, code, detail)
+        if speaks_a2a(path):
+            host = urlsplit(self.base_url).hostname or PROTOCOL_DOMAIN
+            body = error_body(status, code, detail, request=request_id, host=host, **data)
+            return ErrorAnswer(status=body["error"]["code"], body=body)
+        if speaks_anthropic(path):
+            return _anthropic_error(status, code, detail, request_id, data)
+        if speaks_openai(path):
+            headers = {RETRY_HEADER: "false"} if is_final_status(status) else {}
+            return ErrorAnswer(status=status, body=openai_body(status, code, detail, **data), headers=headers)
+        if speaks_html(path):
+            return _error_page(status, code, detail, request_id, data)
+        return self.problem(status, code, detail, request_id=request_id, **data)
+
+    def problem(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        request_id: str,
+        errors: list[dict[str, str]] | None = None,
+        **data: Any,
+    ) -> ErrorAnswer:
+        """Write a problem, whatever the path."""
+        body: dict[str, Any] = {
+            "type": f"{self.base_url}/problems/{code}",
+            "title": title(code),
+            "status": status,
+            "detail": detail,
+            "code": code,
+            "requestId": request_id,
+            **data,
+        }
+        if errors:
+            body["errors"] = errors
+        return ErrorAnswer(status=status, body=body, media_type=PROBLEM)
+
+    def refuse(self, target: str, status: int, code: str, detail: str) -> bytes:
+        """Write the whole answer to a request for this target that the server refuses by itself."""
+        request_id = uuid4().hex
+        answer = self.write(_path(target), status, code, detail, request_id=request_id)
+        content = answer.content.encode()
+        headers = {
+            "Content-Type": answer.media_type,
+            "Content-Length": str(len(content)),
+            "Connection": "close",
+            "X-Request-Id": request_id,
+            "X-Content-Type-Options": "nosniff",
+            **answer.headers,
+        }
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            headers["Retry-After"] = "1"
+        lines = (
+            f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}",
+            *map(": ".join, headers.items()),
+        )
+        return "\r\n".join((*lines, "", "")).encode() + content
+
+
+def oauth_code(status: int, code: str) -> str:
+    """Give OAuth's own code for an error, the nearest where it has none."""
+    if code in OAUTH_CODES:
+        return code
+    return _OAUTH_CODES_BY_STATUS.get(status, "invalid_request")
+
+
+def title(code: str) -> str:
+    """Give the human name of a code."""
+    return code.replace("_", " ").capitalize()
+
+
+def _oauth_error(status: int, code: str, detail: str) -> ErrorAnswer:
+    """Write the error of a token endpoint (RFC 6749 5.2)."""
+    body = {"error": oauth_code(status, code), "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
+    return ErrorAnswer(status=status, body=body, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
+
+
+def _anthropic_error(
+    status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]
+) -> ErrorAnswer:
+    status = anthropic_status(status, code)
+    headers = {REQUEST_ID_HEADER: request_id}
+    if is_final_status(status):
+        headers[RETRY_HEADER] = "false"
+    body = anthropic_body(status, code, detail, request_id=request_id, **data)
+    return ErrorAnswer(status=status, body=body, headers=headers)
+
+
+def _error_page(status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]) -> ErrorAnswer:
+    errors = data.get("errors") or ()
+    page = error_page(status, code, title(code), detail, request_id=request_id, errors=errors)
+    return ErrorAnswer(status=status, body={}, media_type=CONTENT_TYPE, headers=error_headers(), page=page)
+
+
+def reason_phrase(status: int) -> str:
+    """Give the words behind a status on the wire, also of one that HTTP does not define."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Overloaded"
+
+
+def _path(target: str) -> str:
+    """Give the path of a request's target, which may name scheme and host too."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return ""

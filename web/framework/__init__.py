@@ -1,0 +1,1 @@
+"""What every route uses: declaration, authentication, request context, admission, rendering."""

@@ -1,0 +1,138 @@
+"""What all administrative routes have in common: a user's key, JSON, pages, 201 with a Location.
+
+A deployment is refused before its body is read. Each handler takes `call.actor` after the body, as the rows have it
+then, and opens its transaction last, so that no connection waits for bytes. Creation takes no idempotency key; where a
+repetition would hurt (members, users, bindings) the resource is unique and it is answered 409.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.identity.errors import ResourceNotFound
+from web.framework.authentication import Authentication
+from web.framework.calls import Answer, Call
+from web.framework.routes import Content, Handler, Routes
+from web.http.schemas import PageQuery, Shown, ShownPage
+
+Declaration = Callable[[Handler], Handler]
+Act = Callable[..., Any]
+"""A function of the domain that takes a session, `by`, and the ids in the path by their names."""
+Errors = tuple[type[DomainError], ...]
+
+ORGANIZATION = "/organizations/<id:organization_id>"
+NO_STORE = {"Cache-Control": "no-store"}
+_REFUSED: Errors = (PermissionDenied, ResourceNotFound, Unavailable)
+
+
+class AdministrationRoutes(Routes):
+    """Administrative routes, of which those that only pass ids on are declared by what they do."""
+
+    def resource(self, path: str, shown: type[Shown]) -> Resource:
+        """Begin to declare what is done with one resource, shown in one shape."""
+        return Resource(self, path, shown)
+
+    def lists(self, path: str, act: Act, page: type[ShownPage], **texts: str) -> None:
+        """Declare a GET of a page of resources, by the name of the function that lists them."""
+
+        def handle(call: Call, **ids: UUID) -> Answer:
+            return Answer(body=page.of(administer(call, act, **ids, **call.query.position)))
+
+        self.pages(path, page, PageQuery, **{"name": act.__name__, **texts})(handle)
+
+    def pages(
+        self, path: str, page: type[BaseModel], query: type[BaseModel] = PageQuery, **texts: str
+    ) -> Declaration:
+        """Declare the decorated function as a GET with a query."""
+        return self.administers("GET", path, {200: page}, ValidationFailed, query=query, **texts)
+
+    def creates(
+        self,
+        path: str,
+        sent: type[BaseModel],
+        shown: type[BaseModel],
+        *errors: type[DomainError],
+        **texts: str,
+    ) -> Declaration:
+        """Declare the decorated function as a POST that makes a resource."""
+        return self.administers("POST", path, {201: shown}, *errors, body=sent, **texts)
+
+    def changes(
+        self,
+        method: str,
+        path: str,
+        sent: type[BaseModel],
+        shown: type[BaseModel],
+        *errors: type[DomainError],
+        **options: Any,
+    ) -> Declaration:
+        """Declare the decorated function as a PUT or PATCH."""
+        return self.administers(method, path, {200: shown}, *errors, body=sent, **options)
+
+    def administers(
+        self,
+        method: str,
+        path: str,
+        answers: Mapping[int, Content],
+        *errors: type[DomainError],
+        **options: Any,
+    ) -> Declaration:
+        """Declare the decorated function as the handler of any other route."""
+        return self.route(
+            method,
+            f"/admin{path}",
+            authentication=Authentication.CALLER,
+            administers=True,
+            answers=answers,
+            errors=(*_REFUSED, *errors),
+            **options,
+        )
+
+
+class Resource:
+    """What is done with one resource by functions of the domain that take the ids in its path."""
+
+    def __init__(self, routes: AdministrationRoutes, path: str, shown: type[Shown]) -> None:
+        self._routes, self._path, self._shown = routes, path, shown
+
+    def reads(self, name: str, act: Act, **texts: str) -> None:
+        """Declare a GET."""
+        self._routes.administers("GET", self._path, {200: self._shown}, name=name, **texts)(self._shows(act))
+
+    def acts(self, verb: str, act: Act, *errors: type[DomainError], **texts: str) -> None:
+        """Declare a POST without a body, by the name of the function that acts."""
+        path, answers = f"{self._path}/{verb}", {200: self._shown}
+        declare = self._routes.administers("POST", path, answers, *errors, name=act.__name__, **texts)
+        declare(self._shows(act))
+
+    def removes(self, act: Act, *errors: type[DomainError], **texts: str) -> None:
+        """Declare a DELETE, by the name of the function that removes."""
+
+        def handle(call: Call, **ids: UUID) -> Answer:
+            administer(call, act, **ids)
+            return Answer(status=204)
+
+        self._routes.administers("DELETE", self._path, {204: None}, *errors, name=act.__name__, **texts)(
+            handle
+        )
+
+    def _shows(self, act: Act) -> Handler:
+        return lambda call, **ids: Answer(body=self._shown.of(administer(call, act, **ids)))
+
+
+def administer(call: Call, act: Act, **arguments: Any) -> Any:
+    """Have the caller do this in a transaction."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        return act(session, by=by, **arguments)
+
+
+def created(call: Call, body: BaseModel, path: str) -> Answer:
+    """Answer 201 with the new resource, which may hold a secret that is shown only now, and where it is."""
+    location = f"{call.services.settings.base_url}/admin{path}"
+    return Answer(body=body, status=201, headers={"Location": location, **NO_STORE})

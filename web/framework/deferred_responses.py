@@ -1,0 +1,187 @@
+"""Answer requests that wait: without a thread under a server that can hold answers, else by blocking.
+
+A handler writes the steps of its answer: nothing yet (None), then the `Response`, and for a stream its frames and more
+Nones. Until the response an error is an answer with its own status, wherever it is raised; what is done around every
+response (`web/app.py`) is done when there is one.
+"""
+
+import math
+import socket
+import time
+from collections.abc import Callable, Generator, Iterable
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from flask import Flask, Response, current_app
+from werkzeug.exceptions import ClientDisconnected
+
+from shared.runtime.deferred_responses import HOLD, Bell, HeldAnswer
+
+Steps = Generator[Response | bytes | None]
+
+
+class Waiting:
+    """One request's wait: the bell that ends it, and how long it may last."""
+
+    def __init__(
+        self,
+        environ: WSGIEnvironment,
+        *,
+        idle_seconds: float,
+        is_blocking: bool,
+        deadline: float = math.inf,
+    ) -> None:
+        """Have a step taken at the latest after `idle_seconds`, and at the `deadline` of `time.monotonic`.
+
+        `is_blocking` says that steps, or their end, may wait for a server.
+        """
+        self.bell = Bell()
+        self._idle_seconds = idle_seconds
+        self.deadline = deadline
+        self.is_winding_up = False
+        self.is_blocking = is_blocking
+        self.is_held = HOLD in environ
+        self.connection: socket.socket | None = environ.get("gunicorn.socket")
+        self._patience: Callable[[], float] | None = environ.get(HOLD)
+
+    def wind_up(self) -> None:
+        """Have the answer end in good order, because the server stops."""
+        self.is_winding_up = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no more time to wait."""
+        return self.is_winding_up or time.monotonic() >= self.deadline
+
+    def idle_seconds(self) -> float:
+        """Tell how long there is no need of a step unless the bell rings."""
+        return min(self._idle_seconds, max(0.0, self.deadline - time.monotonic()))
+
+    def seconds(self) -> float:
+        """Tell how long the step may wait at this moment, before it says that there is nothing yet.
+
+        Where the answer can be held, the request's thread waits a moment once: less is not worth handing it over.
+        """
+        if not self.is_held:
+            return self.idle_seconds()
+        patience, self._patience = self._patience, None
+        return patience() if patience is not None else 0.0
+
+    def leave_thread(self) -> None:
+        """Have no step wait from here on: the threads that take it serve all answers that are held."""
+        self._patience = None
+
+
+class HeldResponse(Response):
+    """Stands for a response that is not there yet; closed when that has been sent."""
+
+    def __init__(self, steps: Steps, waiting: Waiting) -> None:
+        super().__init__(iter(()))
+        self._steps = steps
+        self._waiting = waiting
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Give the server the answer to hold, which starts the response when there is one."""
+        app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask's documented way)
+        answer = _held(self._pieces(app, environ, start_response), self._waiting)
+        answer.call_on_close(self.close)
+        return answer
+
+    def _pieces(
+        self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Generator[bytes]:
+        """Give the pieces of the answer, or of the error in its place."""
+        has_begun = False
+        try:
+            for step in self._steps:
+                if isinstance(step, Response):
+                    has_begun = True
+                    yield from app.finalize_request(step)(environ, start_response)
+                else:
+                    yield step or b""
+            if not has_begun:
+                raise RuntimeError("an answer ended without a response")
+        except Exception as error:
+            if has_begun:
+                raise
+            answer = app.make_response(app.handle_user_exception(error))
+            yield from app.finalize_request(answer)(environ, start_response)
+        finally:
+            self._steps.close()
+
+
+def is_held(response: Response) -> bool:
+    """Tell whether a response will leave the thread that made it."""
+    return isinstance(response, HeldResponse) or isinstance(response.response, HeldAnswer)
+
+
+def answer_whole(steps: Steps, waiting: Waiting) -> Response:
+    """Answer with the response that the steps come to. Raises what they raise, ClientDisconnected."""
+    response = _find_response(steps, waiting)
+    if response is None:
+        return HeldResponse(steps, waiting)
+    steps.close()
+    return response
+
+
+def answer_stream(steps: Steps, waiting: Waiting) -> Response:
+    """Answer with the response that the steps come to, and then with their frames. Raises what they raise."""
+    response = _find_response(steps, waiting)
+    if response is None:
+        return HeldResponse(steps, waiting)
+    frames = _frames(steps)
+    response.response = _held(frames, waiting) if waiting.is_held else filter(None, frames)
+    response.call_on_close(frames.close)
+    response.direct_passthrough = waiting.is_held  # the server is to see it as it is
+    return response
+
+
+def event_stream() -> Response:
+    """Make the response of a stream of server-sent events, which its frames follow."""
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    # An iterator, as that of a sequence would be given a length.
+    return Response(iter(()), content_type="text/event-stream; charset=utf-8", headers=headers)
+
+
+def has_hung_up(connection: socket.socket | None) -> bool:
+    """Tell whether the client has closed its side, which an answer that writes nothing until its end cannot notice."""
+    if connection is None:
+        return False
+    try:
+        # The plain socket's method: that of a TLS socket takes no flags.
+        return not socket.socket.recv(connection, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
+    """Take steps up to the response; None when the answer should be held."""
+    for step in steps:
+        if isinstance(step, Response):
+            return step
+        if waiting.is_held:
+            return None
+        if has_hung_up(waiting.connection):
+            steps.close()
+            raise ClientDisconnected
+    raise RuntimeError("an answer ended without a response")
+
+
+def _held(pieces: Generator[bytes], waiting: Waiting) -> HeldAnswer:
+    waiting.leave_thread()
+    return HeldAnswer(
+        pieces,
+        waiting.bell,
+        idle_seconds=waiting.idle_seconds,
+        is_blocking=waiting.is_blocking,
+        wind_up=waiting.wind_up,
+    )
+
+
+def _frames(steps: Steps) -> Generator[bytes]:
+    try:
+        for step in steps:
+            yield step if isinstance(step, bytes) else b""
+    finally:
+        steps.close()

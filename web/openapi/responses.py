@@ -1,0 +1,79 @@
+"""The answers of the OpenAPI document: the successes that routes declare, and what HEAD gives of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from web.framework.routes import Content, Route
+from web.openapi.components import STATUS_MEANINGS, ref
+from web.openapi.headers import answer_headers
+
+_FIRST_REDIRECT = 300
+_TEXT: dict[str, Any] = {"type": "string"}
+_BYTES: dict[str, Any] = {"type": "string", "format": "binary"}
+_EVENTS = "text/event-stream"
+
+
+def shapes(content: Content) -> Mapping[str, type[BaseModel] | None]:
+    """Give the shapes of an answer by media type."""
+    if content is None:
+        return {}
+    if isinstance(content, str):
+        return {content: None}
+    return content if isinstance(content, Mapping) else {"application/json": content}
+
+
+def describe_answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
+    """Give the answers of a route that are no errors, by status."""
+    described: dict[str, Any] = {}
+    for status, content in route.answers.items():
+        answer: dict[str, Any] = {"description": _meaning(status, content)}
+        media = {name: _media(name, shape, names) for name, shape in shapes(content).items()}
+        if media:
+            answer["content"] = media
+        if route.links and status < _FIRST_REDIRECT:
+            answer["links"] = {
+                linked: {"operationId": linked, "parameters": dict(parameters)}
+                for linked, parameters in route.links.items()
+            }
+        described[str(status)] = answer
+    return described
+
+
+def add_headers(route: Route, answers: dict[str, Any]) -> dict[str, Any]:
+    """Add to each answer the headers that it brings."""
+    return {status: answer | {"headers": answer_headers(route, status)} for status, answer in answers.items()}
+
+
+def head_of(operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe HEAD beside a GET: the same answers without their content."""
+    answers = {
+        status: {"description": "As of GET.", "headers": answer["headers"]}
+        for status, answer in operation["responses"].items()
+    }
+    return {
+        **operation,
+        "operationId": f"head_{operation['operationId']}",
+        "summary": "Check what GET answers, without its content",
+        "description": "",
+        "responses": answers,
+    }
+
+
+def _meaning(status: int, content: Content) -> str:
+    meaning = STATUS_MEANINGS.get(status, "Success.")
+    if _EVENTS not in shapes(content):
+        return meaning
+    return f"{meaning} In `{_EVENTS}` each event's `data` has this shape."
+
+
+def raw_content(media_type: str) -> dict[str, Any]:
+    """Describe content of which only the media type is known."""
+    if media_type.endswith(("json", "form-urlencoded")):
+        return {"schema": {"type": "object"}}
+    return {"schema": _TEXT if media_type.startswith("text/") else _BYTES}
+
+
+def _media(name: str, shape: type[BaseModel] | None, names: Mapping[Any, str]) -> dict[str, Any]:
+    return raw_content(name) if shape is None else {"schema": ref(names[shape, "serialization"])}

@@ -1,0 +1,26 @@
+"""Answer operators beside the work: the operations port of a worker and of beat."""
+
+from collections.abc import Callable, Mapping
+
+from shared.observability.multiprocess_metrics import HostMetrics
+from shared.observability.telemetry import get_logger
+from shared.operations.health_checks import Check, Probes
+from shared.operations.operations_port import OperationsPort, listen_for_operators
+
+log = get_logger(__name__)
+
+
+def answer_operators(
+    checks: Mapping[str, Check], metrics: HostMetrics, *, is_draining: Callable[[], bool] = lambda: False
+) -> None:
+    """Serve health, readiness by these checks, and metrics for the life of this process.
+
+    An address that another process of the host has is left to it; this one goes on without.
+    """
+    try:
+        listener = listen_for_operators()
+    except OSError as error:
+        log.warning("operations_port.not_opened", error=str(error))
+        return
+    if listener is not None:
+        OperationsPort(Probes(checks, metrics)).serve(listener, is_draining=is_draining)
