@@ -24,11 +24,11 @@ from shared.runtime.gc_tuning import freeze_loaded_objects, pause_while_loading
 from web.server.connections import hang_up
 from web.server.listeners import drop_new_connections
 from web.server.request_reader import Limits
-from web.server.server_settings import load_front_settings
+from web.server.server_settings import load_server_settings
 from web.server.worker_class import BufferingWorker
 
 try:
-    _front = load_front_settings()
+    _front = load_server_settings()
     if "BLOB_STORE" in os.environ:
         load_settings()
 except SettingsWrong as wrong:

@@ -81,7 +81,7 @@ class ValidationFailed(DomainError):
     kind = Kind.INVALID
 
 
-class Unavailable(DomainError):
+class ServiceUnavailable(DomainError):
     """A server this request needs does not answer at the moment; try again."""
 
     code = "unavailable"

@@ -20,7 +20,7 @@ from shared.observability.telemetry import (
     reset_log_context,
 )
 from shared.observability.tracing import span, start_tracing, trace_id, traceparent
-from shared.operations.health_checks import Probes
+from shared.operations.health_checks import HealthChecks
 from shared.operations.operations_port import OperationsPort
 from shared.runtime.log_writer import configure_logging
 from web.a2a.cors import share_with_origins
@@ -112,7 +112,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     return app
 
 
-def _build_probes(settings: Settings, services: Services) -> Probes:
+def _build_probes(settings: Settings, services: Services) -> HealthChecks:
     metrics = HostMetrics(settings.metrics_directory, "web")
     metrics.start()
     return build_probes(services, metrics)

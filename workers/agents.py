@@ -21,7 +21,7 @@ from shared.messaging.valkey import connect_valkey
 from workers.consumer_pool import ConsumerPool
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
-from workers.settlement_drain import settle_to_the_end
+from workers.settlement_drain import drain_settlements
 
 DRAIN_SECONDS = 15.0
 """How long turns may go on when the worker is asked to stop; its own patience is a little longer."""
@@ -72,7 +72,7 @@ class Turns:
         context = self._context
         valkey = connect_valkey(context.settings.redis_url)
         behaviors = build_behaviors(context.database, context.store, valkey, context.settings)
-        settle_to_the_end(context, behaviors.calls.engine.settlements)
+        drain_settlements(context, behaviors.calls.engine.settlements)
         task_log = TaskLog(context.database, self._hints, FileLinks(context.database, context.settings))
         return TurnExecution(task_log, self._watch, behaviors.by_kind)
 

@@ -27,7 +27,7 @@ from celery.worker import state
 from shared.messaging.broker import Broker
 from shared.messaging.queues import MODELS
 from shared.models.execution import AdmittedCall, FairCalls
-from shared.models.queue.call_messages import QueuedCall, aside_queue, read_message
+from shared.models.queue.call_messages import QueuedCall, parked_queue, read_message
 
 Acknowledge = Callable[..., object]
 log = get_logger(__name__)
@@ -151,7 +151,7 @@ class CallStrategy:
 
     def _look_aside(self, provider: str) -> None:
         """Have a thread make a call that was put aside, if there is one and room for it, and then look again."""
-        if aside_queue(provider) not in self._carrier.fair.closed_queues() and not self._is_busy():
+        if parked_queue(provider) not in self._carrier.fair.closed_queues() and not self._is_busy():
             self._submit(self._make_put_aside, provider)
 
     def _make_put_aside(self, provider: str) -> None:
@@ -240,7 +240,7 @@ class CallStrategy:
         if provider in self._providers or self.acknowledges:
             return
         self._providers.add(provider)
-        app, name = self._consumer.app, aside_queue(provider)
+        app, name = self._consumer.app, parked_queue(provider)
         app.amqp.queues.select_add(Broker.of(app.conf.broker_address).queue(name))
         self._consumer.add_task_queue(name)
 

@@ -28,7 +28,7 @@ from shared.observability.telemetry import get_logger
 from workers.call_strategy import CallStrategy
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
-from workers.settlement_drain import settle_to_the_end
+from workers.settlement_drain import drain_settlements
 
 log = get_logger(__name__)
 
@@ -185,7 +185,7 @@ def _executor(context: WorkerContext) -> Executor:
         settlements=Settlements(context.database),
         shows_cost=settings.usage_cost,
     )
-    settle_to_the_end(context, engine.settlements)
+    drain_settlements(context, engine.settlements)
     catalog = CatalogFile(settings.models_config).watch()
     queue = open_call_queue(settings, valkey)
     return Executor.over(valkey, engine=engine, catalog=catalog, queue=queue)

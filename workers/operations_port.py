@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from shared.observability.multiprocess_metrics import HostMetrics
 from shared.observability.telemetry import get_logger
-from shared.operations.health_checks import Check, Probes
+from shared.operations.health_checks import Check, HealthChecks
 from shared.operations.operations_port import OperationsPort, listen_for_operators
 
 log = get_logger(__name__)
@@ -23,4 +23,4 @@ def answer_operators(
         log.warning("operations_port.not_opened", error=str(error))
         return
     if listener is not None:
-        OperationsPort(Probes(checks, metrics)).serve(listener, is_draining=is_draining)
+        OperationsPort(HealthChecks(checks, metrics)).serve(listener, is_draining=is_draining)

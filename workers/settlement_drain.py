@@ -6,7 +6,7 @@ from shared.models.settlements import Settlements
 from workers.handling import WorkerContext
 
 
-def settle_to_the_end(context: WorkerContext, settlements: Settlements) -> None:
+def drain_settlements(context: WorkerContext, settlements: Settlements) -> None:
     """Settle when this process ends, after its threads: their calls end only then."""
-    context.when_stopping(settlements.wind_up)
+    context.when_stopping(settlements.shut_down)
     atexit.register(settlements.close)

@@ -74,7 +74,7 @@ class Depth:
 def examine_content(database: Database, store: BlobStore, depth: Depth) -> Iterator[Finding]:
     """Compare store and rows; mend what may be mended if that is wanted. Every discrepancy goes to the report.
 
-    Raises BlobStoreUnavailable, Unavailable.
+    Raises BlobStoreUnavailable, ServiceUnavailable.
     """
     counted: dict[tuple[DiscrepancyKind, bool], int] = defaultdict(int)
     shown: dict[tuple[DiscrepancyKind, bool], list[UUID]] = defaultdict(list)

@@ -19,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from shared import failpoints
 from shared.config.settings import Settings
 from shared.db.statements import Prepared, SharedConnection, Statements, fetch_all, is_closed_by_server
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
@@ -55,7 +55,7 @@ Publish = Callable[[Sequence[Any]], None]
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
-class LockTimeout(Unavailable):
+class LockTimeout(ServiceUnavailable):
     """Another request holds what this one needs; try again."""
 
 
@@ -158,8 +158,8 @@ class Database:
     def transaction(self) -> Iterator[Session]:
         """Run a block in one transaction: commit at its end, roll back on any exception, then publish its jobs.
 
-        Raises `Unavailable` when Postgres cannot be reached, gives up a lock, or breaks off. If that was during the
-        commit the outcome is unknown; every flow is safe to repeat.
+        Raises `ServiceUnavailable` when Postgres cannot be reached, gives up a lock, or breaks off. If that was during
+        the commit the outcome is unknown; every flow is safe to repeat.
         """
         with _translated_errors(), self._engine.begin() as connection:
             session = Session(connection)
@@ -175,7 +175,7 @@ class Database:
         self._publish_jobs(session)
 
     def check(self) -> None:
-        """Raise `Unavailable` unless Postgres answers."""
+        """Raise `ServiceUnavailable` unless Postgres answers."""
         with self.autocommit() as session:
             session.connection.exec_driver_sql("SELECT 1")
 
@@ -208,19 +208,19 @@ def _translated_errors() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         _POOL_TIMEOUTS.inc()
-        raise Unavailable("The database is busy; try again.") from error
+        raise ServiceUnavailable("The database is busy; try again.") from error
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
             raise LockTimeout from error
-        raise Unavailable("The database does not answer at the moment; try again.") from error
+        raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
     except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
         # The driver's own: from a statement that was given to it alone, or a connection that broke between two.
         if error.pgcode == _LOCK_NOT_AVAILABLE:
             raise LockTimeout from error
-        raise Unavailable("The database does not answer at the moment; try again.") from error
+        raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise Unavailable("The database does not answer at the moment; try again.") from error
+            raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
         raise
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from shared.config.settings import Settings
 from shared.db.database import LIMITS, Database
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -36,7 +36,7 @@ WHERE usename = current_user AND datname = current_database() AND (state = 'idle
 
 
 def find_missing_limits(database: Database) -> list[str]:
-    """Give the names of the limits that a connection has not, or otherwise. Raises Unavailable."""
+    """Give the names of the limits that a connection has not, or otherwise. Raises ServiceUnavailable."""
     with database.autocommit() as session:
         values = {"names": list(LIMITS), "wanted": list(LIMITS.values())}
         return list(session.execute(_SHOW, values).scalars())
@@ -45,7 +45,7 @@ def find_missing_limits(database: Database) -> list[str]:
 def set_limits(database: Database) -> None:
     """Give the role of these connections its limits in this database, and let the pooler connect anew.
 
-    Nothing happens where it has them. Raises Unavailable.
+    Nothing happens where it has them. Raises ServiceUnavailable.
     """
     if not find_missing_limits(database):
         return
@@ -54,7 +54,7 @@ def set_limits(database: Database) -> None:
         for name, value in LIMITS.items():
             change = f"ALTER ROLE {names.role} IN DATABASE {names.database} SET {name} = '{value}'"
             session.execute(text(change))
-    with suppress(Unavailable), database.autocommit() as session:
+    with suppress(ServiceUnavailable), database.autocommit() as session:
         session.execute(_RENEW)
 
 

@@ -20,7 +20,7 @@ from shared.db.leases import LeasedTable
 from shared.deliveries.channels import Message
 from shared.deliveries.ordering import hold_order, release_next
 from shared.deliveries.schedule import SPREAD
-from shared.fairness.fair_queueing import Rotation, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_in_turn
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""
@@ -125,7 +125,7 @@ class Claimed:
 class Claimer:
     """Claims messages in one transaction, one after the other, while no other process does."""
 
-    def __init__(self, session: Session, rotation: Rotation) -> None:
+    def __init__(self, session: Session, rotation: RoundRobin) -> None:
         self._session = session
         self._rotation = rotation
         take(session, AdvisoryLock.DELIVERY_CLAIMS)

@@ -35,7 +35,7 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.posting import post
 from shared.encryption import Encryption
 from shared.fairness.admission import Pool, PoolKey, Slot
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from shared.observability.telemetry import DELIVERIES, get_logger
 from shared.runtime.batches import cut_short
 
@@ -76,7 +76,7 @@ class Sender:
         self._concurrency = settings.concurrent_deliveries
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="sender")
         self._pool = Pool("deliveries", self._concurrency)
-        self._rotation = Rotation()
+        self._rotation = RoundRobin()
         self._breakers = CircuitBreakers()
         self._changed = threading.Condition()
         self._is_draining = False

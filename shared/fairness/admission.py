@@ -90,13 +90,13 @@ class Pool(FairShares):
         name: str,
         slots: int,
         *,
-        patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
+        max_wait_seconds: float = DEFAULT_PATIENCE_SECONDS,
         waiting: int | None = None,
         alpha: float = ALPHA,
     ) -> None:
-        """Let a caller wait `patience_seconds` and a tenant use `alpha` times what is free; `name` labels metrics."""
+        """Let a caller wait `max_wait_seconds` and a tenant use `alpha` times what is free; `name` labels metrics."""
         super().__init__(name, slots, room=slots if waiting is None else waiting, alpha=alpha)
-        self._patience_seconds = patience_seconds
+        self._patience_seconds = max_wait_seconds
         self._is_fair = not failpoints.is_armed(UNFAIR)
         self._lock = threading.Lock()
 

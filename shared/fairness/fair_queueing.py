@@ -122,7 +122,7 @@ def in_drivers_form(statement: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
-def find_fairly(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
+def select_round_robin(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
     """Find the ids of so many due rows: with `oldest` while these are all, else also with `fair`.
 
     Both take `:limit`; `fair`, made with `first_of_each`, takes `:each`. So the walk over tenants is paid only when
@@ -135,7 +135,7 @@ def find_fairly(session: Session, *, oldest: Executable, fair: Executable, limit
     return list(dict.fromkeys([*first, *found]))[:limit]
 
 
-class Rotation:
+class RoundRobin:
     """Whose turn it is in this process; may be shared by threads."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
-from shared.errors import DomainError, Kind, Unavailable
+from shared.errors import DomainError, Kind, ServiceUnavailable
 from shared.observability.telemetry import POOL_REFUSALS, POOL_SLOTS, POOL_USE, POOL_WAITS
 
 ALPHA = 1.0
@@ -33,7 +33,7 @@ class ConcurrencyLimited(DomainError):
         super().__init__(retry_after_seconds=RETRY_SECONDS)
 
 
-class PoolExhausted(Unavailable):
+class PoolExhausted(ServiceUnavailable):
     """The service is busy with other requests at the moment; try again."""
 
 

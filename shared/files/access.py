@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Row, bindparam, case, func, or_, select
 
 from shared.db.database import Session
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.files.errors import FileDeleted, FileExpired, FileNotFound, VersionNotFound
 from shared.files.resources import Availability, File, Purpose, Version
 from shared.files.tables import blobs, files, versions
@@ -113,19 +113,21 @@ def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
         raise caller.lacks(permission, where=OVER_OWNER)
 
 
-def as_it_was(caller: Caller) -> Caller:
+def no_recheck(caller: Caller) -> Caller:
     """Recheck nobody: for work that was not asked for by a request of its caller's."""
     return caller
 
 
 @contextmanager
-def explaining_refusal(authorize_again: Callable[[], object]) -> Iterator[None]:
+def explain_denial(authorize_again: Callable[[], object]) -> Iterator[None]:
     """Find out why the commit in the block was refused: raise what its caller is answered now."""
     try:
         yield
     except AuthorityLost:
         authorize_again()
-        raise Unavailable("The caller's rights were changed while this was stored; try again.") from None
+        raise ServiceUnavailable(
+            "The caller's rights were changed while this was stored; try again."
+        ) from None
 
 
 def authorize_creation(caller: Caller) -> Owner:

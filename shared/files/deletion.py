@@ -12,7 +12,13 @@ from shared import failpoints
 from shared.db.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.errors import FileReferenced
-from shared.files.idempotency import Operation, OperationKind, get_standing, one_at_a_time, operation_values
+from shared.files.idempotency import (
+    Operation,
+    OperationKind,
+    get_idempotency_state,
+    operation_values,
+    serialized,
+)
 from shared.files.lifecycle.content_disposal import EndedFile, doom_content
 from shared.files.lifecycle.garbage_collection import CollectDoomed
 from shared.files.references import list_references
@@ -27,10 +33,10 @@ def delete(database: Database, by: Actor, file_id: UUID, operation_id: UUID) -> 
     """Delete a file, and record by whom; a retry gets the first result.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
-    FileReferenced (with the references), Unavailable.
+    FileReferenced (with the references), ServiceUnavailable.
     """
     operation = Operation.of(by.caller, OperationKind.DELETE, operation_id, file=file_id)
-    with one_at_a_time(), database.transaction() as session:
+    with serialized(), database.transaction() as session:
         deletion = _delete(session, by, file_id, operation)
     failpoints.hit("delete.committed")
     return deletion
@@ -43,7 +49,7 @@ def _delete(session: Session, by: Actor, file_id: UUID, operation: Operation) ->
     lock_file(session, file_id)
     # Read after the lock: it sees what a concurrent write has done, and nothing changes until the commit.
     file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
-    standing = get_standing(session, operation)
+    standing = get_idempotency_state(session, operation)
     if standing.outcome is not None:
         return Deletion(file_id=file_id, deleted_at=standing.outcome.completed_at, replayed=True)
     refuse_ended(file)

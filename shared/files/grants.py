@@ -234,7 +234,7 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
 def require_unrevoked(database: Database, token: str) -> None:
     """Let a download that began with a token go on, even if the token has expired meanwhile.
 
-    Raises GrantExpired once it was revoked or its file deleted, OrganizationSuspended, Unavailable.
+    Raises GrantExpired once it was revoked or its file deleted, OrganizationSuspended, ServiceUnavailable.
     """
     with database.autocommit() as session:
         row = session.execute(_STANDING, {"token_hash": hash_secret(token)}).one_or_none()

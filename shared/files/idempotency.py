@@ -70,7 +70,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class IdempotencyState:
     """What is known before an attempt begins: the database's time, and the outcome of an earlier attempt.
 
     `is_storage_refused`: the payer, if one was named, owes for storage and may store nothing more.
@@ -82,7 +82,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Prechecked:
     """A write that may begin: its operation, what an earlier attempt did, and for whom it will be stored."""
 
     operation: Operation
@@ -104,7 +104,9 @@ def hash_content(content: ReceivedContent) -> bytes:
     )
 
 
-def get_standing(session: Session, operation: Operation, *, payer_id: UUID | None = None) -> Standing:
+def get_idempotency_state(
+    session: Session, operation: Operation, *, payer_id: UUID | None = None
+) -> IdempotencyState:
     """Look whether the operation was done before; raises OperationConflict if it was done with another request.
 
     `payer_id` is who would pay for what the operation stores.
@@ -113,13 +115,13 @@ def get_standing(session: Session, operation: Operation, *, payer_id: UUID | Non
     if row.request_hash is not None and bytes(row.request_hash) != operation.request_hash:
         raise OperationConflict
     outcome = None if row.request_hash is None else _get_outcome(session, row)
-    return Standing(now=row.now, outcome=outcome, is_storage_refused=row.is_storage_refused)
+    return IdempotencyState(now=row.now, outcome=outcome, is_storage_refused=row.is_storage_refused)
 
 
 def get_outcome(database: Database, operation: Operation) -> Outcome:
     """Get the outcome of an operation that another attempt has just completed."""
     with database.autocommit() as session:
-        outcome = get_standing(session, operation).outcome
+        outcome = get_idempotency_state(session, operation).outcome
     if outcome is None:
         raise OperationInProgress
     return outcome
@@ -144,7 +146,7 @@ def replayed_receipt(store: BlobStore, outcome: Outcome) -> Receipt:
 
 
 @contextmanager
-def one_at_a_time() -> Iterator[None]:
+def serialized() -> Iterator[None]:
     """Translate how the commit in the block meets another attempt, which it waits for.
 
     Raises OperationInProgress when that takes too long, OperationConflict when it was for another file.

@@ -40,7 +40,10 @@ class NewMedia:
 
 
 def write_media(session: Session, staged: StagedContent, media: NewMedia, content: ReceivedContent) -> None:
-    """Write the file, its version and its staged blob. Raises Unavailable when a sweep has given the bytes up."""
+    """Write the file, its version and its staged blob.
+
+    Raises ServiceUnavailable when a sweep has given the bytes up.
+    """
     values = {
         "file_id": media.file_id,
         "organization_id": media.organization_id,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
 from shared.db.database import Database, Session
-from shared.files.access import Recheck, as_it_was, authorize, explaining_refusal, get_file, refuse_ended
+from shared.files.access import Recheck, authorize, explain_denial, get_file, no_recheck, refuse_ended
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import (
     OperationInProgress,
@@ -20,16 +20,16 @@ from shared.files.errors import (
     VersionMismatch,
 )
 from shared.files.idempotency import (
-    Judged,
     Operation,
     OperationKind,
-    get_standing,
-    one_at_a_time,
+    Prechecked,
+    get_idempotency_state,
     operation_values,
     replay,
+    serialized,
 )
 from shared.files.resources import File, Receipt, ReceivedContent
-from shared.files.staging import Nowhere, Receive, stage, staged_availability
+from shared.files.staging import DiscardSink, Receive, stage, staged_availability
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
@@ -82,7 +82,7 @@ def replace(
     request: ReplaceRequest,
     receive: Receive,
     *,
-    recheck: Recheck = as_it_was,
+    recheck: Recheck = no_recheck,
 ) -> Receipt:
     """Store the content as the file's next version, and record by whom; a retry gets the first result.
 
@@ -95,7 +95,7 @@ def replace(
     operation = judged.operation
     authorize_again = partial(_authorize_again, recheck, caller, file)
     if judged.outcome is not None:
-        content = receive(Nowhere())
+        content = receive(DiscardSink())
         authorize_again()
         return replay(store, judged.outcome, content)
     with stage(
@@ -108,7 +108,7 @@ def replace(
             **operation_values(operation, content),
             **_event(by, file, staged.version_id),
         }
-        with one_at_a_time(), explaining_refusal(authorize_again), staged.committing() as session:
+        with serialized(), explain_denial(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
     if row is None:
         authorize_again()
@@ -124,16 +124,16 @@ def replace(
 
 def judge_replace(
     database: Database, store: BlobStore, caller: Caller, request: ReplaceRequest
-) -> tuple[File, Judged]:
+) -> tuple[File, Prechecked]:
     """Find out whether a replace may begin, or was done before; raises what `replace` does before the reception."""
     operation = _operation(caller, request)
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
-        standing = get_standing(session, operation, payer_id=file.payer_id)
+        standing = get_idempotency_state(session, operation, payer_id=file.payer_id)
     if standing.outcome is None:
         _require_replaceable(file, request)
         refuse_unpaid_storage(is_refused=standing.is_storage_refused)
-    return file, Judged(
+    return file, Prechecked(
         operation=operation,
         outcome=standing.outcome,
         owner_id=file.owner_id,
@@ -181,7 +181,7 @@ def _explain_loss(
 ) -> Receipt:
     """Find out to whom a replace lost: to its own first attempt, to the file's end, or to another replace."""
     with database.autocommit() as session:
-        standing = get_standing(session, operation)
+        standing = get_idempotency_state(session, operation)
         file = _get_file(session, store, caller, request)
     if standing.outcome is not None:
         return replay(store, standing.outcome, content)

@@ -24,7 +24,7 @@ from sqlalchemy import func, insert, literal, text
 from shared import failpoints
 from shared.db.database import Database, Session
 from shared.db.statements import Prepared
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.files.access import AuthorityLost
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
 from shared.files.lifecycle.garbage_collection import CollectDoomed
@@ -52,7 +52,7 @@ Receive = Callable[[Sink], ReceivedContent]
 """Receives content into a sink; raises the errors of `shared/files/upload_errors.py`."""
 
 
-class Nowhere:
+class DiscardSink:
     """A sink for content that is stored already, and only has to be counted and hashed."""
 
     def open(self) -> None:
@@ -155,8 +155,8 @@ class StagedContent:
         `values` have the file's `organization_id`, by which its placement takes its turn. `{require_authority}` is the
         condition that the caller may still write; for it `values` have their `authority`.
 
-        Gives its row, None if it wrote nothing. Raises Unavailable, and so undoes the statement, when a sweep has given
-        the upload up, and AuthorityLost when the statement found its caller to be revoked.
+        Gives its row, None if it wrote nothing. Raises ServiceUnavailable, and so undoes the statement, when a sweep
+        has given the upload up, and AuthorityLost when the statement found its caller to be revoked.
         """
         if self._blob is None:
             raise RuntimeError("content is sealed before it is committed")
@@ -170,7 +170,7 @@ class StagedContent:
         if row is None:
             return None
         if not row.is_staged:
-            raise Unavailable("The upload took too long and was given up; try again.")
+            raise ServiceUnavailable("The upload took too long and was given up; try again.")
         self._written_bytes = content.byte_size
         session.enqueue(PlaceStaged() if self._store.staged_is_readable else PlaceAwaited())
         return row

@@ -12,20 +12,20 @@ from uuid import UUID
 from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
 from shared.db.database import Database
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
-from shared.files.access import Recheck, as_it_was, authorize_creation, explaining_refusal
+from shared.files.access import Recheck, authorize_creation, explain_denial, no_recheck
 from shared.files.blobs.base import BlobStore
 from shared.files.idempotency import (
-    Judged,
     Operation,
     OperationKind,
+    Prechecked,
+    get_idempotency_state,
     get_outcome,
-    get_standing,
-    one_at_a_time,
     operation_values,
     replay,
+    serialized,
 )
 from shared.files.resources import Purpose, Receipt
-from shared.files.staging import Nowhere, Receive, stage, staged_availability
+from shared.files.staging import DiscardSink, Receive, stage, staged_availability
 from shared.identity.access.callers import Caller, Owner
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.rechecking import authority
@@ -91,7 +91,7 @@ def upload(
     request: UploadRequest,
     receive: Receive,
     *,
-    recheck: Recheck = as_it_was,
+    recheck: Recheck = no_recheck,
 ) -> Receipt:
     """Store the content as a new file of the caller's owner; a retry gets the first result.
 
@@ -100,11 +100,11 @@ def upload(
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
-    owner, judged = judge_upload(database, caller, request)
+    owner, judged = precheck_upload(database, caller, request)
     operation = judged.operation
     authorize_again = partial(_authorize_again, recheck, caller, owner)
     if judged.outcome is not None:
-        content = receive(Nowhere())
+        content = receive(DiscardSink())
         authorize_again()
         return replay(store, judged.outcome, content)
     file_id = new_id()
@@ -114,7 +114,7 @@ def upload(
         content = receive(staged)
         staged.seal()
         values = {**_file_values(caller, owner, request, file_id), **operation_values(operation, content)}
-        with one_at_a_time(), explaining_refusal(authorize_again), staged.committing() as session:
+        with serialized(), explain_denial(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
     if row is None:
         authorize_again()
@@ -128,16 +128,16 @@ def upload(
     )
 
 
-def judge_upload(database: Database, caller: Caller, request: UploadRequest) -> tuple[Owner, Judged]:
+def precheck_upload(database: Database, caller: Caller, request: UploadRequest) -> tuple[Owner, Prechecked]:
     """Find out whether an upload may begin, or was done before; raises what `upload` does before the reception."""
     owner = _authorize(caller, request)
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
-        standing = get_standing(session, operation, payer_id=caller.payer_id)
+        standing = get_idempotency_state(session, operation, payer_id=caller.payer_id)
     if standing.outcome is None:
         _require_future(request.retention_expires_at, standing.now)
         refuse_unpaid_storage(is_refused=standing.is_storage_refused)
-    return owner, Judged(
+    return owner, Prechecked(
         operation=operation,
         outcome=standing.outcome,
         owner_id=owner.id,

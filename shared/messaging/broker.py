@@ -27,7 +27,7 @@ from shared.config.broker_urls import (
     scheme_of,
     verifying,
 )
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.messaging import amqp_transport, redis_transport
 from shared.messaging.queues import MODELS, MODELS_ASIDE, QUEUES
 from shared.messaging.valkey import connect_valkey
@@ -90,10 +90,10 @@ class Broker(ABC):
 
     @abstractmethod
     def depth(self, queue: str) -> int:
-        """Count the messages of a queue that no worker has taken yet. Raises Unavailable."""
+        """Count the messages of a queue that no worker has taken yet. Raises ServiceUnavailable."""
 
     def is_full(self, queue: str) -> bool:  # noqa: ARG002 (of interest to some kinds)
-        """Tell whether a publisher is to drop a hint for this queue. Raises Unavailable."""
+        """Tell whether a publisher is to drop a hint for this queue. Raises ServiceUnavailable."""
         return False
 
     @abstractmethod
@@ -138,7 +138,7 @@ class ValkeyBroker(Broker):
         try:
             length: Any = self._valkey.llen(KEY_PREFIX + queue)
         except redis.RedisError as error:
-            raise Unavailable(f"the broker does not answer: {error}") from error
+            raise ServiceUnavailable(f"the broker does not answer: {error}") from error
         return int(length)
 
     def is_full(self, queue: str) -> bool:
@@ -259,7 +259,7 @@ class RabbitBroker(Broker):
                 return self._ask(queue)
             except self._lost as error:
                 self._forget()
-                raise Unavailable(f"the broker does not answer: {error}") from error
+                raise ServiceUnavailable(f"the broker does not answer: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""

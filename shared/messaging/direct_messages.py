@@ -15,7 +15,7 @@ from kombu import Connection, Producer, pools
 from kombu.common import maybe_declare
 from kombu.exceptions import OperationalError
 
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.messaging import amqp_transport
 from shared.messaging.broker import SOCKET_SECONDS, Broker
 
@@ -38,7 +38,7 @@ class BrokerMessages:
         self._answered_at = 0.0
 
     def send(self, queue: str, body: str, headers: dict[str, Any]) -> None:
-        """Send a JSON message and wait until the broker has it. Raises Unavailable."""
+        """Send a JSON message and wait until the broker has it. Raises ServiceUnavailable."""
         described = self.broker.queue(queue)
         with self._producer() as producer:
             producer.publish(
@@ -55,7 +55,7 @@ class BrokerMessages:
             )
 
     def take(self, queue: str) -> Any:
-        """Take the next message of a queue for good; None when there is none. Raises Unavailable."""
+        """Take the next message of a queue for good; None when there is none. Raises ServiceUnavailable."""
         with self._producer() as producer:
             channel: Any = producer.channel
             maybe_declare(self.broker.queue(queue), channel)
@@ -66,17 +66,17 @@ class BrokerMessages:
     def _producer(self) -> Iterator[Producer]:
         began_at = time.monotonic()
         if began_at < self._rests_until:
-            raise Unavailable("the broker does not answer")
+            raise ServiceUnavailable("the broker does not answer")
         try:
             with self._pool.acquire(block=True, timeout=SOCKET_SECONDS) as producer:
                 yield producer
             self._answered_at = time.monotonic()
         except _FAILURES as error:
             if isinstance(error.__cause__, MessageNacked):
-                raise Unavailable("the broker refuses the message") from error
+                raise ServiceUnavailable("the broker refuses the message") from error
             if self._answered_at < began_at:
                 self._rests_until = time.monotonic() + self.broker.rest_seconds
-            raise Unavailable(f"the broker does not answer: {error}") from error
+            raise ServiceUnavailable(f"the broker does not answer: {error}") from error
 
     @cached_property
     def _connection(self) -> Connection:

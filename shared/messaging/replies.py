@@ -19,9 +19,9 @@ from uuid import UUID, uuid4
 
 import redis
 
-from shared.messaging.reply_publisher import BUNDLES, Letter, ReplyLane, unbundle
+from shared.messaging.reply_publisher import BUNDLES, Letter, ReplyPublisher, unbundle
 from shared.observability.telemetry import get_logger
-from shared.runtime.deferred_responses import Bell
+from shared.runtime.deferred_responses import WakeUp
 from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
@@ -76,9 +76,9 @@ class Inbox:
         self._delivered_bytes = 0
         self._received_bytes = 0
         self._is_lost = False
-        self._bell: Bell | None = None
+        self._bell: WakeUp | None = None
 
-    def ring(self, bell: Bell) -> None:
+    def ring(self, bell: WakeUp) -> None:
         """Ring this bell whenever a reply has come."""
         self._bell = bell
 
@@ -239,7 +239,7 @@ class ReplyWriter:
     last is sent again if need be: a whole answer would be lost with it.
     """
 
-    def __init__(self, lane: ReplyLane, address: ReplyAddress) -> None:
+    def __init__(self, lane: ReplyPublisher, address: ReplyAddress) -> None:
         self._lane = lane
         self._address = address
         self._sent = 0

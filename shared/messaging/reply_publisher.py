@@ -79,7 +79,7 @@ class Post(NamedTuple):
         return b"".join(pieces)
 
 
-class ReplyLane:
+class ReplyPublisher:
     """The lane of one process; safe to share between threads."""
 
     def __init__(self, valkey: redis.Redis) -> None:

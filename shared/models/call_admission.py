@@ -48,11 +48,11 @@ class CallAdmission:
     """The admission of one process's calls; safe to share between threads."""
 
     def __init__(
-        self, database: Database, shares: Shares, slots: ModelSlots, *, patience_seconds: float
+        self, database: Database, shares: Shares, slots: ModelSlots, *, max_wait_seconds: float
     ) -> None:
         """Let nobody wait yet, and later nobody longer than this."""
         self._database = database
-        self._patience_seconds = patience_seconds
+        self._patience_seconds = max_wait_seconds
         self._shares = shares
         self.slots = slots
         self._line = _Line()

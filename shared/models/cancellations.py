@@ -11,7 +11,7 @@ from uuid import UUID
 
 import redis
 
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.models.queue.call_queue import CallQueue
 from shared.observability.telemetry import get_logger
 from shared.runtime.periodic_thread import PeriodicThread
@@ -54,7 +54,7 @@ class Cancellations:
         self._teller.stop(wait=True)
         try:
             self._tell()
-        except Unavailable:
+        except ServiceUnavailable:
             log.warning("invocations.not_cancelled", calls=len(self._untold))
 
     def _tell(self) -> None:
@@ -64,7 +64,7 @@ class Cancellations:
             try:
                 self._queue.withdraw(*told)
             except redis.RedisError as error:
-                raise Unavailable("Valkey takes no cancellations of model calls.") from error
+                raise ServiceUnavailable("Valkey takes no cancellations of model calls.") from error
             with self._lock:
                 for invocation_id in told:
                     self._untold.pop(invocation_id, None)

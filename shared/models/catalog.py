@@ -119,7 +119,7 @@ class Catalog:
         return len(self._by_id)
 
 
-def speaking_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
+def upstreams_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
     """Give the entry with those of its upstreams to which the request can be said.
 
     Raises InvalidRequest, naming the field, when there is none.

@@ -22,8 +22,8 @@ from shared.credits.amounts import format_credits
 from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Outcome, Status
 from shared.db.database import Database
-from shared.errors import DomainError, Unavailable
-from shared.models.catalog import ModelEntry, Upstream, speaking_for
+from shared.errors import DomainError, ServiceUnavailable
+from shared.models.catalog import ModelEntry, Upstream, upstreams_for
 from shared.models.dialects import (
     Delta,
     Failure,
@@ -33,7 +33,7 @@ from shared.models.dialects import (
     upstream_body,
 )
 from shared.models.errors import ContextLengthExceeded
-from shared.models.heartbeats import Attended, Heartbeats, Listener
+from shared.models.heartbeats import Heartbeats, LeasedCall, Listener
 from shared.models.providers.base import Cancellation, Event, UpstreamStream
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
@@ -60,7 +60,7 @@ class Engine:
     """Whether replies say what they cost."""
 
     @contextmanager
-    def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[Attended | None]:
+    def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[LeasedCall | None]:
         """Take the one right to make a held call and keep its lease within the block.
 
         Gives None where the right was given before, or the call has ended.
@@ -73,7 +73,7 @@ class Engine:
         with self.heartbeats.attend(dispatch, listener) as attended:
             yield attended
 
-    def settle(self, attended: Attended, outcome: Outcome) -> str | None:
+    def settle(self, attended: LeasedCall, outcome: Outcome) -> str | None:
         """Charge a dispatched call for what became of it; give its cost as the reply shows it, where it does.
 
         Gives none where Postgres is away for so long that the call is charged later.
@@ -91,7 +91,7 @@ class Engine:
 
         try:
             return retry(dispatch)
-        except Unavailable:
+        except ServiceUnavailable:
             log.warning("invocation.not_dispatched", invocation_id=invocation_id)
             return None
 
@@ -117,7 +117,7 @@ class Carrier(Generic[Said]):
 class ModelCall(Generic[Said]):
     """A call that was dispatched, and is settled before `relay` ends, however that is."""
 
-    def __init__(self, engine: Engine, attended: Attended, read: Callable[[list[Delta]], Said]) -> None:
+    def __init__(self, engine: Engine, attended: LeasedCall, read: Callable[[list[Delta]], Said]) -> None:
         self._engine = engine
         self._attended = attended
         self._read = read
@@ -147,7 +147,7 @@ class ModelCall(Generic[Said]):
                 translator = self._translator = self._translate(asked, stream.upstream)
                 failpoints.hit("invocation.opened")
                 yield from self._said(stream, translator)
-            translator.end(saw_done=stream.saw_done)
+            translator.end(received_done_marker=stream.received_done_marker)
         except BaseException as error:
             known = _foreseen(error)
             if self._translator is not None:
@@ -181,7 +181,7 @@ class ModelCall(Generic[Said]):
         if not asked.entry.upstreams:
             raise ProviderError("The provider of this model is not configured.", may_have_cost=False)
         return self._engine.router.open(
-            speaking_for(asked.entry, parsed),
+            upstreams_for(asked.entry, parsed),
             body_for,
             cancelled=asked.cancelled,
             call_id=str(self._attended.dispatch.invocation_id),

@@ -17,19 +17,19 @@ from uuid import UUID
 import redis
 
 from shared.credits.settlement import Outcome, Status
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.fairness.admission import Pool, PoolKey, Slot
 from shared.messaging.replies import ReplyAddress, ReplyKind, ReplyWriter
-from shared.messaging.reply_publisher import ReplyLane
+from shared.messaging.reply_publisher import ReplyPublisher
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
 from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.dialects import end_of_stream, frame_writer
 from shared.models.engine import NOTHING, Asked, Carrier, Engine, ModelCall
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled
-from shared.models.queue.call_messages import TASK, QueuedCall, aside_queue
+from shared.models.queue.call_messages import TASK, QueuedCall, parked_queue
 from shared.models.queue.call_queue import AcceptedRequest, CallQueue, is_cancelled
 from shared.models.reply_timeouts import describe_failure
 from shared.models.stream_loop import StreamLoop
@@ -50,7 +50,7 @@ class Executor:
     valkey: redis.Redis
     queue: CallQueue
     catalog: CatalogFile
-    lane: ReplyLane
+    lane: ReplyPublisher
     loop: StreamLoop
 
     @classmethod
@@ -58,7 +58,7 @@ class Executor:
         cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile, queue: CallQueue | None = None
     ) -> Self:
         """Make one whose requests come, and whose replies leave, by this Valkey; so do messages, without a queue."""
-        lane = ReplyLane(valkey)
+        lane = ReplyPublisher(valkey)
         return cls(
             engine=engine,
             slots=ModelSlots(valkey),
@@ -107,12 +107,12 @@ def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
         return None
 
 
-def _end_unmade(executor: Executor, attended: Attended) -> None:
+def _end_unmade(executor: Executor, attended: LeasedCall) -> None:
     """End a call whose request is gone: withdrawn by the front that waited for it, or lost."""
     is_withdrawn = _is_cancelled(executor, attended.dispatch.invocation_id)
     status = Status.CANCELLED if is_withdrawn else Status.FAILED
     executor.engine.settle(attended, Outcome(status=status, counts=NOTHING))
-    attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))
+    attended.send(ReplyKind.FAILED, describe_failure(ServiceUnavailable(_REQUEST_LOST)))
 
 
 def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
@@ -122,7 +122,7 @@ def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
         return False
 
 
-def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended) -> None:
+def _carry_out(executor: Executor, request: AcceptedRequest, attended: LeasedCall) -> None:
     parsed, entry = request.parsed(), _trusted(request.entry, executor.catalog)
     end = end_of_stream(parsed.dialect)
     call = ModelCall(executor.engine, attended, frame_writer(parsed.dialect))
@@ -152,7 +152,7 @@ def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
     return entry if len(upstreams) == len(entry.upstreams) else replace(entry, upstreams=upstreams)
 
 
-def _say_failed(error: DomainError, attended: Attended, frames: bytes) -> None:
+def _say_failed(error: DomainError, attended: LeasedCall, frames: bytes) -> None:
     """End a stream that has begun with its error frames; answer any other with the error itself."""
     if attended.has_sent_data:
         attended.send(ReplyKind.END, frames)
@@ -179,7 +179,7 @@ class FairCalls:
 
     def closed_queues(self) -> frozenset[str]:
         """Name the queues of calls put aside whose providers have no room here."""
-        return frozenset(aside_queue(str(provider)) for provider in self._pool.tenants_at_limit())
+        return frozenset(parked_queue(str(provider)) for provider in self._pool.tenants_at_limit())
 
     def admit(self, call: QueuedCall) -> AdmittedCall | None:
         """Take a slot for a call, or put it aside: then None. One that Valkey does not take is lost, and returned."""
@@ -189,7 +189,7 @@ class FairCalls:
         with self._lock:
             self._put_aside |= {call.provider}
         try:
-            self._queue.put_aside(call)
+            self._queue.park(call)
         except redis.RedisError as error:
             log.warning("call.not_put_aside", provider=call.provider, error=str(error))
         return None

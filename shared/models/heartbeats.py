@@ -54,7 +54,7 @@ def _nobody(_: Sequence[UUID]) -> Collection[UUID]:
     return ()
 
 
-class Attended:
+class LeasedCall:
     """One call under way, as its own thread and the attendant share it."""
 
     def __init__(self, dispatch: holds.Dispatch, listener: Listener) -> None:
@@ -106,9 +106,9 @@ class Heartbeats:
             {"call-attendant": self._attend_all, "call-leases": self._renew_due}, pause_seconds=ROUND_SECONDS
         )
 
-    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[Attended]:
+    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[LeasedCall]:
         """Keep a call alive within the block."""
-        return self._calls.attend(Attended(dispatch, listener))
+        return self._calls.attend(LeasedCall(dispatch, listener))
 
     def cancel_all(self) -> None:
         """Cancel every call under way: this process is about to end."""
@@ -120,14 +120,14 @@ class Heartbeats:
         """How many calls are under way."""
         return len(self._calls)
 
-    def _attend_all(self, calls: Sequence[Attended]) -> None:
+    def _attend_all(self, calls: Sequence[LeasedCall]) -> None:
         self._cancel_unwanted(calls)
         now = time.monotonic()
         for attended in calls:
             if now - attended.sent_at > ALIVE_SECONDS:
                 attended.send(ReplyKind.ALIVE)
 
-    def _cancel_unwanted(self, calls: Sequence[Attended]) -> None:
+    def _cancel_unwanted(self, calls: Sequence[LeasedCall]) -> None:
         """Ask for all calls at once: with every reply, as streams send them, it would double their cost."""
         under_way = [attended for attended in calls if not attended.cancelled.is_set()]
         if not under_way:
@@ -141,13 +141,13 @@ class Heartbeats:
             if attended.dispatch.invocation_id in unwanted:
                 attended.cancelled.set()
 
-    def _renew_due(self, calls: Sequence[Attended]) -> None:
+    def _renew_due(self, calls: Sequence[LeasedCall]) -> None:
         now = time.monotonic()
         due = [attended for attended in calls if attended.is_due(now)]
         for start in range(0, len(due), RENEWED_AT_ONCE):
             self._renew(due[start : start + RENEWED_AT_ONCE], now)
 
-    def _renew(self, calls: Sequence[Attended], now: float) -> None:
+    def _renew(self, calls: Sequence[LeasedCall], now: float) -> None:
         are_streaming = [attended.streamed_bytes > 0 for attended in calls]
         try:
             with self._database.autocommit() as session:

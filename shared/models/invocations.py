@@ -15,7 +15,7 @@ from shared import failpoints
 from shared.credits import holds
 from shared.credits.errors import BillingOrganizationRequired
 from shared.db.database import Database
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.fairness.admission import PoolKey
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
@@ -23,7 +23,7 @@ from shared.ids import new_id
 from shared.messaging.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.cancellations import Cancellations
-from shared.models.catalog import Catalog, Endpoint, ModelEntry, speaking_for
+from shared.models.catalog import Catalog, Endpoint, ModelEntry, upstreams_for
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
 from shared.models.heartbeats import LeaseReader
@@ -106,10 +106,10 @@ def invoke(
     What the caller has waited before is taken off the wait for its organization's share. Raises
     BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
     ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, BudgetExceeded,
-    RateLimitExceeded, ModelNotAllowed, Unavailable.
+    RateLimitExceeded, ModelNotAllowed, ServiceUnavailable.
     """
     payer_id = require_model_access(caller)
-    entry = speaking_for(get_callable_model(catalog, request), request)
+    entry = upstreams_for(get_callable_model(catalog, request), request)
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens
     invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)
@@ -133,7 +133,7 @@ def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
     try:
         with invoker.database.autocommit() as session:
             voided = holds.void(session, invocation_id)
-    except Unavailable:
+    except ServiceUnavailable:
         log.warning("invocation.not_given_up", invocation_id=invocation_id)
         return False
     if voided:

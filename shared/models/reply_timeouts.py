@@ -118,7 +118,7 @@ def replies(
 
 
 def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
-    with closing(Silence(invoker, inbox)) as silence:
+    with closing(IdleTimeout(invoker, inbox)) as silence:
         while True:
             reply = inbox.receive(wait_seconds())
             if reply is None:
@@ -132,7 +132,7 @@ def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) 
                 yield reply
 
 
-class Silence:
+class IdleTimeout:
     """The time in which nothing is heard of a call, and what to make of it; waits for no server itself."""
 
     def __init__(self, invoker: Invoker, inbox: Inbox) -> None:

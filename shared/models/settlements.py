@@ -67,7 +67,7 @@ class Settlements:
         self._keep(_Late(dispatch=dispatch, outcome=outcome))
         return None
 
-    def wind_up(self) -> None:
+    def shut_down(self) -> None:
         """Wait no longer for Postgres than this process may take to stop; it was asked to."""
         self._ends_at = time.monotonic() + STOP_SECONDS
 
@@ -100,7 +100,7 @@ class Settlements:
         self._settler.wake()
 
     def _settle_late(self) -> None:
-        """Charge what is late, up to the first that Postgres does not take. Raises Unavailable."""
+        """Charge what is late, up to the first that Postgres does not take. Raises ServiceUnavailable."""
         for invocation_id, late in list(self._late.items()):
             try:
                 self._settle(late.dispatch, late.outcome)

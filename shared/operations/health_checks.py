@@ -27,7 +27,7 @@ Check = Callable[[], object]
 Measure = Callable[[], Iterable[Metric]]
 
 
-class Probes:
+class HealthChecks:
     """Answers to probes, whatever the number of those who ask."""
 
     def __init__(

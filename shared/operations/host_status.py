@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry
 
 from shared.config.settings import Settings
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.messaging.broker import Broker
 from shared.messaging.queues import QUEUES
 from shared.observability.multiprocess_metrics import HostMetrics
@@ -65,7 +65,7 @@ def measure_queues(settings: Settings) -> Mapping[str, int] | None:
     try:
         with closing(Broker.of(settings.broker)) as broker:
             return {queue: broker.depth(queue) for queue in QUEUES}
-    except Unavailable:
+    except ServiceUnavailable:
         return None
 
 

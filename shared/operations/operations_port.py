@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from shared.operations.health_checks import Probes
+from shared.operations.health_checks import HealthChecks
 
 CONNECTIONS = 8
 HEAD_BYTES = 8192
@@ -49,7 +49,7 @@ def listen_for_operators() -> socket.socket | None:
 class OperationsPort:
     """What answers on a listening socket."""
 
-    def __init__(self, probes: Probes) -> None:
+    def __init__(self, probes: HealthChecks) -> None:
         self._probes = probes
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._is_draining: Callable[[], bool] = lambda: False

@@ -16,7 +16,7 @@ HOLD = "quartermaster.hold"
 def _nothing() -> None: ...
 
 
-class Bell:
+class WakeUp:
     """Tells the sender of an answer that there may be more of it; rung from any thread."""
 
     __slots__ = ("_listener",)
@@ -24,7 +24,7 @@ class Bell:
     def __init__(self) -> None:
         self._listener: Callable[[], None] | None = None
 
-    def be_heard_by(self, listener: Callable[[], None]) -> None:
+    def wake_through(self, listener: Callable[[], None]) -> None:
         """Call this at every ring from now on; it must return at once."""
         self._listener = listener
 
@@ -34,26 +34,26 @@ class Bell:
             self._listener()
 
 
-class HeldAnswer(Iterator[bytes]):
+class DeferredResponse(Iterator[bytes]):
     """The rest of an answer. Close it once it was read to its end, or nobody reads it any more."""
 
     def __init__(
         self,
         pieces: Generator[bytes],
-        bell: Bell,
+        bell: WakeUp,
         *,
         idle_seconds: Callable[[], float],
         is_blocking: bool,
-        wind_up: Callable[[], None] = _nothing,
+        shut_down: Callable[[], None] = _nothing,
     ) -> None:
         """Ask for the next piece at the latest after `idle_seconds()`.
 
         An answer `is_blocking` if its pieces, or its end before the last of them, may wait for a server: else one
-        thread, which sends the answers of all clients, asks and closes it. After `wind_up` they soon come to an end.
+        thread, which sends the answers of all clients, asks and closes it. After `shut_down` they soon come to an end.
         """
         self.bell = bell
         self._idle_seconds = idle_seconds
-        self._wind_up = wind_up
+        self._wind_up = shut_down
         self.is_blocking = is_blocking
         self._pieces = pieces
         self._on_close = ExitStack()
@@ -64,7 +64,7 @@ class HeldAnswer(Iterator[bytes]):
         """How long from now the answer may be left alone."""
         return self._idle_seconds()
 
-    def wind_up(self) -> None:
+    def shut_down(self) -> None:
         """Have the answer end in good order, because its server will."""
         self._wind_up()
         self.bell.ring()

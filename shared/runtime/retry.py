@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from shared.errors import DomainError, Kind, Unavailable
+from shared.errors import DomainError, Kind, ServiceUnavailable
 
 Result = TypeVar("Result")
 
@@ -18,7 +18,7 @@ LONGEST_PAUSE_SECONDS = 2.0
 def retry(act: Callable[[], Result], *, for_seconds: float = RETRY_SECONDS) -> Result:
     """Retry something idempotent until a server it needs, or room in the store, is back.
 
-    Raises the last error, Unavailable or one of kind `storage_full`, if that takes longer than `for_seconds`.
+    Raises the last error, ServiceUnavailable or one of kind `storage_full`, if that takes longer than `for_seconds`.
     """
     gives_up_at = time.monotonic() + for_seconds
     failures = 0
@@ -35,7 +35,7 @@ def retry(act: Callable[[], Result], *, for_seconds: float = RETRY_SECONDS) -> R
 
 def is_passing(error: DomainError) -> bool:
     """Whether what failed may work in a moment: something of ours is away, or full or read-only."""
-    return isinstance(error, Unavailable) or error.kind is Kind.STORAGE_FULL
+    return isinstance(error, ServiceUnavailable) or error.kind is Kind.STORAGE_FULL
 
 
 def backoff_seconds(failures: int, *, first: float, longest: float) -> float:

@@ -18,7 +18,7 @@ from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS
 from shared.messaging.redis_transport import QueuesInTurn
 from shared.messaging.replies import ReplyKind, ReplyWriter
-from shared.messaging.reply_publisher import ReplyLane
+from shared.messaging.reply_publisher import ReplyPublisher
 from shared.messaging.valkey import ask_together, connect_valkey
 from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.execution import FairCalls
@@ -63,7 +63,7 @@ class Echo(Idle):
 
     def __init__(self, redis_url: str) -> None:
         super().__init__(redis_url)
-        self.lane = ReplyLane(self.valkey)
+        self.lane = ReplyPublisher(self.valkey)
 
     def carry_out(self, call: object) -> bool:
         assert isinstance(call, QueuedCall)

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 60.0
 def neighbours(bench: Bench) -> Iterator[Line]:
     """Measure the victim of every pool, of a few in the short form."""
     directory = bench.directory / "neighbours"
-    with open_stage(directory, bench.servers, is_fair=True, patience_seconds=PATIENCE_SECONDS) as scene:
+    with open_stage(directory, bench.servers, is_fair=True, max_wait_seconds=PATIENCE_SECONDS) as scene:
         for name in SOME if bench.quick else TRIALS:
             yield _line(name, list(_compare(bench, scene, name)))
 

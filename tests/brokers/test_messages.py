@@ -9,7 +9,7 @@ import pytest
 from kombu.exceptions import OperationalError
 
 import shared.messaging.broker
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.messaging.broker import Broker
 from shared.messaging.direct_messages import CONNECTIONS, BrokerMessages
 from shared.messaging.queues import MODELS
@@ -31,7 +31,7 @@ def alarm(rabbitmq: RabbitMQ, messages: BrokerMessages) -> None:
 def sends(messages: BrokerMessages) -> bool:
     try:
         messages.send(MODELS[0], "{}", {})
-    except Unavailable:
+    except ServiceUnavailable:
         return False
     return True
 
@@ -46,7 +46,7 @@ def test_a_queue_that_is_full_keeps_nothing_from_others(
     messages: BrokerMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared.messaging.broker, "CALLS_LIMIT", 2)
-    with pytest.raises(Unavailable, match="refuses"):
+    with pytest.raises(ServiceUnavailable, match="refuses"):
         _send_often(messages)
     messages.send(MODELS[1], "{}", {})
 
@@ -54,16 +54,16 @@ def test_a_queue_that_is_full_keeps_nothing_from_others(
 def test_a_connection_that_fails_while_others_bring_messages_keeps_nobody_back(
     messages: BrokerMessages,
 ) -> None:
-    with contextlib.suppress(Unavailable), messages._producer():
+    with contextlib.suppress(ServiceUnavailable), messages._producer():
         messages.send(MODELS[0], "{}", {})
         raise OperationalError("this connection alone")
     messages.send(MODELS[0], "{}", {})
 
 
 def test_a_broker_that_is_away_is_left_alone_for_a_moment(messages: BrokerMessages) -> None:
-    with pytest.raises(Unavailable), messages._producer():
+    with pytest.raises(ServiceUnavailable), messages._producer():
         raise OperationalError("away")
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailable):
         messages.send(MODELS[0], "{}", {})
 
 

@@ -18,7 +18,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from deploy.supervision.child_processes import Program, kill, spawn
 from shared.config.settings import load_settings
 from shared.config.settings_errors import SettingsWrong
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.files.lifecycle.placement import PlaceAwaited
 from shared.messaging.broker import Broker, RabbitBroker, SentinelBroker, ValkeyBroker
 from shared.messaging.publisher import Publisher, create_celery, send_kind
@@ -76,7 +76,7 @@ def app(broker: Broker) -> Iterator[Celery]:
 def _is_answering(broker: Broker) -> bool:
     try:
         return broker.depth(UPLOADS) >= 0
-    except Unavailable:
+    except ServiceUnavailable:
         return False
 
 
@@ -209,7 +209,7 @@ def test_a_killed_broker_comes_back_with_what_it_had_confirmed(rabbitmq: RabbitM
         for _ in range(20):
             send_kind(app, "x", queue=UPLOADS)
         rabbitmq.kill()
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailable):
             broker.depth(UPLOADS)
         rabbitmq.start_again()
         # A restarted node counts again with the next message.

@@ -12,7 +12,7 @@ from deploy import make_secrets
 from deploy.secret_files import read_secret_files
 from shared.config.settings import Settings
 from shared.models.catalog_format import parse_catalog
-from web.server.server_settings import FrontSettings
+from web.server.server_settings import ServerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -77,7 +77,7 @@ def test_secrets_that_exist_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_containers_variables_and_secrets_are_settings(name: str) -> None:
     given = {*OURS[name]["environment"], *(secret.upper() for secret in OURS[name]["secrets"])}
-    assert given <= {field.upper() for fields in (Settings, FrontSettings) for field in fields.model_fields}
+    assert given <= {field.upper() for fields in (Settings, ServerSettings) for field in fields.model_fields}
 
 
 def test_the_first_catalog_of_the_compose_file_offers_a_script_and_is_kept(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.support.nginx import CONFIGURATION, NGINX, SHIPPED, running_nginx
 from tests.support.stack import wait_until
 from tests.web.server.trivial_front import trivial_front
 from web.server.listeners import STOPPING_SECONDS
-from web.server.server_settings import FrontSettings
+from web.server.server_settings import ServerSettings
 
 CONTENT = b"exactly these bytes"
 PROTECTED = {
@@ -280,4 +280,4 @@ def _ask_until(over: threading.Event, port: int) -> Counter[int]:
 def test_nginx_gives_an_idle_connection_up_before_a_front_does() -> None:
     kept = re.search(r"\n    keepalive_timeout (\d+)s;", CONFIGURATION.read_text())
     assert kept is not None
-    assert int(kept[1]) < min(STOPPING_SECONDS, FrontSettings().web_keepalive_seconds)
+    assert int(kept[1]) < min(STOPPING_SECONDS, ServerSettings().web_keepalive_seconds)

@@ -17,7 +17,7 @@ from shared.messaging.queues import QUEUES
 from tests.deployment.conftest import Render, RunTool
 from tests.support.descriptions import find_differences, read_chart
 from tests.support.discovered import found
-from web.server.server_settings import FrontSettings
+from web.server.server_settings import ServerSettings
 
 FULL: Mapping[str, Any] = {
     "keda": {"enabled": True},
@@ -99,7 +99,7 @@ def test_pods_have_no_rights_they_do_not_need(full: list[dict[str, Any]]) -> Non
 
 
 def test_variables_of_pods_are_settings(full: list[dict[str, Any]]) -> None:
-    known = {field.upper() for fields in (Settings, FrontSettings) for field in fields.model_fields}
+    known = {field.upper() for fields in (Settings, ServerSettings) for field in fields.model_fields}
     known |= {"SECRETS_DIRECTORY"}
     for deployment in found(of_kind(full, "Deployment").values()):
         (container,) = deployment["spec"]["template"]["spec"]["containers"]

@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 from shared.a2a.exact_json import parse
 from shared.a2a.turns.lost_turns import sweep_turns
 from shared.a2a.turns.updates import BehaviorKind
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.proof.file_flows import PLACE, job
 from tests.proof.flows import Actor, Flow, State, Step
 from tests.proof.world import World
@@ -84,7 +84,7 @@ def _stream(world: World, state: State) -> TestResponse:
     if answer.status_code < 500:
         events = list(read_events(answer.text))
         if '"reason":"UNAVAILABLE"' in answer.text:
-            raise Unavailable  # its client sends it again, and gets the stream of the same task
+            raise ServiceUnavailable  # its client sends it again, and gets the stream of the same task
         state["tasks"].add(events[0]["task"]["id"])
         state["answers"].append(events)
     return answer

@@ -17,7 +17,7 @@ from shared.credits.holds import Stage, read_leases
 from shared.db.database import Database
 from shared.messaging.replies import ReplyChannel, ReplyKind
 from shared.messaging.valkey import connect_valkey
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 from shared.models.providers.routing import Router
 from shared.runtime import retry
 from tests.proof.commits import watching_connections
@@ -102,10 +102,10 @@ def _asked(patch: pytest.MonkeyPatch) -> list[str]:
 def _told_too_soon(patch: pytest.MonkeyPatch, database: Database) -> list[UUID]:
     """Note every call whose end is told while it is not settled."""
     told: list[UUID] = []
-    really = Attended.send
+    really = LeasedCall.send
 
     @wraps(really)
-    def looking(attended: Attended, kind: ReplyKind, data: bytes = b"") -> bool:
+    def looking(attended: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:
         if kind in (ReplyKind.END, ReplyKind.FAILED):
             called = attended.dispatch.invocation_id
             with database.autocommit() as session:
@@ -113,5 +113,5 @@ def _told_too_soon(patch: pytest.MonkeyPatch, database: Database) -> list[UUID]:
             told.extend([called] if is_open else [])
         return really(attended, kind, data)
 
-    patch.setattr(Attended, "send", looking)
+    patch.setattr(LeasedCall, "send", looking)
     return told

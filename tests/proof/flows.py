@@ -12,7 +12,7 @@ from typing import Any
 
 from werkzeug.test import TestResponse
 
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.proof.commits import Commit, Journal, watched
 from tests.proof.interleaving import noting_points, visiting
 from tests.proof.world import World
@@ -43,7 +43,7 @@ class Flow:
     """Something that has one effect, however often its steps are repeated.
 
     `prepare` makes what it needs. A step gives the answer that its client reads, or raises: an answer of 500 or above,
-    and `Unavailable`, have the client repeat the step. `sweeps` are the jobs that the schedule runs meanwhile.
+    and `ServiceUnavailable`, have the client repeat the step. `sweeps` are the jobs that the schedule runs meanwhile.
     `require` fails unless the promise is kept. `visitors` step in between, and then `agree` fails unless what each side
     was told is so.
     """
@@ -112,7 +112,7 @@ def _repeat(world: World, flow: Flow, state: State, step: Step) -> None:
     for _ in range(ATTEMPTS):
         try:
             answer = step(world, state)
-        except Unavailable as error:
+        except ServiceUnavailable as error:
             said = error.detail
         else:
             if not isinstance(answer, TestResponse) or answer.status_code < 500:

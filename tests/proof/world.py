@@ -18,7 +18,7 @@ from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.leases import TurnLeases
 from shared.credits.ledger import top_up
 from shared.db.database import Database
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.files.blobs.local import LocalBlobStore
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
@@ -96,7 +96,7 @@ class World:
 
     def answer_turn(self) -> None:
         """Answer the turn that is next, if one is, as a worker of agents does."""
-        with suppress(Unavailable):  # it looks again
+        with suppress(ServiceUnavailable):  # it looks again
             lease = self.leases.take()
             if lease is not None:
                 self.turns.answer(lease)

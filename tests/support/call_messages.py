@@ -5,7 +5,7 @@ from typing import Any
 import redis
 
 from shared.messaging.queues import MODELS
-from shared.models.queue.call_messages import QueuedCall, aside_queue, key_of, read_entry
+from shared.models.queue.call_messages import QueuedCall, key_of, parked_queue, read_entry
 from shared.models.queue.rabbitmq_calls import WAITING
 
 KEYS = tuple(map(key_of, MODELS))
@@ -25,7 +25,7 @@ def take_call(broker: redis.Redis) -> QueuedCall | None:
 
 def count_aside(broker: redis.Redis, provider: str) -> int:
     """Count the calls that were put aside for want of room at a provider."""
-    return int(broker.llen(key_of(aside_queue(provider))))
+    return int(broker.llen(key_of(parked_queue(provider))))
 
 
 def forget_calls(broker: redis.Redis) -> None:
@@ -33,6 +33,6 @@ def forget_calls(broker: redis.Redis) -> None:
     broker.delete(
         *KEYS,
         WAITING,
-        *broker.scan_iter(key_of(aside_queue("*"))),
+        *broker.scan_iter(key_of(parked_queue("*"))),
         *broker.scan_iter("quartermaster:request:*"),
     )

@@ -18,7 +18,7 @@ import pytest
 
 from deploy.embedded.ports import find_free_port
 from deploy.supervision.child_processes import Program, kill, spawn
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.messaging.broker import Broker
 from shared.messaging.publisher import create_celery
 
@@ -95,7 +95,10 @@ class RabbitMQ:
 
     def is_ready(self) -> bool:
         """Tell whether the node lets its administrator in."""
-        with contextlib.closing(Broker.of(self.url_of("%2F"))) as broker, contextlib.suppress(Unavailable):
+        with (
+            contextlib.closing(Broker.of(self.url_of("%2F"))) as broker,
+            contextlib.suppress(ServiceUnavailable),
+        ):
             return broker.depth("none") == 0
         return False
 

@@ -14,7 +14,7 @@ from flask import Flask, Response, request
 
 import web.app
 from shared.config.settings import Settings
-from shared.runtime.deferred_responses import HeldAnswer
+from shared.runtime.deferred_responses import DeferredResponse
 from tests.support.documented import Given, find_undocumented
 from web.dependencies.services import Services
 from web.framework.deferred_responses import HeldResponse
@@ -57,7 +57,7 @@ def look(file: Path, response: Response) -> Response:
 def _listen(response: Response, note: Callable[[bytes], None]) -> None:
     """Look at the events of a stream once it is over."""
     frames = response.response
-    if isinstance(frames, HeldAnswer):
+    if isinstance(frames, DeferredResponse):
         frames._pieces = _listened_to(frames._pieces, note)
     elif isinstance(frames, Iterator):
         response.response = _listened_to(frames, note)

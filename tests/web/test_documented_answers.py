@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask import Flask, Response
 
-from shared.runtime.deferred_responses import Bell, HeldAnswer
+from shared.runtime.deferred_responses import DeferredResponse, WakeUp
 from tests.support.documented import Given, find_undocumented
 from tests.support.front import Front
 from tests.support.watched_processes import look
@@ -95,7 +95,9 @@ def test_a_front_that_runs_as_a_process_writes_down_what_its_streams_tell(
         response = Response(frames, content_type="text/event-stream; charset=utf-8")
         if is_held:
             pieces = (frame for frame in frames)
-            response.response = HeldAnswer(pieces, Bell(), idle_seconds=lambda: 0.0, is_blocking=False)
+            response.response = DeferredResponse(
+                pieces, WakeUp(), idle_seconds=lambda: 0.0, is_blocking=False
+            )
         watched = look(tmp_path / "found", response)
         assert len([*watched.response]) == 4
     assert "POST /v1/chat/completions answered 200" in (tmp_path / "found").read_text()

@@ -11,7 +11,7 @@ import pytest
 from tests.support.documents import openapi_document
 from tests.web.test_cross_organization import World, world
 from web.app import ROUTES
-from web.http.wire_types import Wire
+from web.http.wire_types import CamelModel
 
 __all__ = ["world"]
 
@@ -75,4 +75,4 @@ def test_every_route_with_a_body_of_our_own_is_asked() -> None:
 
 
 def _is_own(body: object) -> bool:
-    return isinstance(body, type) and issubclass(body, Wire)
+    return isinstance(body, type) and issubclass(body, CamelModel)

@@ -28,7 +28,7 @@ from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import connect_valkey
 from shared.models.execution import FairCalls
 from shared.models.heartbeats import Heartbeats
-from shared.models.queue.call_messages import TASK, QueuedCall, aside_queue, queue_of, write_message
+from shared.models.queue.call_messages import TASK, QueuedCall, parked_queue, queue_of, write_message
 from shared.models.queue.call_queue import CallQueue
 from tests.support.call_messages import forget_calls, waiting_calls
 from tests.support.identity import make_settings
@@ -225,7 +225,7 @@ def test_what_is_put_aside_is_read_for_every_provider_once_it_is_known(carried: 
     take(message("other"), None, _no_ack)
     for _ in range(2):
         take.read_what_is_put_aside()
-    assert carried.read == [aside_queue(provider) for provider in ("other", "p", "new")]
+    assert carried.read == [parked_queue(provider) for provider in ("other", "p", "new")]
     carried.run()
 
 

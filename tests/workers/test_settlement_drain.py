@@ -35,11 +35,11 @@ def test_a_worker_is_told_that_it_stops_and_closes_its_settlements_when_it_has(
     at_the_end: list[Callable[[], None]] = []
     wound_up: list[Settlements] = []
 
-    def wind_up(settlements: Settlements) -> None:
+    def shut_down(settlements: Settlements) -> None:
         wound_up.append(settlements)
 
     monkeypatch.setattr(atexit, "register", at_the_end.append)
-    monkeypatch.setattr(Settlements, "wind_up", wind_up)
+    monkeypatch.setattr(Settlements, "shut_down", shut_down)
     begin(context)
     assert wound_up == []
     context.stop()

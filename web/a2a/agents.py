@@ -7,18 +7,18 @@ from pydantic import Field
 
 from shared.a2a.agents.listing import ListedAgent, list_agents
 from shared.credits.errors import BillingOrganizationRequired
-from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import PermissionDenied, ServiceUnavailable, ValidationFailed
 from web.a2a.cards import WELL_KNOWN
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.schemas import PageQuery
-from web.http.wire_types import Id, UtcTime, Wire
+from web.http.wire_types import CamelModel, Id, UtcTime
 
 routes = Routes("agents")
 
 
-class AgentBody(Wire):
+class AgentBody(CamelModel):
     """An agent, and where to talk to it."""
 
     deployment_id: Id
@@ -40,7 +40,7 @@ class AgentBody(Wire):
         )
 
 
-class AgentPage(Wire):
+class AgentPage(CamelModel):
     """Agents, oldest first."""
 
     agents: Sequence[AgentBody]
@@ -55,11 +55,11 @@ class AgentPage(Wire):
     authentication=Authentication.CALLER,
     query=PageQuery,
     answers={200: AgentPage},
-    errors=(BillingOrganizationRequired, PermissionDenied, ValidationFailed, Unavailable),
+    errors=(BillingOrganizationRequired, PermissionDenied, ValidationFailed, ServiceUnavailable),
 )
-def list_page(call: Call) -> Answer:
+def list_page(call: RequestContext) -> JsonResponse:
     base_url = call.services.settings.base_url
     with call.services.database.autocommit() as session:
         page = list_agents(session, call.caller, **call.query.position)
     shown = [AgentBody.of(agent, base_url) for agent in page.items]
-    return Answer(body=AgentPage.model_validate({"agents": shown, "next_cursor": page.next_cursor}))
+    return JsonResponse(body=AgentPage.model_validate({"agents": shown, "next_cursor": page.next_cursor}))

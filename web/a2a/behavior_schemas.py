@@ -8,13 +8,13 @@ from pydantic import Field
 from shared.a2a.behaviors.administration import BehaviorDraft
 from shared.a2a.behaviors.script_format import MAX_SCRIPT_BYTES
 from shared.a2a.turns.updates import BehaviorKind, DeclaredExtension
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Id, Name, Sent, UtcTime, Wire
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import CamelModel, Id, Name, RequestModel, UtcTime
 
 Texts = Annotated[Sequence[str], Field(max_length=50)]
 
 
-class SentExtension(Sent):
+class SentExtension(RequestModel):
     """An extension that the agent's card is to declare."""
 
     uri: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[!-+\--~]+$")]
@@ -37,7 +37,7 @@ class SentExtension(Sent):
         )
 
 
-class ChangedBehavior(Sent):
+class ChangedBehavior(RequestModel):
     """What a behavior is to be from now on."""
 
     name: Name
@@ -83,7 +83,7 @@ class NewBehavior(ChangedBehavior):
     is_default: bool = False
 
 
-class ShownExtension(Wire):
+class ShownExtension(CamelModel):
     """An extension that the agent's card declares."""
 
     uri: str
@@ -93,7 +93,7 @@ class ShownExtension(Wire):
     requires: Sequence[str]
 
 
-class BehaviorBody(Shown):
+class BehaviorBody(ResponseModel):
     """A behavior: a named way in which a deployment's agent works."""
 
     id: Id
@@ -113,7 +113,7 @@ class BehaviorBody(Shown):
     updated_at: UtcTime
 
 
-class BehaviorPage(ShownPage):
+class BehaviorPage(PageResponse):
     """The behaviors of a deployment, oldest first."""
 
     behaviors: Sequence[BehaviorBody]

@@ -6,7 +6,7 @@ from shared.a2a.behaviors import administration as domain
 from shared.a2a.exact_json import NUMBERS
 from web.a2a import behavior_schemas as schemas
 from web.framework.administration import AdministrationRoutes, created
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 
 routes = AdministrationRoutes("behaviors")
 
@@ -18,7 +18,7 @@ routes = AdministrationRoutes("behaviors")
     domain.BehaviorNameTaken,
     summary="Create a behavior of a deployment's agent, which its card shows as a skill",
 )
-def create_behavior(call: Call, deployment_id: UUID) -> Answer:
+def create_behavior(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewBehavior = call.read_body(**NUMBERS)
     by = call.actor
     with call.services.database.autocommit() as session:
@@ -50,7 +50,7 @@ behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior wit
     domain.BehaviorOfEndpoint,
     summary="Replace a behavior; what is left out is empty from then on",
 )
-def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
+def replace_behavior(call: RequestContext, behavior_id: UUID) -> JsonResponse:
     body: schemas.ChangedBehavior = call.read_body(**NUMBERS)
     by = call.actor
     with call.services.database.autocommit() as session:
@@ -58,7 +58,7 @@ def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
     draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
         changed = domain.replace_behavior(session, by=by, behavior_id=behavior_id, draft=draft)
-    return Answer(body=schemas.BehaviorBody.of(changed))
+    return JsonResponse(body=schemas.BehaviorBody.of(changed))
 
 
 behavior.acts(

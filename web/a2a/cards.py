@@ -13,11 +13,11 @@ from shared.a2a.errors import AgentNotFound, ExtendedAgentCardNotConfigured
 from shared.a2a.exact_json import render
 from shared.a2a.types import AgentCard
 from shared.config.settings import Settings
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from web.a2a.protocol_routes import AGENT_PREFIX, AgentCall, AgentRoutes, answer
 from web.dependencies.agent_directory import Known
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, Routes
 
 MAXIMUM_AGE_SECONDS = 60
@@ -41,17 +41,17 @@ _card_route = partial(
     headers=_CONDITIONS,
     answers={200: AgentCard, 304: None},
     answer_headers=_KEPT,
-    errors=(AgentNotFound, Unavailable),
+    errors=(AgentNotFound, ServiceUnavailable),
 )
 
 
 @_card_route(WELL_KNOWN, summary="Get the card of the default agent")
-def read_agent_card(call: Call) -> Response:
+def read_agent_card(call: RequestContext) -> Response:
     return _card(call, None)
 
 
 @_card_route(f"{AGENT_PREFIX}{WELL_KNOWN}", summary="Get the card of a deployment's agent")
-def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
+def read_agent_card_of_agent(call: RequestContext, deployment_id: UUID) -> Response:
     return _card(call, deployment_id)
 
 
@@ -69,7 +69,7 @@ def read_extended_agent_card(call: AgentCall) -> Response:
     return answer(call, card)
 
 
-def _card(call: Call, deployment_id: UUID | None) -> Response:
+def _card(call: RequestContext, deployment_id: UUID | None) -> Response:
     services = call.services
     known = services.agents.directory.get(deployment_id)
     path = "" if deployment_id is None else f"/agents/{deployment_id}"

@@ -8,13 +8,13 @@ from pydantic import Field
 from shared.a2a.remote.cards.card_documents import Fault
 from shared.a2a.remote.endpoints import Binding, Credential, EndpointDraft
 from shared.egress.urls import MAX_HEADER_CHARACTERS, MAX_URL_CHARACTERS
-from web.http.schemas import Shown
-from web.http.wire_types import Id, Sent, Text, UtcTime, Wire
+from web.http.schemas import ResponseModel
+from web.http.wire_types import CamelModel, Id, RequestModel, Text, UtcTime
 
 Url = Annotated[str, Text(minimum=1, maximum=MAX_URL_CHARACTERS)]
 
 
-class SentCredential(Sent):
+class SentCredential(RequestModel):
     """A header that the agent's server asks for besides ours."""
 
     header: Annotated[str, Text(minimum=1, maximum=200), Field(description="Such as `X-API-Key`.")]
@@ -23,7 +23,7 @@ class SentCredential(Sent):
     ]
 
 
-class NewEndpoint(Sent):
+class NewEndpoint(RequestModel):
     """The endpoint to send messages to from now on."""
 
     url: Annotated[
@@ -57,7 +57,7 @@ class NewEndpoint(Sent):
         )
 
 
-class EndpointBody(Shown):
+class EndpointBody(ResponseModel):
     """Where messages to a deployment are sent."""
 
     deployment_id: Id
@@ -75,14 +75,14 @@ class EndpointBody(Shown):
     created_at: UtcTime
 
 
-class FindingBody(Wire):
+class FindingBody(CamelModel):
     """Something to know of an endpoint."""
 
     code: Fault
     message: str
 
 
-class EndpointReportBody(Shown):
+class EndpointReportBody(ResponseModel):
     """What a check found."""
 
     is_usable: bool = Field(description="Whether messages can be sent to the agent.")

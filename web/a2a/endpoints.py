@@ -8,7 +8,7 @@ from shared.a2a.remote.cards.card_checks import check_endpoint as check
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from web.a2a import endpoint_schemas as schemas
 from web.framework.administration import AdministrationRoutes
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 
 ENDPOINT = "/deployments/<id:deployment_id>/endpoint"
 routes = AdministrationRoutes("endpoints")
@@ -29,14 +29,14 @@ routes = AdministrationRoutes("endpoints")
         "is empty from then on, the credential too."
     ),
 )
-def put_endpoint(call: Call, deployment_id: UUID) -> Answer:
+def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewEndpoint = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         shown = domain.put_endpoint(
             session, call.services.settings, by=by, deployment_id=deployment_id, draft=body.draft()
         )
-    return Answer(body=schemas.EndpointBody.of(shown))
+    return JsonResponse(body=schemas.EndpointBody.of(shown))
 
 
 @routes.administers(
@@ -49,12 +49,12 @@ def put_endpoint(call: Call, deployment_id: UUID) -> Answer:
         "exist, with a request token and the endpoint's credential. May take twenty seconds."
     ),
 )
-def check_endpoint(call: Call, deployment_id: UUID) -> Answer:
+def check_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     by, services = call.actor, call.services
     report = check(
         services.database, services.signing_keys, services.settings, by=by, deployment_id=deployment_id
     )
-    return Answer(body=schemas.EndpointReportBody.of(report))
+    return JsonResponse(body=schemas.EndpointReportBody.of(report))
 
 
 endpoint = routes.resource(ENDPOINT, schemas.EndpointBody)

@@ -12,7 +12,7 @@ from shared.a2a.agents.own_extensions import (
 )
 from shared.a2a.exact_json import render
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, Routes
 
 routes = Routes("extensions")
@@ -31,7 +31,7 @@ _HEADERS = {
     query=AnyQuery,
     answers={200: "text/html"},
 )
-def list_extensions(call: Call) -> Response:
+def list_extensions(call: RequestContext) -> Response:
     text = list_specifications(call.services.settings.base_url)
     return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
 
@@ -44,7 +44,7 @@ def list_extensions(call: Call) -> Response:
     query=AnyQuery,
     answers={200: "text/html"},
 )
-def read_extension(call: Call, name: str, version: str) -> Response:
+def read_extension(call: RequestContext, name: str, version: str) -> Response:
     own = _find(name, version)
     text = specification_of(own, call.services.settings.base_url)
     return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
@@ -58,7 +58,7 @@ def read_extension(call: Call, name: str, version: str) -> Response:
     query=AnyQuery,
     answers={200: "application/schema+json"},
 )
-def read_extension_schema(call: Call, name: str, version: str) -> Response:
+def read_extension_schema(call: RequestContext, name: str, version: str) -> Response:
     own = _find(name, version)
     uri = f"{call.services.settings.base_url}/extensions/{name}/{version}"
     return Response(render(schema_of(own, uri)), content_type="application/schema+json", headers=_HEADERS)

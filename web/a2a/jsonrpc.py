@@ -25,7 +25,7 @@ from web.a2a.push_configurations import (
 from web.a2a.rpc_envelopes import MethodNotFound, read_rpc_request
 from web.a2a.tasks import cancel_task, list_tasks, read_task, subscribe_to_task
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery
 
 routes = AgentRoutes("agents")
@@ -75,7 +75,7 @@ class RpcResponse(A2A):
     error: RpcError | None = None
 
 
-def call_agent(call: Call, deployment_id: UUID | None = None) -> Response:
+def call_agent(call: RequestContext, deployment_id: UUID | None = None) -> Response:
     """Do what a JSON-RPC request asks for."""
     services = call.services
     rpc = read_rpc_request(call.read_small_body(services.settings.max_message_bytes))

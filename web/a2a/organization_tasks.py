@@ -11,14 +11,14 @@ from shared.a2a.types import TaskState
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT
 from web.a2a.queries import STATES
 from web.framework.administration import ORGANIZATION, AdministrationRoutes
-from web.framework.calls import Answer, Call
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Between, Count, Id, Sent, Text, UtcTime
+from web.framework.calls import JsonResponse, RequestContext
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Between, Count, Id, RequestModel, Text, UtcTime
 
 routes = AdministrationRoutes("agents")
 
 
-class OrganizationTask(Shown):
+class OrganizationTask(ResponseModel):
     """A task, without what was said in it."""
 
     id: Id
@@ -33,14 +33,14 @@ class OrganizationTask(Shown):
     created_at: UtcTime
 
 
-class OrganizationTaskPage(ShownPage):
+class OrganizationTaskPage(PageResponse):
     """Some tasks, the last changed first, and where the next page begins."""
 
     next_cursor: str | None  # type: ignore[assignment]
     tasks: Sequence[OrganizationTask]
 
 
-class OrganizationTaskQuery(Sent):
+class OrganizationTaskQuery(RequestModel):
     """The parameters of a listing of an organization's tasks."""
 
     state: Annotated[TaskState, Field(strict=False), STATES] | None = Field(
@@ -62,9 +62,9 @@ class OrganizationTaskQuery(Sent):
     summary="List the tasks of an organization's agents, the last changed first; needs TaskRead",
     description="What was said in a task is read at its agent, with the same permission.",
 )
-def list_organization_tasks(call: Call, organization_id: UUID) -> Answer:
+def list_organization_tasks(call: RequestContext, organization_id: UUID) -> JsonResponse:
     by = call.actor
     query: OrganizationTaskQuery = call.query
     with call.services.database.transaction() as session:
         page = list_page(session, by=by, organization_id=organization_id, **query.model_dump())
-    return Answer(body=OrganizationTaskPage.of(page))
+    return JsonResponse(body=OrganizationTaskPage.of(page))

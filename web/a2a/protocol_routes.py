@@ -22,12 +22,12 @@ from shared.a2a.identifiers import find_task_id
 from shared.a2a.turns.updates import DeclaredExtension
 from shared.a2a.wire import A2A
 from shared.credits.errors import BillingOrganizationRequired
-from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
+from shared.errors import DomainError, FieldError, PermissionDenied, ServiceUnavailable
 from web.a2a.extensions import active_extensions, echo_extensions
 from web.a2a.rpc_envelopes import RpcRequest, answer_rpc_errors
 from web.dependencies.agent_services import AgentServices
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.revocation import Watch
 from web.framework.routes import AnyQuery, Routes
 from web.http.negotiation import JSON, negotiate
@@ -43,7 +43,7 @@ REFUSALS: tuple[type[DomainError], ...] = (
     BillingOrganizationRequired,
     PermissionDenied,
     InvalidParams,
-    Unavailable,
+    ServiceUnavailable,
 )
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -52,7 +52,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 class AgentCall:
     """A request to an agent by someone who may talk to it."""
 
-    checked: Call
+    checked: RequestContext
     agent: Agent
     declared: tuple[DeclaredExtension, ...]
     active: tuple[str, ...]
@@ -155,7 +155,7 @@ class AgentRoutes(Routes):
             answer_rpc_errors(app)
 
 
-def answer(call: AgentCall | Call, body: A2A | Mapping[str, Any]) -> Response:
+def answer(call: AgentCall | RequestContext, body: A2A | Mapping[str, Any]) -> Response:
     """Answer with a JSON object, as the request's binding has it, under the media type that it speaks of."""
     wire = body.to_wire() if isinstance(body, A2A) else body
     if isinstance(call, AgentCall) and call.rpc is not None:
@@ -193,7 +193,9 @@ def check_version(http: Request, *, is_required: bool) -> None:
         raise VersionNotSupported
 
 
-def open_agent_call(call: Call, deployment_id: UUID | None, *, rpc: RpcRequest | None = None) -> AgentCall:
+def open_agent_call(
+    call: RequestContext, deployment_id: UUID | None, *, rpc: RpcRequest | None = None
+) -> AgentCall:
     """Check a request to an agent. Raises VersionNotSupported, AgentNotFound, PermissionDenied."""
     check_version(call.http, is_required=call.services.settings.a2a_require_version)
     caller = call.caller
@@ -209,7 +211,7 @@ def open_agent_call(call: Call, deployment_id: UUID | None, *, rpc: RpcRequest |
 
 
 def _guarded(handler: AgentHandler) -> Callable[..., Response]:
-    def view(call: Call, deployment_id: UUID | None = None, **path: Any) -> Response:
+    def view(call: RequestContext, deployment_id: UUID | None = None, **path: Any) -> Response:
         return handler(open_agent_call(call, deployment_id), **path)
 
     return view

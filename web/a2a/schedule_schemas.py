@@ -9,8 +9,8 @@ from pydantic import Field
 from shared.a2a.schedules.cron import MAX_CHARACTERS
 from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Run, ScheduleDraft
 from shared.pagination import Page
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Between, Id, JsonCount, Name, Sent, Text, UtcTime
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Between, Id, JsonCount, Name, RequestModel, Text, UtcTime
 
 Cron = Annotated[
     str,
@@ -48,7 +48,7 @@ Owner = Annotated[
 ]
 
 
-class ScheduleBody(Shown):
+class ScheduleBody(ResponseModel):
     """A schedule: when an agent is told what, and on whose behalf."""
 
     id: Id
@@ -66,13 +66,13 @@ class ScheduleBody(Shown):
     created_at: UtcTime
 
 
-class SchedulePage(ShownPage):
+class SchedulePage(PageResponse):
     """Schedules, oldest first."""
 
     schedules: Sequence[ScheduleBody]
 
 
-class SentSchedule(Sent):
+class SentSchedule(RequestModel):
     """What a schedule is to be."""
 
     name: Name
@@ -100,14 +100,14 @@ class SentSchedule(Sent):
         )
 
 
-class RunFile(Shown):
+class RunFile(ResponseModel):
     """A file of a run's task."""
 
     id: Id
     url: Annotated[str, Field(description="Where the file's metadata is read.")]
 
 
-class RunBody(Shown):
+class RunBody(ResponseModel):
     """What became of a tick."""
 
     id: Id
@@ -132,7 +132,7 @@ class RunBody(Shown):
     created_at: UtcTime
 
 
-class RunPage(ShownPage):
+class RunPage(PageResponse):
     """Runs, newest first."""
 
     runs: Sequence[RunBody]

@@ -6,7 +6,7 @@ from shared.a2a.exact_json import NUMBERS
 from shared.a2a.schedules import administration as schedules
 from web.a2a import schedule_schemas as schemas
 from web.framework.administration import AdministrationRoutes, created
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 
 routes = AdministrationRoutes("schedules")
 OF_DEPLOYMENT = "/deployments/<id:deployment_id>/schedules"
@@ -19,7 +19,7 @@ ONE = f"{OF_DEPLOYMENT}/<id:schedule_id>"
     schemas.ScheduleBody,
     summary="Create a schedule that sends an agent a message, from the next tick on",
 )
-def create_schedule(call: Call, deployment_id: UUID) -> Answer:
+def create_schedule(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
     by = call.actor
     with call.services.database.transaction() as session:
@@ -44,14 +44,14 @@ schedule.reads("read_schedule", schedules.get_schedule, summary="Get a schedule"
     schemas.ScheduleBody,
     summary="Replace a schedule; it goes on with the next tick that comes",
 )
-def replace_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
+def replace_schedule(call: RequestContext, deployment_id: UUID, schedule_id: UUID) -> JsonResponse:
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
     by = call.actor
     with call.services.database.transaction() as session:
         changed = schedules.replace_schedule(
             session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, draft=body.draft()
         )
-    return Answer(body=schemas.ScheduleBody.of(changed))
+    return JsonResponse(body=schemas.ScheduleBody.of(changed))
 
 
 schedule.removes(
@@ -71,10 +71,12 @@ schedule.acts(
     schemas.RunPage,
     summary="List the runs of a schedule, newest first; the last thousand are kept",
 )
-def list_runs(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
+def list_runs(call: RequestContext, deployment_id: UUID, schedule_id: UUID) -> JsonResponse:
     by, base_url = call.actor, call.services.settings.base_url
     with call.services.database.transaction() as session:
         page = schedules.list_runs(
             session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, **call.query.position
         )
-    return Answer(body=schemas.RunPage.linked(page, f"{base_url}/agents/{deployment_id}/tasks", base_url))
+    return JsonResponse(
+        body=schemas.RunPage.linked(page, f"{base_url}/agents/{deployment_id}/tasks", base_url)
+    )

@@ -178,7 +178,7 @@ def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Sent
         if answer.is_over():
             return
         for event in source.follow(watch, sent.snapshot.sequence, looks_first=True):
-            is_last_look = event is None and source.waiting.is_winding_up
+            is_last_look = event is None and source.waiting.is_shutting_down
             yield from answer.hear(event) if event is not None else answer.wait(shows_now=is_last_look)
             if answer.is_over() or (is_last_look and answer.is_shown):
                 return
@@ -200,7 +200,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
         pace = Pace()
         for event in source.follow(watch, after, looks_first=after < snapshot.sequence):
             if event is None:
-                if source.waiting.is_winding_up:
+                if source.waiting.is_shutting_down:
                     return
                 yield pace.comment()
                 continue

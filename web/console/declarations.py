@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from shared.identity.errors import AuthenticationRequired, InvalidToken
 from web.console import cookies, csrf
 from web.console.forms import read_form
-from web.console.visits import ElsewhereError, Visit, never_kept
+from web.console.visits import ElsewhereError, PageContext, never_kept
 from web.framework.administration import Act, administer
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.rendering import HTML
 from web.framework.routes import Handler, Routes
 
@@ -29,7 +29,7 @@ View = Callable[..., Response]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Twins:
+class EquivalentOperations:
     """An action, and what does the same elsewhere: an endpoint of REST and a command; None for a session's own acts."""
 
     path: str
@@ -44,7 +44,7 @@ class ConsoleRoutes(Routes):
 
     def __init__(self, tag: str) -> None:
         super().__init__(f"console {tag}")
-        self.twins: list[Twins] = []
+        self.twins: list[EquivalentOperations] = []
 
     def page(
         self, path: str, *, summary: str, query: type[BaseModel] | None = None, **options: Any
@@ -52,8 +52,8 @@ class ConsoleRoutes(Routes):
         """Declare the decorated function as a page at `/console` and this path."""
 
         def declare(show: Show) -> Show:
-            def handle(call: Call, **ids: Any) -> Response:
-                return show(Visit(call=call), **ids)
+            def handle(call: RequestContext, **ids: Any) -> Response:
+                return show(PageContext(call=call), **ids)
 
             self._declare("GET", path, handle, show.__name__, summary=summary, query=query, **options)
             return show
@@ -72,14 +72,16 @@ class ConsoleRoutes(Routes):
     ) -> Callable[[Show], Show]:
         """Declare the decorated function as what a form does; `step_up` is the page to come back to after it."""
         needs_proof = step_up is not None
-        self.twins.append(Twins(path=f"{ROOT}{path}", rest=rest, command=command, needs_proof=needs_proof))
+        self.twins.append(
+            EquivalentOperations(path=f"{ROOT}{path}", rest=rest, command=command, needs_proof=needs_proof)
+        )
 
         def declare(act: Show) -> Show:
-            def handle(call: Call, **ids: Any) -> Response:
+            def handle(call: RequestContext, **ids: Any) -> Response:
                 csrf.check_origin(call.http, call.services.settings.base_url)
                 form = read_form(call)
                 csrf.check_token(call.http, cookies.find_session(call.http) or "", form.get(csrf.FIELD))
-                visit = Visit(call=call, form=form)
+                visit = PageContext(call=call, form=form)
                 if step_up is not None:
                     visit.require_step_up(step_up)
                 return act(visit, **ids)
@@ -95,7 +97,7 @@ class ConsoleRoutes(Routes):
         `back` may name those ids; `of_organization` gives the function the session's organization too.
         """
 
-        def handle(visit: Visit, **ids: UUID) -> Response:
+        def handle(visit: PageContext, **ids: UUID) -> Response:
             scope = {"organization_id": visit.organization_id} if of_organization else {}
             administer(visit.call, act, **scope, **ids)
             return go_to(back.format(**ids))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from shared.credits.amounts import parse_credits
 from shared.errors import FieldError, ValidationFailed
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.http.requests import DuplicateParameter, MalformedRequest, UnsupportedMediaType
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, read_fields
 
@@ -15,7 +15,7 @@ MAXIMUM_FIELDS = 100
 Form = Mapping[str, str]
 
 
-def read_form(call: Call) -> Form:
+def read_form(call: RequestContext) -> Form:
     """Read the body; what is empty counts as not sent."""
     if call.http.mimetype != FORM:
         raise UnsupportedMediaType(f"Send the form as {FORM}.")

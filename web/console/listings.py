@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from web.http.wire_types import Id, Sent, Text
+from web.http.wire_types import Id, RequestModel, Text
 
 ROWS = 50
 
 
-class Cursor(Sent):
+class Cursor(RequestModel):
     """Where a list goes on."""
 
     cursor: Id | None = None
@@ -24,13 +24,13 @@ Word = Annotated[str, Text(minimum=0, maximum=200)]
 """What a field of a filter holds; a form sends it empty where nothing was chosen."""
 
 
-class Next(Sent):
+class Next(RequestModel):
     """The page to go on to."""
 
     next: Word = Field(default="")
 
 
-class WindowQuery(Sent):
+class WindowQuery(RequestModel):
     """How far back figures go."""
 
     window: Literal["24h", "7d", "30d"] = "30d"

@@ -20,7 +20,7 @@ from shared.operations.action_items import (
 from web.console.figures import Burn
 from web.console.format import day
 from web.console.reasons import find_reason
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 MAXIMUM_MENDS = 20
 LOW_DAYS = 7
@@ -28,7 +28,7 @@ LEDGER = "/console/ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
+class ActionItem:
     """Something that somebody should do something about, and the page where; with `acts` a form does it at once."""
 
     kind: str
@@ -40,10 +40,10 @@ class Mend:
     act: str = ""
 
 
-def find_failures(visit: Visit, session: Session) -> list[Mend]:
+def find_failures(visit: PageContext, session: Session) -> list[ActionItem]:
     """Find what failed, as far as the visitor may mend it."""
     organization_id = visit.organization_id
-    found: list[Mend] = []
+    found: list[ActionItem] = []
     if visit.holds(Permission.DEPLOYMENT_MANAGE):
         found += [_of_endpoint(at) for at in list_dead_endpoints(session, organization_id)]
     if visit.holds(Permission.DISTRIBUTION_MANAGE):
@@ -54,7 +54,7 @@ def find_failures(visit: Visit, session: Session) -> list[Mend]:
     return found
 
 
-def of_money(balance: Balance | None, burning: Burn | None) -> list[Mend]:
+def of_money(balance: Balance | None, burning: Burn | None) -> list[ActionItem]:
     """Say what keeps, or will soon keep, calls and uploads from being paid."""
     if balance is None:
         return []
@@ -80,7 +80,7 @@ def of_money(balance: Balance | None, burning: Burn | None) -> list[Mend]:
     return found
 
 
-def of_budgets(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[Mend]:
+def of_budgets(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[ActionItem]:
     """Say which budgets are spent, or nearly."""
     found = []
     for budget in near:
@@ -99,9 +99,9 @@ def of_budgets(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[Mend
     return found
 
 
-def _of_endpoint(at: DeadEndpoint) -> Mend:
+def _of_endpoint(at: DeadEndpoint) -> ActionItem:
     page = f"/console/agents/{at.deployment_id}"
-    return Mend(
+    return ActionItem(
         kind="bad",
         title=f"The endpoint of “{at.name}” does not answer as it should",
         text=f"{at.problem}: messages to this agent fail.",
@@ -112,7 +112,7 @@ def _of_endpoint(at: DeadEndpoint) -> Mend:
     )
 
 
-def _of_distribution(at: TroubledDistribution) -> list[Mend]:
+def _of_distribution(at: TroubledDistribution) -> list[ActionItem]:
     page = f"/console/distributions/{at.distribution_id}"
     reason = find_reason(at.code)
     why = f"{reason.meaning} {reason.remedy}" if reason else at.code or ""
@@ -126,7 +126,7 @@ def _of_distribution(at: TroubledDistribution) -> list[Mend]:
             found.append(_mend(kind, title, why, "See and retry", f"{page}?state={state}#imports"))
     if at.dead:
         found.append(
-            Mend(
+            ActionItem(
                 kind="bad",
                 title=f"Notifications of “{at.name}” could not be delivered: {_bounded(at.dead)}",
                 text="Its endpoint did not take them, however often they were sent.",
@@ -139,7 +139,7 @@ def _of_distribution(at: TroubledDistribution) -> list[Mend]:
     return found
 
 
-def _of_agent(at: FailingAgent) -> Mend:
+def _of_agent(at: FailingAgent) -> ActionItem:
     title = f"Tasks of “{at.name}” failed in the last day: {_bounded(at.failed)}"
     return _mend("bad", title, "The newest says why.", "See the newest", f"/console/tasks/{at.task_id}")
 
@@ -148,5 +148,5 @@ def _bounded(count: int) -> str:
     return f"{count} or more" if count >= MOST_COUNTED else str(count)
 
 
-def _mend(kind: str, title: str, text: str, remedy: str, path: str) -> Mend:
-    return Mend(kind=kind, title=title, text=text, remedy=remedy, path=path)
+def _mend(kind: str, title: str, text: str, remedy: str, path: str) -> ActionItem:
+    return ActionItem(kind=kind, title=title, text=text, remedy=remedy, path=path)

@@ -18,7 +18,7 @@ from shared.identity.sign_in.console_sessions import names_of
 from web.console import cookies, csrf
 from web.console.navigation import navigation
 from web.dependencies.services import Services
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.rendering import asset_path, page
 
 POLICY = (
@@ -38,10 +38,10 @@ class ElsewhereError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class PageContext:
     """A request of a session; `form` is what was posted."""
 
-    call: Call
+    call: RequestContext
     form: Mapping[str, str] = field(default_factory=dict)
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 

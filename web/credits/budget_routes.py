@@ -6,12 +6,12 @@ from shared.credits import keys
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.spending_limits import budgets, key_model_allowlist
 from shared.credits.spending_limits.budgets import NewBudget, Period, SubjectKind, TooManyLimits, Unit
-from shared.errors import PermissionDenied, Unavailable
+from shared.errors import PermissionDenied, ServiceUnavailable
 from shared.identity.errors import AlreadyExists
 from web.credits import budget_schemas as schemas
 from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 
 BUDGETS = f"{ORGANIZATION}/budgets"
@@ -28,12 +28,12 @@ ROUTES = (routes, administration)
     summary="Get what the caller's own key has spent, what it has left, and what it may call",
     authentication=Authentication.CALLER,
     answers={200: schemas.KeyBody},
-    errors=(BillingOrganizationRequired, PermissionDenied, Unavailable),
+    errors=(BillingOrganizationRequired, PermissionDenied, ServiceUnavailable),
 )
-def read_own_key(call: Call) -> Answer:
+def read_own_key(call: RequestContext) -> JsonResponse:
     with call.services.database.transaction() as session:
         report = keys.report_key(session, call.caller)
-    return Answer(body=schemas.KeyBody.of(report))
+    return JsonResponse(body=schemas.KeyBody.of(report))
 
 
 @administration.creates(
@@ -45,7 +45,7 @@ def read_own_key(call: Call) -> Answer:
     summary="Create a budget of a key, user, identity or deployment; for owners",
     description="It counts the calls that are accepted from now on, against every budget that covers them.",
 )
-def create_budget(call: Call, organization_id: UUID) -> Answer:
+def create_budget(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewBudgetBody = call.read_body()
     by = call.actor
     new = NewBudget(
@@ -84,14 +84,14 @@ budget.removes(
     summary="Update a budget's amount; for owners",
     description="What is spent and held in the present period stays.",
 )
-def change_budget(call: Call, organization_id: UUID, budget_id: UUID) -> Answer:
+def change_budget(call: RequestContext, organization_id: UUID, budget_id: UUID) -> JsonResponse:
     body: schemas.ChangedBudget = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         changed = budgets.change_budget(
             session, by=by, organization_id=organization_id, budget_id=budget_id, amount=body.amount
         )
-    return Answer(body=schemas.BudgetBody.of(changed))
+    return JsonResponse(body=schemas.BudgetBody.of(changed))
 
 
 @administration.changes(
@@ -102,26 +102,26 @@ def change_budget(call: Call, organization_id: UUID, budget_id: UUID) -> Answer:
     TooManyLimits,
     summary="Set the only models that a key may call; for owners",
 )
-def put_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
+def put_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:
     body: schemas.KeyModels = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         models = key_model_allowlist.set_key_models(
             session, by=by, organization_id=organization_id, key_id=key_id, models=tuple(body.models)
         )
-    return Answer(body=schemas.KeyModelsBody(models=models))
+    return JsonResponse(body=schemas.KeyModelsBody(models=models))
 
 
 @administration.administers(
     "GET", KEY_MODELS, {200: schemas.KeyModelsBody}, summary="Get the models that a key may call; 404 for all"
 )
-def read_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
+def read_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         models = key_model_allowlist.get_key_models(
             session, by=by, organization_id=organization_id, key_id=key_id
         )
-    return Answer(body=schemas.KeyModelsBody(models=models))
+    return JsonResponse(body=schemas.KeyModelsBody(models=models))
 
 
 administration.resource(KEY_MODELS, schemas.KeyModelsBody).removes(

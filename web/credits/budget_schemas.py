@@ -10,14 +10,14 @@ from shared.credits.spending_limits.budgets import Budget, Period, SubjectKind, 
 from shared.credits.spending_limits.key_model_allowlist import MAX_MODELS
 from shared.pagination import Page
 from web.credits.amount_types import Credits, SentCredits
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Id, Sent, SnakeWire, Text, UtcTime
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Id, RequestModel, SnakeWire, Text, UtcTime
 
 ModelId = Annotated[str, Text(minimum=1, maximum=200)]
 Amount = Annotated[str, Field(description="Credits, or a number of requests or tokens, in decimal digits.")]
 
 
-class BudgetBody(Shown):
+class BudgetBody(ResponseModel):
     """A limit, and what is used of it in the present period."""
 
     id: Id
@@ -41,7 +41,7 @@ class BudgetBody(Shown):
         return cls(**_shown(resource, cls.model_fields))
 
 
-class BudgetPage(ShownPage):
+class BudgetPage(PageResponse):
     """Budgets, oldest first."""
 
     budgets: Sequence[BudgetBody]
@@ -53,7 +53,7 @@ class BudgetPage(ShownPage):
         return cls.model_validate({"budgets": shown, "next_cursor": page.next_cursor})
 
 
-class NewBudgetBody(Sent):
+class NewBudgetBody(RequestModel):
     """A budget to create."""
 
     subject_kind: Literal["api_key", "user", "identity", "deployment"] = Field(
@@ -68,19 +68,19 @@ class NewBudgetBody(Sent):
     model: ModelId | None = Field(default=None, description="Counts the calls of this model only.")
 
 
-class ChangedBudget(Sent):
+class ChangedBudget(RequestModel):
     """What to change of a budget."""
 
     amount: SentCredits = Field(description="Credits, or a whole number of requests or tokens.")
 
 
-class KeyModels(Sent):
+class KeyModels(RequestModel):
     """The only models that a key may call."""
 
     models: Annotated[Sequence[ModelId], Field(min_length=1, max_length=MAX_MODELS)]
 
 
-class KeyModelsBody(Shown):
+class KeyModelsBody(ResponseModel):
     """The only models that a key may call in the organization."""
 
     models: Sequence[str]

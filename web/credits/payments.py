@@ -7,7 +7,7 @@ whether there is such a source or not.
 from shared.config.payment_sources import PaymentSource
 from shared.credits.errors import BalanceOutOfRange, PaymentNotUnderstood, PaymentUnknown
 from shared.credits.payments.payment_entries import Received, receive
-from shared.errors import Unavailable, ValidationFailed
+from shared.errors import ServiceUnavailable, ValidationFailed
 from shared.files.upload_errors import ContentTooLarge, UploadTimeout
 from shared.identity.errors import ResourceNotFound
 from shared.media.networks.signatures import verify
@@ -16,16 +16,16 @@ from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.observability.telemetry import REFUSED_CREDENTIALS
 from web.credits.payment_signatures import SIGNATURES
 from web.dependencies.rate_limits import RateLimited
-from web.framework.authentication import Authentication, limit_rate, slow_down_guessing
-from web.framework.calls import Answer, Call
+from web.framework.authentication import Authentication, limit_rate, throttle_guessing
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import RawBody, Routes
 from web.http.requests import MAXIMUM_JSON_BYTES, MalformedJson, parse_json
-from web.http.wire_types import Wire
+from web.http.wire_types import CamelModel
 
 routes = Routes("payments")
 
 
-class ReceivedPayment(Wire):
+class ReceivedPayment(CamelModel):
     """What became of the event of a payment."""
 
     result: Received
@@ -53,20 +53,20 @@ class ReceivedPayment(Wire):
         ResourceNotFound,
         ValidationFailed,
         BalanceOutOfRange,
-        Unavailable,
+        ServiceUnavailable,
     ),
 )
-def receive_payment_event(call: Call, source: str) -> Answer:
+def receive_payment_event(call: RequestContext, source: str) -> JsonResponse:
     body = call.read_small_body(MAXIMUM_JSON_BYTES)
     known = _verified(call, source, body)
     limit_rate(f"payments:{source}", call.services)
     event = parse_json(body)
     with call.services.database.transaction() as session:
         result = receive(session, name=source, source=known, event=event)
-    return Answer(body=ReceivedPayment(result=result))
+    return JsonResponse(body=ReceivedPayment(result=result))
 
 
-def _verified(call: Call, name: str, body: bytes) -> PaymentSource:
+def _verified(call: RequestContext, name: str, body: bytes) -> PaymentSource:
     """Give the source that has signed the event. Raises SignatureInvalid."""
     source = call.services.settings.payment_sources.get(name)
     try:
@@ -76,12 +76,12 @@ def _verified(call: Call, name: str, body: bytes) -> PaymentSource:
         verify(SIGNATURES[source.kind], _request(call, body), webhook_credentials(secrets))
     except SignatureInvalid:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
-        slow_down_guessing(call.http, call.services)
+        throttle_guessing(call.http, call.services)
         raise
     return source
 
 
-def _request(call: Call, body: bytes) -> WebhookRequest:
+def _request(call: RequestContext, body: bytes) -> WebhookRequest:
     return WebhookRequest(
         method=call.http.method,
         public_url=call.services.settings.base_url + call.http.path,

@@ -10,7 +10,7 @@ from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired
 from shared.credits.storage_billing import storage_reports
 from shared.credits.usage import usage_records as records
 from shared.credits.usage import usage_reports
-from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.identity.access.permissions import Permission
 from shared.identity.errors import ResourceNotFound
 from web.credits import payments, schemas, statements, storage_schemas, usage_schemas
@@ -18,7 +18,7 @@ from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
 from web.credits.usage_csv import render_records, render_usage
 from web.framework.administration import ORGANIZATION, AdministrationRoutes
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.negotiation import CSV, JSON, negotiate
 
@@ -26,12 +26,12 @@ routes = Routes("credits")
 administration = AdministrationRoutes("credit administration")
 ROUTES = (routes, administration, statements.routes, payments.routes)
 
-_REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
+_REFUSED = (BillingOrganizationRequired, PermissionDenied, ServiceUnavailable)
 _ENTERED = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
 _NOT_ENTERED = (
     PermissionDenied,
     ResourceNotFound,
-    Unavailable,
+    ServiceUnavailable,
     ReferenceConflict,
     BalanceOutOfRange,
 )
@@ -45,11 +45,11 @@ _NOT_ENTERED = (
     answers={200: schemas.CreditsBody},
     errors=_REFUSED,
 )
-def read_credits(call: Call) -> Answer:
+def read_credits(call: RequestContext) -> JsonResponse:
     organization_id = balances.authorize_reading(call.caller, Permission.CREDIT_READ)
     with call.services.database.autocommit() as session:
         balance = balances.get_balance(session, organization_id)
-    return Answer(body=schemas.CreditsBody.of(balance))
+    return JsonResponse(body=schemas.CreditsBody.of(balance))
 
 
 @routes.route(
@@ -67,14 +67,14 @@ def read_credits(call: Call) -> Answer:
     answer_headers=FILE_HEADERS,
     errors=(*_REFUSED, ValidationFailed),
 )
-def read_usage(call: Call) -> Answer | Response:
+def read_usage(call: RequestContext) -> JsonResponse | Response:
     scope = records.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
         report = usage_reports.usage(session, scope.organization_id, query.question, user_id=scope.user_id)
     if negotiate(call.http, (JSON, CSV)) == CSV:
         return csv_file("usage", render_usage(report))
-    return Answer(body=usage_schemas.UsageBody.of(report), headers=VARIES)
+    return JsonResponse(body=usage_schemas.UsageBody.of(report), headers=VARIES)
 
 
 @routes.route(
@@ -91,7 +91,7 @@ def read_usage(call: Call) -> Answer | Response:
     answer_headers=FILE_HEADERS,
     errors=(*_REFUSED, ValidationFailed),
 )
-def list_usage_records(call: Call) -> Answer | Response:
+def list_usage_records(call: RequestContext) -> JsonResponse | Response:
     scope = records.authorize_usage(call.caller)
     query: usage_schemas.UsageRecordsQuery = call.query
     with call.services.database.transaction() as session:
@@ -106,7 +106,7 @@ def list_usage_records(call: Call) -> Answer | Response:
             cursor=query.cursor,
             limit=query.limit,
         )
-    return Answer(body=schemas.UsageRecordPage.of(page), headers=VARIES)
+    return JsonResponse(body=schemas.UsageRecordPage.of(page), headers=VARIES)
 
 
 @routes.route(
@@ -122,12 +122,12 @@ def list_usage_records(call: Call) -> Answer | Response:
     answers={200: storage_schemas.StorageUsageBody},
     errors=(*_REFUSED, ValidationFailed),
 )
-def read_storage_usage(call: Call) -> Answer:
+def read_storage_usage(call: RequestContext) -> JsonResponse:
     organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
     query: storage_schemas.StorageQuery = call.query
     with call.services.database.autocommit() as session:
         report = storage_reports.storage_usage(session, organization_id, query.question)
-    return Answer(body=storage_schemas.StorageUsageBody.of(report))
+    return JsonResponse(body=storage_schemas.StorageUsageBody.of(report))
 
 
 organization_credits = administration.resource(f"{ORGANIZATION}/credits", schemas.OrganizationCredits)
@@ -142,14 +142,14 @@ organization_credits.reads(
     storage_schemas.OrganizationStorageQuery,
     summary="Get an organization's storage usage and its cost by day",
 )
-def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
+def read_organization_storage(call: RequestContext, organization_id: UUID) -> JsonResponse:
     by = call.actor
     query: storage_schemas.OrganizationStorageQuery = call.query
     with call.services.database.transaction() as session:
         report = storage_reports.read_storage_usage(
             session, by=by, organization_id=organization_id, question=query.question
         )
-    return Answer(body=storage_schemas.OrganizationStorage.of(report))
+    return JsonResponse(body=storage_schemas.OrganizationStorage.of(report))
 
 
 @administration.pages(
@@ -158,14 +158,14 @@ def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
     schemas.EntryQuery,
     summary="List the entries of an organization's ledger, newest first",
 )
-def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
+def list_credit_entries(call: RequestContext, organization_id: UUID) -> JsonResponse:
     by = call.actor
     query: schemas.EntryQuery = call.query
     with call.services.database.transaction() as session:
         page = ledger.list_entries(
             session, by=by, organization_id=organization_id, cursor=query.cursor, limit=query.limit
         )
-    return Answer(body=schemas.EntryPage.of(page))
+    return JsonResponse(body=schemas.EntryPage.of(page))
 
 
 administration.lists(
@@ -187,7 +187,7 @@ administration.lists(
     answers=_ENTERED,
     errors=_NOT_ENTERED,
 )
-def top_up_credits(call: Call, organization_id: UUID) -> Answer:
+def top_up_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
     return _enter(call, ledger.top_up, organization_id)
 
 
@@ -201,18 +201,18 @@ def top_up_credits(call: Call, organization_id: UUID) -> Answer:
     answers=_ENTERED,
     errors=_NOT_ENTERED,
 )
-def adjust_credits(call: Call, organization_id: UUID) -> Answer:
+def adjust_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
     return _enter(call, ledger.adjust, organization_id)
 
 
-def _enter(call: Call, act: Callable[..., ledger.Entered], organization_id: UUID) -> Answer:
+def _enter(call: RequestContext, act: Callable[..., ledger.Entered], organization_id: UUID) -> JsonResponse:
     body: schemas.NewTopUp | schemas.NewAdjustment = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         entered = act(
             session, organization_id=organization_id, amount=body.amount, reference=body.reference, by=by
         )
-    return Answer(body=schemas.EnteredBody.entered(entered), status=200 if entered.is_replayed else 201)
+    return JsonResponse(body=schemas.EnteredBody.entered(entered), status=200 if entered.is_replayed else 201)
 
 
 @administration.changes(
@@ -225,7 +225,7 @@ def _enter(call: Call, act: Callable[..., ledger.Entered], organization_id: UUID
         "Owners set the spending limit. Only operators change the overdraft, and lift their own suspension."
     ),
 )
-def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
+def set_credit_policy(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewPolicy = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -237,7 +237,7 @@ def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
             spending_limit=body.spending_limit,
             by=by,
         )
-    return Answer(body=schemas.OrganizationCredits.of(balance))
+    return JsonResponse(body=schemas.OrganizationCredits.of(balance))
 
 
 organization_credits.acts(

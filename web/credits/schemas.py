@@ -13,8 +13,8 @@ from shared.credits.usage.usage_records import UsageRecord
 from shared.credits.usage.usage_reports import UsageSum
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from web.credits.amount_types import Credits, SentCredits, SentSignedCredits
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Between, Count, Id, JsonCount, Sent, SnakeWire, Text, UtcTime
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Between, Count, Id, JsonCount, RequestModel, SnakeWire, Text, UtcTime
 
 Limit = Annotated[Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Items on the page.")]
 PolicyName = Literal["active", "limit", "suspended"]
@@ -141,7 +141,7 @@ class UsageRecordPage(SnakeWire):
         )
 
 
-class OrganizationCredits(Shown):
+class OrganizationCredits(ResponseModel):
     """What an organization has, for those who administer it."""
 
     organization_id: Id
@@ -160,7 +160,7 @@ class OrganizationCredits(Shown):
     )
 
 
-class EntryBody(Shown):
+class EntryBody(ResponseModel):
     """One entry of the ledger; a positive amount is the organization's gain."""
 
     organization_id: Id
@@ -174,7 +174,7 @@ class EntryBody(Shown):
     occurred_at: UtcTime
 
 
-class HoldBody(Shown):
+class HoldBody(ResponseModel):
     """The credits that a call in progress reserves, and who is responsible for it."""
 
     id: Id = Field(description="The invocation.")
@@ -192,7 +192,7 @@ class HoldBody(Shown):
     lease_until: UtcTime = Field(description="When it is released or settled, if its worker says no more.")
 
 
-class HoldPage(ShownPage):
+class HoldPage(PageResponse):
     """Open holds, newest first."""
 
     holds: Sequence[HoldBody]
@@ -209,21 +209,21 @@ class EnteredBody(EntryBody):
         return cls.with_secret(entered.entry, replayed=entered.is_replayed)
 
 
-class EntryPage(ShownPage):
+class EntryPage(PageResponse):
     """Entries, newest first."""
 
     next_cursor: str | None  # type: ignore[assignment]
     entries: Sequence[EntryBody]
 
 
-class EntryQuery(Sent):
+class EntryQuery(RequestModel):
     """The parameters of a listing of entries."""
 
     cursor: Count | None = Field(default=None, description="The `nextCursor` of the page before.")
     limit: Limit = DEFAULT_LIMIT
 
 
-class NewTopUp(Sent):
+class NewTopUp(RequestModel):
     """Credits to add."""
 
     amount: SentCredits
@@ -232,7 +232,7 @@ class NewTopUp(Sent):
     )
 
 
-class NewAdjustment(Sent):
+class NewAdjustment(RequestModel):
     """Credits to add or, with a minus, to take."""
 
     amount: SentSignedCredits
@@ -241,7 +241,7 @@ class NewAdjustment(Sent):
     )
 
 
-class NewPolicy(Sent):
+class NewPolicy(RequestModel):
     """A credit policy, replacing the present one."""
 
     policy: PolicyName = Field(

@@ -19,10 +19,10 @@ from shared.pagination import MAX_LIMIT
 from web.credits.amount_types import Credits
 from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
 from web.framework.administration import ORGANIZATION, AdministrationRoutes
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.http.negotiation import CSV, JSON, negotiate
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Between, Count, Id, JsonCount, Sent
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Between, Count, Id, JsonCount, RequestModel
 
 routes = AdministrationRoutes("credit administration")
 
@@ -50,7 +50,7 @@ Month = Annotated[
 ]
 
 
-class StatementLineBody(Shown):
+class StatementLineBody(ResponseModel):
     """The entries of one kind, and what they come to."""
 
     kind: str
@@ -58,7 +58,7 @@ class StatementLineBody(Shown):
     amount: Credits
 
 
-class StatementBody(Shown):
+class StatementBody(ResponseModel):
     """A calendar month (UTC) of an organization's ledger: `opening`, plus the `lines`, is `closing`."""
 
     organization_id: Id
@@ -71,7 +71,7 @@ class StatementBody(Shown):
     is_final: bool = Field(description=_FINAL)
 
 
-class StatementSummary(Shown):
+class StatementSummary(ResponseModel):
     """What an organization had before and after a month."""
 
     month: Month
@@ -80,14 +80,14 @@ class StatementSummary(Shown):
     is_final: bool = Field(description=_FINAL)
 
 
-class StatementPage(ShownPage):
+class StatementPage(PageResponse):
     """Months since the organization's first entry, newest first."""
 
     next_cursor: str | None  # type: ignore[assignment]
     statements: Sequence[StatementSummary]
 
 
-class StatementQuery(Sent):
+class StatementQuery(RequestModel):
     """The parameters of a listing of statements."""
 
     cursor: Month | None = Field(default=None, description="The `nextCursor` of the page before.")
@@ -105,7 +105,7 @@ class StatementQuery(Sent):
     summary="List an organization's monthly statements, newest first",
     answer_headers=FILE_HEADERS,
 )
-def list_credit_statements(call: Call, organization_id: UUID) -> Answer | Response:
+def list_credit_statements(call: RequestContext, organization_id: UUID) -> JsonResponse | Response:
     by = call.actor
     query: StatementQuery = call.query
     with call.services.database.transaction() as session:
@@ -118,7 +118,7 @@ def list_credit_statements(call: Call, organization_id: UUID) -> Answer | Respon
             for at in page.items
         )
         return _file("statements", ("month", "opening", "closing"), rows)
-    return Answer(body=StatementPage.of(page), headers=VARIES)
+    return JsonResponse(body=StatementPage.of(page), headers=VARIES)
 
 
 @routes.administers(
@@ -129,14 +129,14 @@ def list_credit_statements(call: Call, organization_id: UUID) -> Answer | Respon
     description="The present month's is of this moment. A month that has not begun has none.",
     answer_headers=FILE_HEADERS,
 )
-def get_credit_statement(call: Call, organization_id: UUID, month: date) -> Answer | Response:
+def get_credit_statement(call: RequestContext, organization_id: UUID, month: date) -> JsonResponse | Response:
     by = call.actor
     with call.services.database.transaction() as session:
         statement = read_statement(session, by=by, organization_id=organization_id, month=month)
     if negotiate(call.http, (JSON, CSV)) == CSV:
         name = f"statement-{_write_month(month)}"
         return _file(name, ("month", "line", "entries", "amount"), _rows(statement))
-    return Answer(body=StatementBody.of(statement), headers=VARIES)
+    return JsonResponse(body=StatementBody.of(statement), headers=VARIES)
 
 
 def _rows(statement: Statement) -> Iterable[Sequence[object]]:

@@ -17,8 +17,8 @@ from shared.credits.usage.usage_reports import MAX_GROUPS, Window
 from web.credits.amount_types import Credits
 from web.credits.statements import Month
 from web.credits.usage_schemas import several
-from web.http.schemas import Shown
-from web.http.wire_types import Sent, SnakeSent, SnakeWire, UtcTime
+from web.http.schemas import ResponseModel
+from web.http.wire_types import RequestModel, SnakeSent, SnakeWire, UtcTime
 
 WindowBack = Annotated[
     Literal["24h", "7d", "30d"] | None,
@@ -144,15 +144,15 @@ class StorageUsageBody(SnakeWire):
         )
 
 
-class OrganizationStorageQuery(_Asked, Sent):
+class OrganizationStorageQuery(_Asked, RequestModel):
     """The parameters of the same report for those who administer the organization."""
 
 
-class OrganizationStorageDay(_Day, Shown):
+class OrganizationStorageDay(_Day, ResponseModel):
     """One UTC day; `storedBytes` is what was stored at its end."""
 
 
-class OrganizationStorageGroup(Shown):
+class OrganizationStorageGroup(ResponseModel):
     """What was stored of one purpose, owner and so on."""
 
     keys: Mapping[StorageDimension, str | None] = _KEYS
@@ -161,7 +161,7 @@ class OrganizationStorageGroup(Shown):
     cost: Credits
 
 
-class OrganizationStorage(Shown):
+class OrganizationStorage(ResponseModel):
     """What an organization stores, and what that cost, for those who administer it."""
 
     window: Window | None

@@ -81,7 +81,7 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
         cancellations=cancellations,
         threads=ThreadPoolExecutor(SILENT_CALL_THREADS, thread_name_prefix="silent-calls"),
         admission=CallAdmission(
-            database, shares, ModelSlots(valkey), patience_seconds=settings.slot_wait_seconds
+            database, shares, ModelSlots(valkey), max_wait_seconds=settings.slot_wait_seconds
         ),
     )
     return ModelServices(

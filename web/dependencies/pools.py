@@ -48,7 +48,7 @@ def build_pools(settings: Settings) -> Pools:
     working = threads - waiting - lookups - lookups_waiting - reserved
 
     def pool(name: str, slots: int, *, waiting: int | None = None) -> Pool:
-        return Pool(name, slots, waiting=waiting, patience_seconds=settings.slot_wait_seconds)
+        return Pool(name, slots, waiting=waiting, max_wait_seconds=settings.slot_wait_seconds)
 
     return Pools(
         requests=pool("requests", max(1, working), waiting=waiting),

@@ -2,13 +2,13 @@
 
 from uuid import UUID
 
-from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.files import access, deletion, errors, listing, retention
 from shared.identity.access.permissions import Permission
 from web.files import queries, schemas
 from web.files.responses import ENDED, FOUND, actor_of, file_body, pending
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.requests import FieldRequired, MalformedRequest
 
@@ -22,9 +22,9 @@ routes = Routes("files")
     authentication=Authentication.CALLER,
     query=queries.ListQuery,
     answers={200: schemas.FilePage},
-    errors=(PermissionDenied, ValidationFailed, MalformedRequest, Unavailable),
+    errors=(PermissionDenied, ValidationFailed, MalformedRequest, ServiceUnavailable),
 )
-def list_files(call: Call) -> Answer:
+def list_files(call: RequestContext) -> JsonResponse:
     query: queries.ListQuery = call.query
     with call.services.database.autocommit() as session:
         page = listing.list_files(
@@ -36,7 +36,7 @@ def list_files(call: Call) -> Answer:
             pending=pending(call),
         )
     files = [file_body(call.caller, file) for file in page.files]
-    return Answer(body=schemas.FilePage(files=files, next_cursor=page.next_cursor))
+    return JsonResponse(body=schemas.FilePage(files=files, next_cursor=page.next_cursor))
 
 
 @routes.route(
@@ -47,10 +47,10 @@ def list_files(call: Call) -> Answer:
     answers={200: schemas.FileBody},
     errors=FOUND,
 )
-def read_metadata(call: Call, file_id: UUID) -> Answer:
+def read_metadata(call: RequestContext, file_id: UUID) -> JsonResponse:
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
-    return Answer(body=file_body(call.caller, file))
+    return JsonResponse(body=file_body(call.caller, file))
 
 
 @routes.route(
@@ -62,7 +62,7 @@ def read_metadata(call: Call, file_id: UUID) -> Answer:
     answers={200: schemas.VersionPage},
     errors=(*FOUND, ValidationFailed, MalformedRequest),
 )
-def list_versions(call: Call, file_id: UUID) -> Answer:
+def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
     query: queries.VersionsQuery = call.query
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
@@ -76,7 +76,7 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
         for version in page.items
     ]
     shown = {"versions": described, "next_cursor": page.next_cursor}
-    return Answer(body=schemas.VersionPage.model_validate(shown))
+    return JsonResponse(body=schemas.VersionPage.model_validate(shown))
 
 
 @routes.route(
@@ -94,7 +94,7 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
         errors.RetentionRenewalNotSupported,
     ),
 )
-def renew_retention(call: Call, file_id: UUID) -> Answer:
+def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
     database = call.services.database
     with database.autocommit() as session:
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
@@ -102,7 +102,7 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     file = retention.renew(
         database, actor_of(call), file_id, body.retention_expires_at, pending=pending(call)
     )
-    return Answer(body=file_body(call.caller, file))
+    return JsonResponse(body=file_body(call.caller, file))
 
 
 @routes.route(
@@ -122,6 +122,6 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
         MalformedRequest,
     ),
 )
-def delete_file(call: Call, file_id: UUID) -> Answer:
+def delete_file(call: RequestContext, file_id: UUID) -> JsonResponse:
     deleted = deletion.delete(call.services.database, actor_of(call), file_id, call.query.operation_id)
-    return Answer(body=schemas.DeletionBody.of(deleted))
+    return JsonResponse(body=schemas.DeletionBody.of(deleted))

@@ -12,7 +12,7 @@ from shared.files.access import VERSIONS_LIMIT
 from shared.files.listing import PAGE_LIMIT, FileFilter
 from shared.files.resources import Availability, Purpose
 from web.files.schemas import ReferenceId
-from web.http.wire_types import Between, Count, Id, Sent, Text, UtcTime
+from web.http.wire_types import Between, Count, Id, RequestModel, Text, UtcTime
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
 _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
@@ -24,7 +24,7 @@ MediaTypeFilter = Annotated[
 AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
 
 
-class UploadQuery(Sent):
+class UploadQuery(RequestModel):
     """The parameters of an upload."""
 
     operation_id: Id = Field(
@@ -49,7 +49,7 @@ class UploadQuery(Sent):
         return self
 
 
-class ReplaceQuery(Sent):
+class ReplaceQuery(RequestModel):
     """The parameters of a replace."""
 
     operation_id: Id
@@ -62,13 +62,13 @@ class ReplaceQuery(Sent):
     )
 
 
-class DeleteQuery(Sent):
+class DeleteQuery(RequestModel):
     """The parameters of a delete."""
 
     operation_id: Id
 
 
-class GrantQuery(Sent):
+class GrantQuery(RequestModel):
     """The parameters of a grant."""
 
     ttl_seconds: Annotated[
@@ -78,7 +78,7 @@ class GrantQuery(Sent):
     ] = 3600
 
 
-class GrantListQuery(Sent):
+class GrantListQuery(RequestModel):
     """The parameters of a listing of read grants."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
@@ -87,7 +87,7 @@ class GrantListQuery(Sent):
     ] = 50
 
 
-class ContentQuery(Sent):
+class ContentQuery(RequestModel):
     """The parameters of a download with credentials; a grant names its version itself."""
 
     version_id: Id | None = Field(default=None, description="An earlier version; the current one by default.")
@@ -97,7 +97,7 @@ class ContentQuery(Sent):
     )
 
 
-class VersionsQuery(Sent):
+class VersionsQuery(RequestModel):
     """The parameters of a listing of versions."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
@@ -106,7 +106,7 @@ class VersionsQuery(Sent):
     ] = VERSIONS_LIMIT
 
 
-class ListQuery(Sent):
+class ListQuery(RequestModel):
     """The parameters of a listing."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
@@ -138,7 +138,7 @@ class ListQuery(Sent):
         )
 
 
-class RetentionBody(Sent):
+class RetentionBody(RequestModel):
     """A renewal; the field is required, and null asks for indefinite retention."""
 
     retention_expires_at: UtcTime | None

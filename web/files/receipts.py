@@ -5,16 +5,16 @@ from shared.files.resources import Availability, Receipt
 from web.files import schemas
 from web.files.preferences import read_preference
 from web.files.responses import content_url
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 
 
-def time_limit_seconds(call: Call, byte_size: int) -> float:
+def time_limit_seconds(call: RequestContext, byte_size: int) -> float:
     """Give how long the reception of so many bytes may take."""
     settings = call.services.settings
     return settings.upload_grace_seconds + byte_size / settings.upload_minimum_bytes_per_second
 
 
-def receipt_answer(call: Call, receipt: Receipt, *, first_status: int) -> Answer:
+def receipt_answer(call: RequestContext, receipt: Receipt, *, first_status: int) -> JsonResponse:
     """Answer with the stored version: at once if readers find it, else when it is placed or the wait is over."""
     settings = call.services.settings
     preference = read_preference(
@@ -28,6 +28,6 @@ def receipt_answer(call: Call, receipt: Receipt, *, first_status: int) -> Answer
     if preference.applied:
         headers["Preference-Applied"] = preference.applied
     if is_pending:
-        return Answer(body=schemas.PendingUploadResult.of(receipt, url), status=202, headers=headers)
+        return JsonResponse(body=schemas.PendingUploadResult.of(receipt, url), status=202, headers=headers)
     status = 200 if receipt.replayed else first_status
-    return Answer(body=schemas.UploadResult.of(receipt, url), status=status, headers=headers)
+    return JsonResponse(body=schemas.UploadResult.of(receipt, url), status=status, headers=headers)

@@ -8,7 +8,7 @@ from shared.identity.access.permissions import Permission
 from web.files import schemas
 from web.files.responses import ENDED, FOUND, actor_of, pending
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 
 routes = Routes("files")
@@ -22,11 +22,11 @@ routes = Routes("files")
     answers={200: schemas.ReferenceList},
     errors=FOUND,
 )
-def list_references(call: Call, file_id: UUID) -> Answer:
+def list_references(call: RequestContext, file_id: UUID) -> JsonResponse:
     with call.services.database.autocommit() as session:
         access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
         found = references.list_references(session, file_id)
-    return Answer(body=schemas.ReferenceList(references=[schemas.ReferenceBody.of(at) for at in found]))
+    return JsonResponse(body=schemas.ReferenceList(references=[schemas.ReferenceBody.of(at) for at in found]))
 
 
 @routes.route(
@@ -37,11 +37,13 @@ def list_references(call: Call, file_id: UUID) -> Answer:
     answers={200: schemas.ReferenceBody, 201: schemas.ReferenceBody},
     errors=(*FOUND, *ENDED),
 )
-def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
+def put_reference(
+    call: RequestContext, file_id: UUID, kind: ReferenceKind, reference_id: str
+) -> JsonResponse:
     reference, is_new = references.add_reference(
         call.services.database, call.caller, file_id, kind, reference_id
     )
-    return Answer(body=schemas.ReferenceBody.of(reference), status=201 if is_new else 200)
+    return JsonResponse(body=schemas.ReferenceBody.of(reference), status=201 if is_new else 200)
 
 
 @routes.route(
@@ -52,6 +54,8 @@ def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: 
     answers={204: None},
     errors=(*FOUND, errors.ReferenceNotFound),
 )
-def delete_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
+def delete_reference(
+    call: RequestContext, file_id: UUID, kind: ReferenceKind, reference_id: str
+) -> JsonResponse:
     references.remove_reference(call.services.database, actor_of(call), file_id, kind, reference_id)
-    return Answer(status=204)
+    return JsonResponse(status=204)

@@ -11,7 +11,7 @@ from uuid import UUID
 from flask import Response
 
 from shared.credits.errors import StorageUnpaid
-from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.files import errors, upload_errors
 from shared.files.blobs.base import (
     BlobDamaged,
@@ -42,7 +42,7 @@ from web.files.upload_headers import (
     refuse_content,
 )
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import RawBody, Routes
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
 
@@ -52,11 +52,11 @@ _FOUND: tuple[type[DomainError], ...] = (
     errors.UploadNotFound,
     errors.UploadEnded,
     PermissionDenied,
-    Unavailable,
+    ServiceUnavailable,
 )
 
 
-def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
+def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonResponse | Response:
     """Begin a resumable upload, or find the one that its operationId began, or give that one's result."""
     refuse_content(call.http)
     check_length(call.http, request.byte_size)
@@ -69,7 +69,7 @@ def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
         return _finished(receipt_answer(call, receipt, first_status=200), request.byte_size)
     begun = uploads.begin(services.database, call.caller, judged, request, announced, _bounds(call))
     location = f"{services.settings.base_url}/files/uploads/{begun.id}"
-    return Answer(status=201, headers={"Location": location, **_progress(call, begun)})
+    return JsonResponse(status=201, headers={"Location": location, **_progress(call, begun)})
 
 
 @routes.route(
@@ -84,9 +84,9 @@ def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
     answer_headers=PROGRESS_HEADERS,
     errors=_FOUND,
 )
-def read_upload(call: Call, upload_id: UUID) -> Answer:
+def read_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
     upload = uploads.take_over(call.services.database, call.caller, upload_id)
-    return Answer(status=204, headers=_progress(call, upload))
+    return JsonResponse(status=204, headers=_progress(call, upload))
 
 
 @routes.route(
@@ -138,7 +138,7 @@ def read_upload(call: Call, upload_id: UUID) -> Answer:
         StorageReadOnly,
     ),
 )
-def append_content(call: Call, upload_id: UUID) -> Answer | Response:
+def append_content(call: RequestContext, upload_id: UUID) -> JsonResponse | Response:
     services = call.services
     upload = uploads.take_over(services.database, call.caller, upload_id)
     try:
@@ -155,14 +155,14 @@ def append_content(call: Call, upload_id: UUID) -> Answer | Response:
     answers={204: None},
     errors=_FOUND,
 )
-def cancel_upload(call: Call, upload_id: UUID) -> Answer:
+def cancel_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
     services = call.services
     upload = uploads.take_over(services.database, call.caller, upload_id)
     uploads.end(services.database, upload.id, UploadState.CANCELLED)
-    return Answer(status=204)
+    return JsonResponse(status=204)
 
 
-def _append(call: Call, upload: ResumableUpload) -> Answer:
+def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
     """Keep a request's content, and complete the upload if it is the last."""
     http, size = call.http, upload.request.byte_size
     if http.mimetype != MEDIA_TYPE:
@@ -179,11 +179,11 @@ def _append(call: Call, upload: ResumableUpload) -> Answer:
     _receive(call, caller, upload)
     received = uploads.look_at(call.services.database, call.caller, upload.id)
     if not is_last:
-        return Answer(status=204, headers=_progress(call, received))
+        return JsonResponse(status=204, headers=_progress(call, received))
     return _complete(call, caller, received)
 
 
-def _receive(call: Call, caller: Caller, upload: ResumableUpload) -> None:
+def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> None:
     """Keep what a request brings. Raises UploadTimeout, MalformedRequest when its body ends early."""
     services = call.services
     with services.receptions.admit(call.http.environ) as body:
@@ -201,7 +201,7 @@ def _receive(call: Call, caller: Caller, upload: ResumableUpload) -> None:
             raise MalformedRequest("The body breaks off; what came of it is kept.")
 
 
-def _complete(call: Call, caller: Caller, upload: ResumableUpload) -> Answer:
+def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> JsonResponse:
     services = call.services
     # All the content is read and written once more: that takes a slot as receiving it would.
     call.admission.hold(services.pools.uploads)
@@ -217,7 +217,7 @@ def _complete(call: Call, caller: Caller, upload: ResumableUpload) -> Answer:
     return _finished(answer, upload.request.byte_size)
 
 
-def _with_progress(call: Call, upload: ResumableUpload, error: DomainError) -> Response:
+def _with_progress(call: RequestContext, upload: ResumableUpload, error: DomainError) -> Response:
     """Answer an error together with what is kept, so that its reader need not ask."""
     response = answer_domain_error(error)
     try:
@@ -228,7 +228,7 @@ def _with_progress(call: Call, upload: ResumableUpload, error: DomainError) -> R
     return response
 
 
-def _progress(call: Call, upload: ResumableUpload) -> dict[str, str]:
+def _progress(call: RequestContext, upload: ResumableUpload) -> dict[str, str]:
     settings, size = call.services.settings, upload.request.byte_size
     return {
         "Upload-Offset": str(size if upload.is_finished else upload.received_bytes),
@@ -239,16 +239,16 @@ def _progress(call: Call, upload: ResumableUpload) -> dict[str, str]:
     }
 
 
-def _finished(answer: Answer, size: int) -> Answer:
+def _finished(answer: JsonResponse, size: int) -> JsonResponse:
     headers = {"Upload-Offset": str(size), "Upload-Complete": "?1", "Upload-Length": str(size)}
-    return Answer(body=answer.body, status=answer.status, headers={**answer.headers, **headers})
+    return JsonResponse(body=answer.body, status=answer.status, headers={**answer.headers, **headers})
 
 
 def _mismatch(expected: int, provided: int | None) -> errors.MismatchingUploadOffset:
     return errors.MismatchingUploadOffset(expectedOffset=expected, providedOffset=provided)
 
 
-def _bounds(call: Call) -> Bounds:
+def _bounds(call: RequestContext) -> Bounds:
     settings = call.services.settings
     return Bounds(
         kept=timedelta(seconds=settings.upload_kept_seconds),

@@ -22,7 +22,7 @@ from shared.files.resources import (
     Version,
 )
 from shared.identity.access.callers import OwnerKind
-from web.http.wire_types import Id, JsonCount, Text, UtcTime, Wire
+from web.http.wire_types import CamelModel, Id, JsonCount, Text, UtcTime
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
 _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
@@ -31,7 +31,7 @@ ReferenceId = Annotated[str, Text(minimum=1, maximum=200)]
 AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
 
 
-class Metadata(Wire):
+class Metadata(CamelModel):
     """Safe content metadata."""
 
     file_name: str
@@ -54,14 +54,14 @@ class Metadata(Wire):
         )
 
 
-class OwnerBody(Wire):
+class OwnerBody(CamelModel):
     """The identity whose file it is."""
 
     kind: OwnerKind
     id: Id
 
 
-class FileBody(Wire):
+class FileBody(CamelModel):
     """A file, as it is now."""
 
     id: Id
@@ -92,14 +92,14 @@ class FileBody(Wire):
         )
 
 
-class FilePage(Wire):
+class FilePage(CamelModel):
     """Some files, newest first, and where the next page begins."""
 
     files: Sequence[FileBody]
     next_cursor: Id | None
 
 
-class VersionBody(Wire):
+class VersionBody(CamelModel):
     """One version of a file."""
 
     version_id: Id
@@ -107,14 +107,14 @@ class VersionBody(Wire):
     metadata: Metadata
 
 
-class VersionPage(Wire):
+class VersionPage(CamelModel):
     """Some versions of a file, newest first, and where the next page begins."""
 
     versions: Sequence[VersionBody]
     next_cursor: Id | None
 
 
-class UploadResult(Wire):
+class UploadResult(CamelModel):
     """The version that an upload or a replace stored."""
 
     id: Id
@@ -145,7 +145,7 @@ class PendingUploadResult(UploadResult):
     availability: Literal["Pending"] = "Pending"
 
 
-class GrantBody(Wire):
+class GrantBody(CamelModel):
     """A read grant; its url is a secret, shown once."""
 
     id: Id = Field(description="The file.")
@@ -168,7 +168,7 @@ class GrantBody(Wire):
         )
 
 
-class ListedGrantBody(Wire):
+class ListedGrantBody(CamelModel):
     """A read grant without its url, which was shown once."""
 
     grant_id: Id
@@ -193,14 +193,14 @@ class ListedGrantBody(Wire):
         )
 
 
-class GrantPage(Wire):
+class GrantPage(CamelModel):
     """Some read grants of a file, newest first, and where the next page begins."""
 
     grants: Sequence[ListedGrantBody]
     next_cursor: Id | None
 
 
-class DeletionBody(Wire):
+class DeletionBody(CamelModel):
     """A file that was deleted."""
 
     id: Id
@@ -219,7 +219,7 @@ class DeletionBody(Wire):
         )
 
 
-class ReferenceBody(Wire):
+class ReferenceBody(CamelModel):
     """A resource that refers to a file."""
 
     kind: ReferenceKind
@@ -236,7 +236,7 @@ class ReferenceBody(Wire):
         )
 
 
-class ReferenceList(Wire):
+class ReferenceList(CamelModel):
     """What refers to a file, oldest first."""
 
     references: Sequence[ReferenceBody]

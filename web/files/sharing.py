@@ -30,8 +30,8 @@ from web.files.presentation import (
 )
 from web.files.ranges import CONDITIONS, RangeNotSatisfiable
 from web.files.responses import ENDED, FOUND, actor_of, content_url
-from web.framework.authentication import Authentication, slow_down_guessing
-from web.framework.calls import Answer, Call
+from web.framework.authentication import Authentication, throttle_guessing
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.revocation import Watch, break_off_when_revoked
 from web.framework.routes import Routes
 from web.http.edge import GRANTS
@@ -55,7 +55,7 @@ routes = Routes("files")
     answers={201: schemas.GrantBody},
     errors=(*FOUND, errors.VersionNotFound, *ENDED, MalformedRequest, ValidationFailed),
 )
-def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
+def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonResponse:
     if call.http.content_length or "Transfer-Encoding" in call.http.headers:
         # Its author would take the link's life to be what it says.
         raise MalformedRequest("This operation takes no body; `ttlSeconds` is a query parameter.")
@@ -63,7 +63,7 @@ def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
         call.services.database, actor_of(call), file_id, version_id, call.query.ttl_seconds
     )
     body = schemas.GrantBody.of(grant, f"{content_url(call, file_id)}?grant={grant.token}")
-    return Answer(body=body, status=201, headers={"Cache-Control": "no-store"})
+    return JsonResponse(body=body, status=201, headers={"Cache-Control": "no-store"})
 
 
 @routes.route(
@@ -75,7 +75,7 @@ def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
     answers={200: schemas.GrantPage},
     errors=(*FOUND, ValidationFailed),
 )
-def list_grants(call: Call, file_id: UUID) -> Answer:
+def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
     with call.services.database.autocommit() as session:
         page = grant_revocation.list_grants(
             session,
@@ -86,7 +86,7 @@ def list_grants(call: Call, file_id: UUID) -> Answer:
         )
     listed = [schemas.ListedGrantBody.of(grant) for grant in page.items]
     next_cursor = None if page.next_cursor is None else UUID(page.next_cursor)
-    return Answer(body=schemas.GrantPage(grants=listed, next_cursor=next_cursor))
+    return JsonResponse(body=schemas.GrantPage(grants=listed, next_cursor=next_cursor))
 
 
 @routes.route(
@@ -97,12 +97,12 @@ def list_grants(call: Call, file_id: UUID) -> Answer:
     answers={200: schemas.ListedGrantBody},
     errors=(*FOUND, errors.GrantNotFound),
 )
-def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
+def revoke_grant(call: RequestContext, file_id: UUID, grant_id: UUID) -> JsonResponse:
     with call.services.database.transaction() as session:
         revoked = grant_revocation.revoke_grant(
             session, by=actor_of(call), file_id=file_id, grant_id=grant_id
         )
-    return Answer(body=schemas.ListedGrantBody.of(revoked))
+    return JsonResponse(body=schemas.ListedGrantBody.of(revoked))
 
 
 @routes.route(
@@ -138,7 +138,7 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
         BlobStoreUnavailable,
     ),
 )
-def download_content(call: Call, file_id: UUID) -> Response:
+def download_content(call: RequestContext, file_id: UUID) -> Response:
     if not call.http.environ.get(GRANTS):
         if call.query.disposition is not None:
             raise ValidationFailed(errors=[_ONLY_WITH_A_GRANT])
@@ -166,17 +166,17 @@ def download_content(call: Call, file_id: UUID) -> Response:
     answer_headers={"Allow": "The methods that this address takes."},
     errors=(ValidationFailed,),
 )
-def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (the same for every file)
+def ask_before_download(call: RequestContext, file_id: UUID) -> JsonResponse:  # noqa: ARG001 (the same for every file)
     headers = Headers({"Allow": CORS_METHODS})
     if call.http.environ.get(GRANTS):
         allow_any_page(headers)
         headers["Access-Control-Allow-Methods"] = CORS_METHODS
         headers["Access-Control-Allow-Headers"] = CORS_REQUEST_HEADERS
         headers["Access-Control-Max-Age"] = str(CORS_MAX_AGE_SECONDS)
-    return Answer(status=204, headers=dict(headers))
+    return JsonResponse(status=204, headers=dict(headers))
 
 
-def send_content(call: Call, file_id: UUID, presentation: Presentation) -> Response:
+def send_content(call: RequestContext, file_id: UUID, presentation: Presentation) -> Response:
     """Answer with the content that the caller or the grant of a request may read."""
     services = call.services
     content = _get_content(call, file_id)
@@ -207,7 +207,7 @@ def send_content(call: Call, file_id: UUID, presentation: Presentation) -> Respo
     return break_off_when_revoked(response, _watch(call, content), connection)
 
 
-def _watch(call: Call, content: Content) -> Watch:
+def _watch(call: RequestContext, content: Content) -> Watch:
     """Give what watches, while content is sent, whether the caller may still read it, or the link still stands."""
     if call.has_credential:
         return call.watch(partial(authorize_reading, content))
@@ -216,7 +216,7 @@ def _watch(call: Call, content: Content) -> Watch:
     return partial(services.running.watch_permit, permit, lambda _: None)
 
 
-def _find_checksums(call: Call, content: Content) -> bytes | None:
+def _find_checksums(call: RequestContext, content: Content) -> bytes | None:
     services = call.services
     is_sent_by_proxy = services.settings.x_accel_prefix is not None and content.is_placed
     if services.blobs.verifies_itself or is_sent_by_proxy or content.version.byte_size <= CHECKED_CHUNK_BYTES:
@@ -225,7 +225,7 @@ def _find_checksums(call: Call, content: Content) -> bytes | None:
         return find_chunk_checksums(session, content.version.id)
 
 
-def _get_content(call: Call, file_id: UUID) -> Content:
+def _get_content(call: RequestContext, file_id: UUID) -> Content:
     sent_grants = call.http.environ.get(GRANTS)
     try:
         with call.services.database.autocommit() as session:
@@ -237,7 +237,7 @@ def _get_content(call: Call, file_id: UUID) -> Content:
                 return content
             return get_content(session, call.caller, file_id, call.query.version_id)
     except errors.GrantNotFound:
-        slow_down_guessing(call.http, call.services)
+        throttle_guessing(call.http, call.services)
         raise
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from flask import Response
 
 from shared.credits.errors import StorageUnpaid
-from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.files import errors, replaces, upload_errors, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.resources import Receipt, ReceivedContent
@@ -24,7 +24,7 @@ from web.files.responses import ENDED, FOUND, actor_of
 from web.files.resumable import begin_resumable
 from web.files.upload_headers import BEGINNING_HEADERS, DIGEST_HEADER, PROGRESS_HEADERS, is_resumable
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import FilePart, Routes
 from web.http.multipart import receive_file_part
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
@@ -85,9 +85,9 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     body=FilePart(),
     answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
     links=_OF_UPLOADED,
-    errors=(OwnerRequired, PermissionDenied, PayerMismatch, Unavailable, *_BODY),
+    errors=(OwnerRequired, PermissionDenied, PayerMismatch, ServiceUnavailable, *_BODY),
 )
-def upload_agent_artifact(call: Call) -> Answer | Response:
+def upload_agent_artifact(call: RequestContext) -> JsonResponse | Response:
     query: queries.UploadQuery = call.query
     association = None
     if query.association_kind is not None and query.association_id is not None:
@@ -127,7 +127,7 @@ def upload_agent_artifact(call: Call) -> Answer | Response:
         *_BODY,
     ),
 )
-def replace_content(call: Call, file_id: UUID) -> Answer | Response:
+def replace_content(call: RequestContext, file_id: UUID) -> JsonResponse | Response:
     query: queries.ReplaceQuery = call.query
     request = replaces.ReplaceRequest(
         operation_id=query.operation_id,
@@ -141,13 +141,13 @@ def replace_content(call: Call, file_id: UUID) -> Answer | Response:
 
 
 def _write(
-    call: Call,
+    call: RequestContext,
     write: Callable[..., Receipt],
     by: Caller | Actor,
     request: uploads.UploadRequest | replaces.ReplaceRequest,
     *,
     first_status: int,
-) -> Answer | Response:
+) -> JsonResponse | Response:
     """Have the domain receive the content and answer with the version, or begin to take it in several requests."""
     if is_resumable(call.http):
         return begin_resumable(call, request)
@@ -163,7 +163,7 @@ def _write(
     return receipt_answer(call, receipt, first_status=first_status)
 
 
-def _receive(call: Call, byte_size: int, sink: Sink) -> ReceivedContent:
+def _receive(call: RequestContext, byte_size: int, sink: Sink) -> ReceivedContent:
     """Receive this request's one part, bounded in size, pace and number."""
     headers = call.http.headers
     with call.services.receptions.admit(call.http.environ) as body:

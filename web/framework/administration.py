@@ -13,12 +13,12 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.identity.errors import ResourceNotFound
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Content, Handler, Routes
-from web.http.schemas import PageQuery, Shown, ShownPage
+from web.http.schemas import PageQuery, PageResponse, ResponseModel
 
 Declaration = Callable[[Handler], Handler]
 Act = Callable[..., Any]
@@ -27,21 +27,21 @@ Errors = tuple[type[DomainError], ...]
 
 ORGANIZATION = "/organizations/<id:organization_id>"
 NO_STORE = {"Cache-Control": "no-store"}
-_REFUSED: Errors = (PermissionDenied, ResourceNotFound, Unavailable)
+_REFUSED: Errors = (PermissionDenied, ResourceNotFound, ServiceUnavailable)
 
 
 class AdministrationRoutes(Routes):
     """Administrative routes, of which those that only pass ids on are declared by what they do."""
 
-    def resource(self, path: str, shown: type[Shown]) -> Resource:
+    def resource(self, path: str, shown: type[ResponseModel]) -> Resource:
         """Begin to declare what is done with one resource, shown in one shape."""
         return Resource(self, path, shown)
 
-    def lists(self, path: str, act: Act, page: type[ShownPage], **texts: str) -> None:
+    def lists(self, path: str, act: Act, page: type[PageResponse], **texts: str) -> None:
         """Declare a GET of a page of resources, by the name of the function that lists them."""
 
-        def handle(call: Call, **ids: UUID) -> Answer:
-            return Answer(body=page.of(administer(call, act, **ids, **call.query.position)))
+        def handle(call: RequestContext, **ids: UUID) -> JsonResponse:
+            return JsonResponse(body=page.of(administer(call, act, **ids, **call.query.position)))
 
         self.pages(path, page, PageQuery, **{"name": act.__name__, **texts})(handle)
 
@@ -97,7 +97,7 @@ class AdministrationRoutes(Routes):
 class Resource:
     """What is done with one resource by functions of the domain that take the ids in its path."""
 
-    def __init__(self, routes: AdministrationRoutes, path: str, shown: type[Shown]) -> None:
+    def __init__(self, routes: AdministrationRoutes, path: str, shown: type[ResponseModel]) -> None:
         self._routes, self._path, self._shown = routes, path, shown
 
     def reads(self, name: str, act: Act, **texts: str) -> None:
@@ -113,26 +113,26 @@ class Resource:
     def removes(self, act: Act, *errors: type[DomainError], **texts: str) -> None:
         """Declare a DELETE, by the name of the function that removes."""
 
-        def handle(call: Call, **ids: UUID) -> Answer:
+        def handle(call: RequestContext, **ids: UUID) -> JsonResponse:
             administer(call, act, **ids)
-            return Answer(status=204)
+            return JsonResponse(status=204)
 
         self._routes.administers("DELETE", self._path, {204: None}, *errors, name=act.__name__, **texts)(
             handle
         )
 
     def _shows(self, act: Act) -> Handler:
-        return lambda call, **ids: Answer(body=self._shown.of(administer(call, act, **ids)))
+        return lambda call, **ids: JsonResponse(body=self._shown.of(administer(call, act, **ids)))
 
 
-def administer(call: Call, act: Act, **arguments: Any) -> Any:
+def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
     """Have the caller do this in a transaction."""
     by = call.actor
     with call.services.database.transaction() as session:
         return act(session, by=by, **arguments)
 
 
-def created(call: Call, body: BaseModel, path: str) -> Answer:
+def created(call: RequestContext, body: BaseModel, path: str) -> JsonResponse:
     """Answer 201 with the new resource, which may hold a secret that is shown only now, and where it is."""
     location = f"{call.services.settings.base_url}/admin{path}"
-    return Answer(body=body, status=201, headers={"Location": location, **NO_STORE})
+    return JsonResponse(body=body, status=201, headers={"Location": location, **NO_STORE})

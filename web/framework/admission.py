@@ -15,7 +15,7 @@ from flask import Flask, Response, request
 from shared.fairness.admission import STRANGERS, WAITED, PoolKey
 from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential
-from shared.runtime.deferred_responses import HeldAnswer
+from shared.runtime.deferred_responses import DeferredResponse
 from web.dependencies.pools import Pools
 from web.framework.deferred_responses import is_held
 from web.http.slots import ADMISSION, Admission, pool_key
@@ -92,7 +92,7 @@ def _end_unless_answering(_: BaseException | None) -> None:
 def call_when_sent(response: Response, act: Callable[[], None]) -> None:
     """Call a function once the answer has been sent to its end, or broken off."""
     body: Any = response.response
-    if isinstance(body, HeldAnswer):
+    if isinstance(body, DeferredResponse):
         body.call_on_close(act)
     elif response.direct_passthrough:
         # The server is given the body itself, so that it may use sendfile, and closes nothing else.

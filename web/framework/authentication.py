@@ -95,7 +95,7 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         # Nor is an expired token a guess: its holder needs to hear just that.
         is_guess = error.kind is Kind.UNAUTHENTICATED and not isinstance(error, ExpiredToken)
         if authorization and is_guess:
-            slow_down_guessing(http, services)
+            throttle_guessing(http, services)
         raise
 
 
@@ -106,7 +106,7 @@ def _authenticate_session(http: Request, services: Services) -> Credential:
     try:
         return services.lookups.recognize_session(token, client_address(http.environ))
     except InvalidToken:
-        slow_down_guessing(http, services)
+        throttle_guessing(http, services)
         raise
 
 
@@ -162,7 +162,7 @@ def limit_rate(credential: str, services: Services) -> None:
         refuse_excess(allowance)
 
 
-def slow_down_guessing(http: Request, services: Services) -> None:
+def throttle_guessing(http: Request, services: Services) -> None:
     """Count a refused credential against its address; raise `RateLimited` when there were too many."""
     allowance = services.rate_limiter.take(
         f"refused:{stranger(client_address(http.environ)).member}", services.settings.failed_logins_per_minute

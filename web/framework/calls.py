@@ -27,7 +27,7 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class RequestContext:
     """A request whose credentials and parameters have passed; `query` has the route's shape.
 
     `admission` has the slots that it holds, and the key that they are counted for. Who asks may change with a body that
@@ -112,7 +112,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class JsonResponse:
     """A status, a body of a declared shape, and headers."""
 
     body: BaseModel | None = None

@@ -30,7 +30,8 @@ class Requester:
     def judge_after_wait(self) -> None:
         """Read again who asks, unless the request has only just begun.
 
-        Raises InvalidToken, AttributionInvalid and OrganizationSuspended where they may not any more, and Unavailable.
+        Raises InvalidToken, AttributionInvalid and OrganizationSuspended where they may not any more, and
+        ServiceUnavailable.
         """
         if time.monotonic() - self._began_at < self._trust_seconds:
             return

@@ -14,7 +14,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from flask import Flask, Response, current_app
 from werkzeug.exceptions import ClientDisconnected
 
-from shared.runtime.deferred_responses import HOLD, Bell, HeldAnswer
+from shared.runtime.deferred_responses import HOLD, DeferredResponse, WakeUp
 
 Steps = Generator[Response | bytes | None]
 
@@ -34,23 +34,23 @@ class Waiting:
 
         `is_blocking` says that steps, or their end, may wait for a server.
         """
-        self.bell = Bell()
+        self.bell = WakeUp()
         self._idle_seconds = idle_seconds
         self.deadline = deadline
-        self.is_winding_up = False
+        self.is_shutting_down = False
         self.is_blocking = is_blocking
         self.is_held = HOLD in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
         self._patience: Callable[[], float] | None = environ.get(HOLD)
 
-    def wind_up(self) -> None:
+    def shut_down(self) -> None:
         """Have the answer end in good order, because the server stops."""
-        self.is_winding_up = True
+        self.is_shutting_down = True
 
     @property
     def is_over(self) -> bool:
         """Whether there is no more time to wait."""
-        return self.is_winding_up or time.monotonic() >= self.deadline
+        return self.is_shutting_down or time.monotonic() >= self.deadline
 
     def idle_seconds(self) -> float:
         """Tell how long there is no need of a step unless the bell rings."""
@@ -111,7 +111,7 @@ class HeldResponse(Response):
 
 def is_held(response: Response) -> bool:
     """Tell whether a response will leave the thread that made it."""
-    return isinstance(response, HeldResponse) or isinstance(response.response, HeldAnswer)
+    return isinstance(response, HeldResponse) or isinstance(response.response, DeferredResponse)
 
 
 def answer_whole(steps: Steps, waiting: Waiting) -> Response:
@@ -168,14 +168,14 @@ def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
     raise RuntimeError("an answer ended without a response")
 
 
-def _held(pieces: Generator[bytes], waiting: Waiting) -> HeldAnswer:
+def _held(pieces: Generator[bytes], waiting: Waiting) -> DeferredResponse:
     waiting.leave_thread()
-    return HeldAnswer(
+    return DeferredResponse(
         pieces,
         waiting.bell,
         idle_seconds=waiting.idle_seconds,
         is_blocking=waiting.is_blocking,
-        wind_up=waiting.wind_up,
+        shut_down=waiting.shut_down,
     )
 
 

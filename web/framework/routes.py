@@ -24,13 +24,13 @@ from web.framework.authentication import (
     limit_rate,
     name_in_log,
 )
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.current_callers import Requester
 from web.http.edge import GRANTS
 from web.http.requests import read_query, refuse_query
 from web.http.slots import Admission
 
-Handler = Callable[..., "Answer | Response"]
+Handler = Callable[..., "JsonResponse | Response"]
 PROBES = frozenset({"/healthz", "/readyz"})
 """Where load balancers ask how the service is; they wait for nobody."""
 
@@ -172,7 +172,7 @@ def _view(route: Route) -> Callable[..., Response]:
         if credential is not None and route.authentication.has_caller:
             requester.caller = _resolve(route, services, credential, attribution)
             admission.move(caller_key(requester.caller))
-        call = Call(
+        call = RequestContext(
             http=request,
             services=services,
             admission=admission,
@@ -218,7 +218,7 @@ def _json_shape(route: Route) -> type[BaseModel] | None:
     return route.body if isinstance(route.body, type) else None
 
 
-def _render(answer: Answer | Response) -> Response:
+def _render(answer: JsonResponse | Response) -> Response:
     if isinstance(answer, Response):
         return answer
     if answer.body is None:

@@ -13,7 +13,7 @@ from flask import Response
 from werkzeug.exceptions import NotFound
 
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.rendering import HTML, POLICY, page_headers
 from web.framework.routes import AnyQuery, Content, Routes
 
@@ -39,7 +39,7 @@ _POLICY = (
     answers=_ANSWERS,
     hidden=True,
 )
-def guide(call: Call) -> Response:
+def guide(call: RequestContext) -> Response:
     return _serve(call, "")
 
 
@@ -52,11 +52,11 @@ def guide(call: Call) -> Response:
     answers=_ANSWERS,
     hidden=True,
 )
-def guide_page(call: Call, path: str) -> Response:
+def guide_page(call: RequestContext, path: str) -> Response:
     return _serve(call, path)
 
 
-def _serve(call: Call, path: str) -> Response:
+def _serve(call: RequestContext, path: str) -> Response:
     if not _files():
         raise NotFound(_NOT_BUILT)
     if path in _files():

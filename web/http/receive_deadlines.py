@@ -29,9 +29,9 @@ from web.http.edge import BODY_READ
 from web.http.request_bodies import (
     STREAM_PIECE_BYTES,
     RequestBody,
+    force_close,
     has_arrived,
     open_body,
-    spoil_connection,
     stop_reading,
     take_gathered,
 )
@@ -95,7 +95,7 @@ class BodyReceptions:
                     self._active.discard(reception)
                 environ[BODY_READ] = reception.remaining_bytes == 0
                 if reception.is_cut_off or reception.remaining_bytes != 0:
-                    spoil_connection(environ)
+                    force_close(environ)
 
     def _enter(self, reception: Reception) -> None:
         with self._lock:

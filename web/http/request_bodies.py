@@ -58,7 +58,7 @@ def has_arrived(environ: WSGIEnvironment) -> bool:
     return int(body.reader.unreader.buf.getbuffer().nbytes) >= int(body.reader.length)
 
 
-def spoil_connection(environ: WSGIEnvironment) -> None:
+def force_close(environ: WSGIEnvironment) -> None:
     """Make gunicorn close the connection after this answer, as the beginning of its next request is unknown."""
     body = environ["wsgi.input"]
     if hasattr(body, "failed"):

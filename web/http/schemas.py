@@ -5,10 +5,10 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
-from web.http.wire_types import Between, Count, Id, Sent, Wire
+from web.http.wire_types import Between, CamelModel, Count, Id, RequestModel
 
 
-class Shown(Wire):
+class ResponseModel(CamelModel):
     """A resource, shown as the domain has it."""
 
     @classmethod
@@ -23,7 +23,7 @@ class Shown(Wire):
         return cls(**known, **secrets)
 
 
-class PageQuery(Sent):
+class PageQuery(RequestModel):
     """The parameters of a listing."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
@@ -37,7 +37,7 @@ class PageQuery(Sent):
         return {"cursor": str(self.cursor) if self.cursor else None, "limit": self.limit}
 
 
-class ShownPage(Wire):
+class PageResponse(CamelModel):
     """Some resources, under their own name, and where the next page begins."""
 
     next_cursor: Id | None

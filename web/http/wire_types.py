@@ -165,7 +165,7 @@ UtcTime = Annotated[
 Name = Annotated[str, Text(minimum=1, maximum=200)]
 
 
-class Wire(BaseModel):
+class CamelModel(BaseModel):
     """A JSON object of the wire: camelCase keys, nothing unknown."""
 
     model_config = ConfigDict(
@@ -178,13 +178,13 @@ class Wire(BaseModel):
     )
 
 
-class Sent(Wire):
+class RequestModel(CamelModel):
     """What a client sends, query parameters or a JSON body: only the wire's own names are read."""
 
     model_config = ConfigDict(populate_by_name=False)
 
 
-class SnakeWire(Wire):
+class SnakeWire(CamelModel):
     """A JSON object below `/v1`, whose keys are OpenAI's snake_case."""
 
     model_config = ConfigDict(alias_generator=None)

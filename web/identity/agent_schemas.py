@@ -12,11 +12,11 @@ from shared.identity.access.callers import OwnerKind
 from shared.identity.access.roles import Role, ScopeKind
 from shared.identity.directory.deployments import DeploymentKind
 from shared.identity.tokens.key_rotation import KeyPurpose, KeyState
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Id, JsonCount, Name, Sent, UtcTime, Wire
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import CamelModel, Id, JsonCount, Name, RequestModel, UtcTime
 
 
-class IdentityBody(Shown):
+class IdentityBody(ResponseModel):
     """An agent principal, which owns files."""
 
     id: Id
@@ -27,19 +27,19 @@ class IdentityBody(Shown):
     created_at: UtcTime
 
 
-class IdentityPage(ShownPage):
+class IdentityPage(PageResponse):
     """Identities, oldest first."""
 
     identities: Sequence[IdentityBody]
 
 
-class NewPrincipalIdentity(Sent):
+class NewPrincipalIdentity(RequestModel):
     """A Principal Identity to make; Daemon Identities come with their deployments."""
 
     name: Name
 
 
-class RoleBindingBody(Shown):
+class RoleBindingBody(ResponseModel):
     """A role that an identity, or a user, holds over a scope."""
 
     id: Id
@@ -52,7 +52,7 @@ class RoleBindingBody(Shown):
     created_at: UtcTime
 
 
-class RoleBindingPage(ShownPage):
+class RoleBindingPage(PageResponse):
     """Role bindings, oldest first."""
 
     role_bindings: Sequence[RoleBindingBody]
@@ -76,7 +76,7 @@ _ONE_SUBJECT: JsonDict = {
 }
 
 
-class NewRoleBinding(Sent):
+class NewRoleBinding(RequestModel):
     """A role to bind to one subject; a user's role in the organization itself is the membership's."""
 
     model_config = ConfigDict(json_schema_extra=_ONE_SUBJECT)
@@ -105,7 +105,7 @@ class NewRoleBinding(Sent):
         return self.subject_user_id
 
 
-class DeploymentBody(Shown):
+class DeploymentBody(ResponseModel):
     """A deployment, and the client id that it authenticates with."""
 
     id: Id
@@ -119,7 +119,7 @@ class DeploymentBody(Shown):
     created_at: UtcTime
 
 
-class NewDaemon(Sent):
+class NewDaemon(RequestModel):
     """The daemon that a deployment is to have."""
 
     daemon_identity_id: Id | None = Field(
@@ -135,13 +135,13 @@ class CreatedDeployment(DeploymentBody):
     client_secret: str = Field(description="The secret, shown only now.")
 
 
-class DeploymentPage(ShownPage):
+class DeploymentPage(PageResponse):
     """Deployments, oldest first."""
 
     deployments: Sequence[DeploymentBody]
 
 
-class NewDeployment(Sent):
+class NewDeployment(RequestModel):
     """A deployment to make."""
 
     name: Name
@@ -149,7 +149,7 @@ class NewDeployment(Sent):
     label: Name | None = Field(default=None, description="A name for its first version, such as a commit.")
 
 
-class NewRepository(Sent):
+class NewRepository(RequestModel):
     """The repository whose workflows get access tokens."""
 
     repository: str = Field(description="`owner/name` on GitHub.")
@@ -166,7 +166,7 @@ class NewRepository(Sent):
     )
 
 
-class RepositoryBody(Shown):
+class RepositoryBody(ResponseModel):
     """The repository of a GitHub deployment."""
 
     deployment_id: Id
@@ -179,7 +179,7 @@ class RepositoryBody(Shown):
     created_at: UtcTime
 
 
-class DeployedVersionBody(Shown):
+class DeployedVersionBody(ResponseModel):
     """A deployed version."""
 
     id: Id
@@ -190,19 +190,19 @@ class DeployedVersionBody(Shown):
     created_at: UtcTime
 
 
-class DeployedVersionPage(ShownPage):
+class DeployedVersionPage(PageResponse):
     """Versions, oldest first."""
 
     versions: Sequence[DeployedVersionBody]
 
 
-class NewVersion(Sent):
+class NewVersion(RequestModel):
     """A version that was deployed."""
 
     label: Name | None = Field(default=None, description="A name for it, such as a commit.")
 
 
-class ClientCredentialBody(Shown):
+class ClientCredentialBody(ResponseModel):
     """A client secret, without the secret."""
 
     id: Id
@@ -221,19 +221,19 @@ class IssuedClientCredential(ClientCredentialBody):
     client_secret: str = Field(description="The secret, shown only now.")
 
 
-class ClientCredentialPage(ShownPage):
+class ClientCredentialPage(PageResponse):
     """Client secrets, oldest first."""
 
     client_credentials: Sequence[ClientCredentialBody]
 
 
-class NewClientCredential(Sent):
+class NewClientCredential(RequestModel):
     """A client secret to issue."""
 
     expires_at: UtcTime | None = Field(default=None, description="When it ends by itself.")
 
 
-class SigningKeyBody(Shown):
+class SigningKeyBody(ResponseModel):
     """A signing key, without the key."""
 
     kid: str
@@ -244,7 +244,7 @@ class SigningKeyBody(Shown):
     retired_at: UtcTime | None
 
 
-class SigningKeyList(Wire):
+class SigningKeyList(CamelModel):
     """The signing keys there are."""
 
     signing_keys: Sequence[SigningKeyBody]

@@ -13,7 +13,7 @@ from shared.errors import Kind
 from shared.files.upload_errors import ContentTooLarge
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
 from shared.identity.token_endpoint.oauth_metadata import TOKEN_EXCHANGE
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, decode, read_fields
 
 MAXIMUM_FORM_BYTES = 32 * 1024
@@ -48,7 +48,7 @@ class ClientForm:
         return self.parameters[name]
 
 
-def read_client_form(call: Call) -> ClientForm:
+def read_client_form(call: RequestContext) -> ClientForm:
     """Read the form and the client's credentials; raise InvalidRequest, or InvalidClient when there are none."""
     parameters = _read_form(call)
     authorization = call.http.headers.get("Authorization")
@@ -70,7 +70,7 @@ def read_client_form(call: Call) -> ClientForm:
     return ClientForm(client_id=client_id, client_secret=secret, parameters=parameters)
 
 
-def _read_form(call: Call) -> dict[str, str]:
+def _read_form(call: RequestContext) -> dict[str, str]:
     if call.http.mimetype != FORM:
         raise InvalidRequest(f"Send the parameters as {FORM}.")
     try:

@@ -6,7 +6,7 @@ from shared.identity.credentials import client_credentials
 from shared.identity.directory import daemons, deployments, repositories, versions
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter, TooManyLive, VersionRevoked
 from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.identity import agent_schemas as schemas
 
 routes = AdministrationRoutes("deployments")
@@ -19,7 +19,7 @@ routes = AdministrationRoutes("deployments")
     GrantExceedsGranter,
     summary="Create a deployment with its Daemon Identity, its first version and a client secret, shown only now",
 )
-def create_deployment(call: Call, organization_id: UUID) -> Answer:
+def create_deployment(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewDeployment = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -65,14 +65,14 @@ deployment.acts("enable", deployments.enable_deployment, summary="Enable a disab
     summary="Replace the daemon of a deployment, which executes its calls and owns what it stores by itself",
     description="What the daemon before has stored stays its own. Tokens that were issued before go on.",
 )
-def change_daemon(call: Call, deployment_id: UUID) -> Answer:
+def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewDaemon = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         changed = daemons.change_daemon(
             session, by=by, deployment_id=deployment_id, daemon_identity_id=body.daemon_identity_id
         )
-    return Answer(body=schemas.DeploymentBody.of(changed))
+    return JsonResponse(body=schemas.DeploymentBody.of(changed))
 
 
 @routes.changes(
@@ -84,13 +84,13 @@ def change_daemon(call: Call, deployment_id: UUID) -> Answer:
     summary="Replace the repository of a GitHub deployment, whose workflows get access tokens without a secret",
     description="Tokens of the repository before end. What is left out is open, or pinned by the first token.",
 )
-def put_repository(call: Call, deployment_id: UUID) -> Answer:
+def put_repository(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewRepository = call.read_body()
     by = call.actor
     draft = repositories.RepositoryDraft(**body.model_dump())
     with call.services.database.transaction() as session:
         shown = repositories.put_repository(session, by=by, deployment_id=deployment_id, draft=draft)
-    return Answer(body=schemas.RepositoryBody.of(shown))
+    return JsonResponse(body=schemas.RepositoryBody.of(shown))
 
 
 repository = routes.resource("/deployments/<id:deployment_id>/repository", schemas.RepositoryBody)
@@ -109,7 +109,7 @@ repository.removes(
     schemas.DeployedVersionBody,
     summary="Create a version and make it the active one",
 )
-def deploy_version(call: Call, deployment_id: UUID) -> Answer:
+def deploy_version(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewVersion = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -142,7 +142,7 @@ deployed_version.acts("revoke", versions.revoke_version, summary="Revoke a versi
     TooManyLive,
     summary="Create another client secret, shown only now; two may live at once, so that one can replace the other",
 )
-def issue_client_credential(call: Call, deployment_id: UUID) -> Answer:
+def issue_client_credential(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewClientCredential = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:

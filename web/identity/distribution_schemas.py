@@ -13,8 +13,8 @@ from shared.identity.directory.distributions import (
 )
 from shared.identity.names import MAX_NETWORKS
 from shared.identity.token_endpoint.attribution_minting import MAX_REPORTED_CHARACTERS
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Between, CamelModel, Count, Id, JsonCount, Name, RequestModel, Text, UtcTime
 
 ROUTES_MESSAGES = "Whether messages that its networks' webhooks tell of are sent to the deployment's agent."
 Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
@@ -23,7 +23,7 @@ RetentionDays = Annotated[JsonCount, Between(minimum=1, maximum=MAX_MEDIA_RETENT
 Reported = Annotated[str, Text(minimum=1, maximum=MAX_REPORTED_CHARACTERS)]
 
 
-class DistributionBody(Shown):
+class DistributionBody(ResponseModel):
     """A distribution: the networks it routes from, who receives, and which deployment answers."""
 
     id: Id
@@ -47,13 +47,13 @@ class CreatedDistribution(DistributionBody):
     webhook_secret: str = Field(description="The secret to sign webhooks with, shown only now.")
 
 
-class DistributionPage(ShownPage):
+class DistributionPage(PageResponse):
     """Distributions, oldest first."""
 
     distributions: Sequence[DistributionBody]
 
 
-class NewDistribution(Sent):
+class NewDistribution(RequestModel):
     """A distribution to make."""
 
     name: Name
@@ -64,7 +64,7 @@ class NewDistribution(Sent):
     routes_messages: StrictBool = Field(default=False, description=ROUTES_MESSAGES)
 
 
-class ChangedDistribution(Sent):
+class ChangedDistribution(RequestModel):
     """What to change of a distribution; what is omitted or null stays."""
 
     name: Name | None = None
@@ -73,7 +73,7 @@ class ChangedDistribution(Sent):
     routes_messages: StrictBool | None = Field(default=None, description=ROUTES_MESSAGES)
 
 
-class RotationQuery(Sent):
+class RotationQuery(RequestModel):
     """The parameters of a rotation."""
 
     overlap_seconds: Annotated[
@@ -83,26 +83,26 @@ class RotationQuery(Sent):
     ] = DEFAULT_OVERLAP_SECONDS
 
 
-class RotatedToken(Wire):
+class RotatedToken(CamelModel):
     """A distribution's new token."""
 
     token: str = Field(description="The token, shown only now.")
 
 
-class RotatedWebhookSecret(Wire):
+class RotatedWebhookSecret(CamelModel):
     """A distribution's new webhook secret."""
 
     webhook_secret: str = Field(description="The secret, shown only now.")
 
 
-class ReportedCallerBody(Sent):
+class ReportedCallerBody(RequestModel):
     """Who the network says has written; it is shown, and decides nothing."""
 
     id: Reported
     display: Reported | None = None
 
 
-class NewAttribution(Sent):
+class NewAttribution(RequestModel):
     """A request that the distribution is about to route to its deployment."""
 
     message_id: Reported | None = Field(default=None, description="The network's id of the message.")
@@ -110,7 +110,7 @@ class NewAttribution(Sent):
     reported_caller: ReportedCallerBody | None = None
 
 
-class AttributionBody(Wire):
+class AttributionBody(CamelModel):
     """The header to send along with the routed request, unchanged."""
 
     attribution: str = Field(description="The value of `Service-Usage-Attribution`.")

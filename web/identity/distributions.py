@@ -9,7 +9,7 @@ from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from shared.identity.token_endpoint import attribution_minting
 from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.identity import distribution_schemas as schemas
 
 routes = AdministrationRoutes("distributions")
@@ -21,7 +21,7 @@ routes = AdministrationRoutes("distributions")
     schemas.CreatedDistribution,
     summary="Create a distribution with its token and webhook secret, shown only now",
 )
-def create_distribution(call: Call, organization_id: UUID) -> Answer:
+def create_distribution(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewDistribution = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -60,7 +60,7 @@ distribution.reads("read_distribution", distributions.get_distribution, summary=
     schemas.DistributionBody,
     summary="Update a distribution; media that is stored already keeps its deadline",
 )
-def update_distribution(call: Call, distribution_id: UUID) -> Answer:
+def update_distribution(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: schemas.ChangedDistribution = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -73,7 +73,7 @@ def update_distribution(call: Call, distribution_id: UUID) -> Answer:
             media_retention_days=body.media_retention_days,
             routes_messages=body.routes_messages,
         )
-    return Answer(body=schemas.DistributionBody.of(changed))
+    return JsonResponse(body=schemas.DistributionBody.of(changed))
 
 
 distribution.acts(
@@ -92,13 +92,13 @@ distribution.acts("enable", distributions.enable_distribution, summary="Enable a
     summary="Rotate a distribution's token; the new one is shown only now, and the old one stays good for the overlap",
     query=schemas.RotationQuery,
 )
-def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
+def rotate_distribution_token(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         token = distributions.rotate_distribution_token(
             session, by=by, distribution_id=distribution_id, overlap_seconds=call.query.overlap_seconds
         )
-    return Answer(body=schemas.RotatedToken(token=token.value), headers=NO_STORE)
+    return JsonResponse(body=schemas.RotatedToken(token=token.value), headers=NO_STORE)
 
 
 @routes.administers(
@@ -109,7 +109,7 @@ def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
     summary="Rotate a webhook secret; the new one is shown only now, and the old one stays good for the overlap",
     query=schemas.RotationQuery,
 )
-def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
+def rotate_webhook_secret(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         secret = distributions.rotate_webhook_secret(
@@ -119,7 +119,7 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
             distribution_id=distribution_id,
             overlap_seconds=call.query.overlap_seconds,
         )
-    return Answer(body=schemas.RotatedWebhookSecret(webhook_secret=secret.value), headers=NO_STORE)
+    return JsonResponse(body=schemas.RotatedWebhookSecret(webhook_secret=secret.value), headers=NO_STORE)
 
 
 @routes.route(
@@ -140,7 +140,7 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
         TargetDisabled,
     ),
 )
-def mint_attribution(call: Call) -> Answer:
+def mint_attribution(call: RequestContext) -> JsonResponse:
     body: schemas.NewAttribution = call.read_body()
     reported = body.reported_caller
     minted = attribution_minting.mint_attribution(
@@ -154,4 +154,4 @@ def mint_attribution(call: Call) -> Answer:
     shown = schemas.AttributionBody(
         attribution=minted.value, transaction_id=minted.transaction_id, expires_at=minted.expires_at
     )
-    return Answer(body=shown, status=201, headers=NO_STORE)
+    return JsonResponse(body=shown, status=201, headers=NO_STORE)

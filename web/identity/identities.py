@@ -8,7 +8,7 @@ from shared.identity.access.roles import Role, ScopeKind
 from shared.identity.directory import identities, role_bindings
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter
 from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.identity import agent_schemas as schemas
 
 routes = AdministrationRoutes("identities")
@@ -21,7 +21,7 @@ routes = AdministrationRoutes("identities")
     GrantExceedsGranter,
     summary="Create a Principal Identity, which can receive messages",
 )
-def create_principal_identity(call: Call, organization_id: UUID) -> Answer:
+def create_principal_identity(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewPrincipalIdentity = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -55,7 +55,7 @@ identity.acts("enable", identities.enable_identity, summary="Enable a disabled i
     GrantExceedsGranter,
     summary="Create a role binding for an identity, or for a member over one identity; never above one's own role",
 )
-def bind_role(call: Call, organization_id: UUID) -> Answer:
+def bind_role(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewRoleBinding = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:

@@ -7,12 +7,12 @@ from pydantic import Field
 
 from shared.identity.access.roles import Role
 from shared.identity.directory.invitations import DEFAULT_DAYS, MAX_DAYS
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Id, Sent, Text, UtcTime, Wire
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import CamelModel, Id, RequestModel, Text, UtcTime
 from web.identity.schemas import Email, MemberBody, MemberRole
 
 
-class InvitationBody(Shown):
+class InvitationBody(ResponseModel):
     """An invitation, without its token."""
 
     id: Id
@@ -34,13 +34,13 @@ class IssuedInvitation(InvitationBody):
     token: str
 
 
-class InvitationPage(ShownPage):
+class InvitationPage(PageResponse):
     """Invitations, newest first."""
 
     invitations: Sequence[InvitationBody]
 
 
-class NewInvitation(Sent):
+class NewInvitation(RequestModel):
     """Whom to invite: an address or a user."""
 
     email: Email | None = None
@@ -52,13 +52,13 @@ class NewInvitation(Sent):
     )
 
 
-class AcceptedInvitation(Sent):
+class AcceptedInvitation(RequestModel):
     """The token of an invitation."""
 
     token: Annotated[str, Text(minimum=1, maximum=200)]
 
 
-class RegistrationBody(Wire):
+class RegistrationBody(CamelModel):
     """A new account: its membership, and its first API key, shown only now."""
 
     member: MemberBody

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable
 from shared.identity.access.roles import Role
 from shared.identity.directory import invitation_acceptance, invitations
 from shared.identity.errors import (
@@ -15,8 +15,8 @@ from shared.identity.errors import (
 )
 from web.dependencies.rate_limits import RateLimited
 from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
-from web.framework.authentication import Authentication, slow_down_guessing
-from web.framework.calls import Answer, Call, request_id
+from web.framework.authentication import Authentication, throttle_guessing
+from web.framework.calls import JsonResponse, RequestContext, request_id
 from web.framework.routes import Routes
 from web.identity import invitation_schemas as schemas
 from web.identity.schemas import MemberBody
@@ -24,7 +24,12 @@ from web.identity.schemas import MemberBody
 routes = AdministrationRoutes("invitations")
 public_routes = Routes("invitations")
 
-_REFUSED: tuple[type[DomainError], ...] = (ResourceNotFound, InvitationEnded, AlreadyExists, Unavailable)
+_REFUSED: tuple[type[DomainError], ...] = (
+    ResourceNotFound,
+    InvitationEnded,
+    AlreadyExists,
+    ServiceUnavailable,
+)
 
 
 @routes.creates(
@@ -37,7 +42,7 @@ _REFUSED: tuple[type[DomainError], ...] = (ResourceNotFound, InvitationEnded, Al
     summary="Create an invitation to an organization, with a role no higher than one's own",
     description="The answer holds the token, shown only now: hand it to the person. No mail is sent.",
 )
-def create_invitation(call: Call, organization_id: UUID) -> Answer:
+def create_invitation(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewInvitation = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -84,12 +89,12 @@ invitation.acts(
     answers={200: MemberBody},
     errors=(PermissionDenied, OrganizationSuspended, *_REFUSED),
 )
-def accept_invitation(call: Call) -> Answer:
+def accept_invitation(call: RequestContext) -> JsonResponse:
     body: schemas.AcceptedInvitation = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         member = invitation_acceptance.accept_invitation(session, by=by, token=body.token)
-    return Answer(body=MemberBody.of(member))
+    return JsonResponse(body=MemberBody.of(member))
 
 
 @public_routes.route(
@@ -105,15 +110,15 @@ def accept_invitation(call: Call) -> Answer:
     answers={201: schemas.RegistrationBody},
     errors=(OrganizationSuspended, RateLimited, *_REFUSED),
 )
-def register_invited(call: Call) -> Answer:
+def register_invited(call: RequestContext) -> JsonResponse:
     body: schemas.AcceptedInvitation = call.read_body()
     try:
         with call.services.database.transaction() as session:
             made = invitation_acceptance.register_invited(session, token=body.token, request_id=request_id())
     except ResourceNotFound:
-        slow_down_guessing(call.http, call.services)
+        throttle_guessing(call.http, call.services)
         raise
     shown = schemas.RegistrationBody(
         member=MemberBody.of(made.membership), api_key=made.key.secret.value, api_key_id=made.key.key.id
     )
-    return Answer(body=shown, status=201, headers=NO_STORE)
+    return JsonResponse(body=shown, status=201, headers=NO_STORE)

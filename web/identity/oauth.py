@@ -23,8 +23,8 @@ from shared.identity.token_endpoint.oauth_metadata import (
 from shared.identity.token_endpoint.workflow_exchange import SubjectTokenRefused, exchange_workflow_token
 from shared.identity.tokens.access_tokens import AccessToken
 from shared.identity.tokens.key_rotation import PUBLICATION_SECONDS
-from web.framework.authentication import Authentication, limit_rate, slow_down_guessing
-from web.framework.calls import Answer, Call, request_id
+from web.framework.authentication import Authentication, limit_rate, throttle_guessing
+from web.framework.calls import JsonResponse, RequestContext, request_id
 from web.framework.routes import FormBody, Routes
 from web.http.client_address import client_address
 from web.identity import oauth_schemas as schemas
@@ -79,7 +79,7 @@ _TOKEN = {
         FormTooLarge,
     ),
 )
-def issue_token(call: Call) -> Answer:
+def issue_token(call: RequestContext) -> JsonResponse:
     with _client(call) as form:
         grant_type = form.require("grant_type")
         if grant_type not in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE):
@@ -93,17 +93,17 @@ def issue_token(call: Call) -> Answer:
         scope=token.scope,
         issued_token_type=ACCESS_TOKEN if is_exchange else None,
     )
-    return Answer(body=body, headers=_NO_STORE)
+    return JsonResponse(body=body, headers=_NO_STORE)
 
 
-def _require_target(call: Call, form: ClientForm, *names: str) -> None:
+def _require_target(call: RequestContext, form: ClientForm, *names: str) -> None:
     base_url = call.services.settings.base_url
     for name in names:
         if form.parameters.get(name, base_url).rstrip("/") != base_url:
             raise InvalidTarget
 
 
-def _exchange_secret(call: Call, form: ClientForm) -> AccessToken:
+def _exchange_secret(call: RequestContext, form: ClientForm) -> AccessToken:
     services = call.services
     return token_exchange.exchange(
         services.database,
@@ -115,7 +115,7 @@ def _exchange_secret(call: Call, form: ClientForm) -> AccessToken:
     )
 
 
-def _exchange_subject(call: Call, form: ClientForm) -> AccessToken:
+def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     if form.require("subject_token_type") not in SUBJECT_TOKENS:
         raise errors.InvalidRequest("This type of subject token is not exchanged.")
     if form.parameters.get("requested_token_type", ACCESS_TOKEN) != ACCESS_TOKEN or (
@@ -143,10 +143,10 @@ def _exchange_subject(call: Call, form: ClientForm) -> AccessToken:
     answers={200: None},
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
-def revoke_token(call: Call) -> Answer:
+def revoke_token(call: RequestContext) -> JsonResponse:
     address = client_address(call.http.environ)
     _with_token(call, partial(token_exchange.revoke, request_id=request_id(), client_address=address))
-    return Answer(headers=_NO_STORE)
+    return JsonResponse(headers=_NO_STORE)
 
 
 @routes.route(
@@ -158,7 +158,7 @@ def revoke_token(call: Call) -> Answer:
     answers={200: schemas.IntrospectionBody},
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
-def introspect_token(call: Call) -> Response:
+def introspect_token(call: RequestContext) -> Response:
     return _document(_with_token(call, token_exchange.introspect), _NO_STORE)
 
 
@@ -169,7 +169,7 @@ def introspect_token(call: Call) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: schemas.AuthorizationServerBody},
 )
-def describe_authorization_server(call: Call) -> Response:
+def describe_authorization_server(call: RequestContext) -> Response:
     return _document(authorization_server_metadata(call.services.settings.base_url), _cacheable())
 
 
@@ -180,7 +180,7 @@ def describe_authorization_server(call: Call) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: schemas.ProtectedResourceBody},
 )
-def describe_protected_resource(call: Call) -> Response:
+def describe_protected_resource(call: RequestContext) -> Response:
     return _document(protected_resource_metadata(call.services.settings.base_url), _cacheable())
 
 
@@ -191,11 +191,11 @@ def describe_protected_resource(call: Call) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: schemas.KeySetBody},
 )
-def read_key_set(call: Call) -> Response:
+def read_key_set(call: RequestContext) -> Response:
     return _document(call.services.signing_keys.jwks(), _cacheable())
 
 
-def _with_token(call: Call, act: Callable[..., Described]) -> Described:
+def _with_token(call: RequestContext, act: Callable[..., Described]) -> Described:
     """Call a function for a client with the token that its form names."""
     services = call.services
     with _client(call) as form:
@@ -210,14 +210,14 @@ def _with_token(call: Call, act: Callable[..., Described]) -> Described:
 
 
 @contextmanager
-def _client(call: Call) -> Iterator[ClientForm]:
+def _client(call: RequestContext) -> Iterator[ClientForm]:
     """Read the form; a client that fails to authenticate is slowed down by address."""
     try:
         form = read_client_form(call)
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
         yield form
     except (errors.InvalidClient, SubjectTokenRefused):
-        slow_down_guessing(call.http, call.services)
+        throttle_guessing(call.http, call.services)
         raise
 
 

@@ -7,7 +7,7 @@ from shared.identity.access.roles import Role
 from shared.identity.directory import memberships, organizations
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter, LastOwner
 from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.identity import schemas
 
 routes = AdministrationRoutes("organizations")
@@ -19,7 +19,7 @@ routes = AdministrationRoutes("organizations")
     schemas.OrganizationBody,
     summary="Create an organization with its first owner; for operators",
 )
-def create_organization(call: Call) -> Answer:
+def create_organization(call: RequestContext) -> JsonResponse:
     body: schemas.NewOrganization = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -44,14 +44,14 @@ organization.reads("read_organization", organizations.get_organization, summary=
     schemas.OrganizationBody,
     summary="Update an organization's name",
 )
-def rename_organization(call: Call, organization_id: UUID) -> Answer:
+def rename_organization(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.ChangedOrganization = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         changed = organizations.rename_organization(
             session, by=by, organization_id=organization_id, name=body.name
         )
-    return Answer(body=schemas.OrganizationBody.of(changed))
+    return JsonResponse(body=schemas.OrganizationBody.of(changed))
 
 
 organization.acts(
@@ -72,7 +72,7 @@ organization.acts(
     GrantExceedsGranter,
     summary="Add a member by their address, without an invitation; for operators",
 )
-def add_member(call: Call, organization_id: UUID) -> Answer:
+def add_member(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewMember = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -102,14 +102,14 @@ member.reads("read_member", memberships.get_member, summary="Get a member")
     LastOwner,
     summary="Update a member's role; only owners change owners, and one owner stays",
 )
-def change_member_role(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
+def change_member_role(call: RequestContext, organization_id: UUID, user_id: UUID) -> JsonResponse:
     body: schemas.ChangedMember = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         changed = memberships.change_member_role(
             session, by=by, organization_id=organization_id, user_id=user_id, role=Role(body.role)
         )
-    return Answer(body=schemas.MemberBody.of(changed))
+    return JsonResponse(body=schemas.MemberBody.of(changed))
 
 
 member.removes(

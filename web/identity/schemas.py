@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
 from shared.identity.access.roles import Role
-from web.http.schemas import PageQuery, Shown, ShownPage
-from web.http.wire_types import Id, Name, Sent, Text, UtcTime
+from web.http.schemas import PageQuery, PageResponse, ResponseModel
+from web.http.wire_types import Id, Name, RequestModel, Text, UtcTime
 
 
 def _camel_keys(details: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -26,7 +26,7 @@ Email = Annotated[
 ]
 
 
-class OrganizationBody(Shown):
+class OrganizationBody(ResponseModel):
     """An organization; while `suspendedAt` is set, nothing is done in its name or at its cost."""
 
     id: Id
@@ -35,26 +35,26 @@ class OrganizationBody(Shown):
     created_at: UtcTime
 
 
-class OrganizationPage(ShownPage):
+class OrganizationPage(PageResponse):
     """Organizations, oldest first."""
 
     organizations: Sequence[OrganizationBody]
 
 
-class NewOrganization(Sent):
+class NewOrganization(RequestModel):
     """An organization to make."""
 
     name: Name
     owner_id: Id = Field(description="The user who becomes its first owner.")
 
 
-class ChangedOrganization(Sent):
+class ChangedOrganization(RequestModel):
     """What to change of an organization."""
 
     name: Name
 
 
-class UserBody(Shown):
+class UserBody(ResponseModel):
     """A user."""
 
     id: Id
@@ -65,25 +65,25 @@ class UserBody(Shown):
     created_at: UtcTime
 
 
-class UserPage(ShownPage):
+class UserPage(PageResponse):
     """Users, oldest first."""
 
     users: Sequence[UserBody]
 
 
-class NewUser(Sent):
+class NewUser(RequestModel):
     """A user to make."""
 
     email: Email
 
 
-class ActiveOrganization(Sent):
+class ActiveOrganization(RequestModel):
     """The organization to act in from now on."""
 
     organization_id: Id
 
 
-class MemberBody(Shown):
+class MemberBody(ResponseModel):
     """A user's place in an organization."""
 
     organization_id: Id
@@ -93,26 +93,26 @@ class MemberBody(Shown):
     created_at: UtcTime
 
 
-class MemberPage(ShownPage):
+class MemberPage(PageResponse):
     """Members, oldest user first."""
 
     members: Sequence[MemberBody]
 
 
-class NewMember(Sent):
+class NewMember(RequestModel):
     """A member to add; a user is made for an address that is new."""
 
     email: Email
     role: MemberRole
 
 
-class ChangedMember(Sent):
+class ChangedMember(RequestModel):
     """A member's new role."""
 
     role: MemberRole
 
 
-class ApiKeyBody(Shown):
+class ApiKeyBody(ResponseModel):
     """An API key, without its secret."""
 
     id: Id
@@ -132,13 +132,13 @@ class IssuedApiKey(ApiKeyBody):
     api_key: str = Field(description="The secret, shown only now.")
 
 
-class ApiKeyPage(ShownPage):
+class ApiKeyPage(PageResponse):
     """API keys, oldest first."""
 
     api_keys: Sequence[ApiKeyBody]
 
 
-class NewApiKey(Sent):
+class NewApiKey(RequestModel):
     """An API key to issue."""
 
     name: Name
@@ -155,7 +155,7 @@ class ApiKeyQuery(PageQuery):
     user_id: Id | None = Field(default=None, description="Whose keys; one's own by default.")
 
 
-class AuditEventBody(Shown):
+class AuditEventBody(ResponseModel):
     """One act: who did what to which resource."""
 
     id: Id
@@ -172,7 +172,7 @@ class AuditEventBody(Shown):
     at: UtcTime
 
 
-class AuditEventPage(ShownPage):
+class AuditEventPage(PageResponse):
     """What happened, newest first."""
 
     audit_events: Sequence[AuditEventBody]

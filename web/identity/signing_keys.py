@@ -3,7 +3,7 @@
 from shared.identity.errors import KeyNotPublished
 from shared.identity.tokens import key_rotation
 from web.framework.administration import AdministrationRoutes
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.identity import agent_schemas as schemas
 
 routes = AdministrationRoutes("signing keys")
@@ -15,7 +15,7 @@ routes = AdministrationRoutes("signing keys")
     {200: schemas.SigningKeyList},
     summary="List the signing keys of both purposes; for operators",
 )
-def list_signing_keys(call: Call) -> Answer:
+def list_signing_keys(call: RequestContext) -> JsonResponse:
     return _list(call)
 
 
@@ -26,7 +26,7 @@ def list_signing_keys(call: Call) -> Answer:
     KeyNotPublished,
     summary="Rotate the signing keys; tokens signed before stay good. For operators",
 )
-def rotate_signing_keys(call: Call) -> Answer:
+def rotate_signing_keys(call: RequestContext) -> JsonResponse:
     key_rotation.rotate_keys(call.services.database, call.services.settings, by=call.actor)
     return _list(call)
 
@@ -37,14 +37,14 @@ def rotate_signing_keys(call: Call) -> Answer:
     {200: schemas.SigningKeyList},
     summary="Revoke a signing key, with every token it signed; for operators",
 )
-def revoke_signing_key(call: Call, kid: str) -> Answer:
+def revoke_signing_key(call: RequestContext, kid: str) -> JsonResponse:
     key_rotation.revoke_key(call.services.database, call.services.settings, by=call.actor, kid=kid)
     return _list(call)
 
 
-def _list(call: Call) -> Answer:
+def _list(call: RequestContext) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         keys = key_rotation.list_signing_keys(session, by=by)
     shown = [schemas.SigningKeyBody.of(key) for key in keys]
-    return Answer(body=schemas.SigningKeyList(signing_keys=shown))
+    return JsonResponse(body=schemas.SigningKeyList(signing_keys=shown))

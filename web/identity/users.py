@@ -8,7 +8,7 @@ from shared.identity.credentials import api_keys
 from shared.identity.directory import users
 from shared.identity.errors import AlreadyExists, TooManyLive
 from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.identity import schemas
 
 routes = AdministrationRoutes("users")
@@ -21,11 +21,11 @@ routes = AdministrationRoutes("users")
     summary="Get the caller's own user, with the active organization",
     serves_suspended=True,
 )
-def read_me(call: Call) -> Answer:
+def read_me(call: RequestContext) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         found = users.get_user(session, by=by, user_id=_own_id(by))
-    return Answer(body=schemas.UserBody.of(found))
+    return JsonResponse(body=schemas.UserBody.of(found))
 
 
 @routes.changes(
@@ -36,12 +36,12 @@ def read_me(call: Call) -> Answer:
     summary="Set the active organization, in which the caller's unbound keys act",
     serves_suspended=True,
 )
-def select_active_organization(call: Call) -> Answer:
+def select_active_organization(call: RequestContext) -> JsonResponse:
     body: schemas.ActiveOrganization = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         changed = users.select_active_organization(session, by=by, organization_id=body.organization_id)
-    return Answer(body=schemas.UserBody.of(changed))
+    return JsonResponse(body=schemas.UserBody.of(changed))
 
 
 @routes.creates(
@@ -51,7 +51,7 @@ def select_active_organization(call: Call) -> Answer:
     AlreadyExists,
     summary="Create a user who belongs to no organization yet; for operators",
 )
-def create_user(call: Call) -> Answer:
+def create_user(call: RequestContext) -> JsonResponse:
     body: schemas.NewUser = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -75,7 +75,7 @@ user.acts("enable", users.enable_user, summary="Enable a disabled user; for oper
     TooManyLive,
     summary="Create an API key for oneself; operators also for others",
 )
-def issue_api_key(call: Call) -> Answer:
+def issue_api_key(call: RequestContext) -> JsonResponse:
     body: schemas.NewApiKey = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -97,12 +97,12 @@ def issue_api_key(call: Call) -> Answer:
     schemas.ApiKeyQuery,
     summary="List the caller's own API keys, or, for operators, any user's",
 )
-def list_api_keys(call: Call) -> Answer:
+def list_api_keys(call: RequestContext) -> JsonResponse:
     by = call.actor
     query: schemas.ApiKeyQuery = call.query
     with call.services.database.transaction() as session:
         page = api_keys.list_api_keys(session, by=by, user_id=query.user_id or _own_id(by), **query.position)
-    return Answer(body=schemas.ApiKeyPage.of(page))
+    return JsonResponse(body=schemas.ApiKeyPage.of(page))
 
 
 routes.lists(

@@ -15,7 +15,7 @@ from shared.a2a.inbound.sending import Door
 from shared.a2a.types import StreamResponse
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
-from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable
 from shared.identity.access.claims import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors as media_errors
@@ -24,7 +24,7 @@ from shared.media.importing.imports import STANDARD
 from shared.media.networks.webhooks import SignatureInvalid
 from shared.observability.telemetry import MESSAGES
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.negotiation import wants_events
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
@@ -60,7 +60,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
     agent_errors.TaskNotFound,
     agent_errors.TooManyStreams,
     MessageRefused,
-    Unavailable,
+    ServiceUnavailable,
 )
 
 
@@ -79,15 +79,15 @@ _ERRORS: tuple[type[DomainError], ...] = (
     answers={202: schemas.RoutedMessageBody, 200: {"text/event-stream": StreamResponse}},
     errors=_ERRORS,
 )
-def push_message(call: Call, distribution_id: UUID) -> Answer | Response:
+def push_message(call: RequestContext, distribution_id: UUID) -> JsonResponse | Response:
     raw, proof = read_pushed_body(call, distribution_id)
     receive = partial(_receive, call, distribution_id, _read(call, raw), proof)
     if wants_events(call.http):
         return stream_agent_answer(call, distribution_id, proof, receive)
-    return Answer(body=schemas.RoutedMessageBody.of(receive()), status=202)
+    return JsonResponse(body=schemas.RoutedMessageBody.of(receive()), status=202)
 
 
-def _read(call: Call, raw: bytes | None) -> InboundMessage:
+def _read(call: RequestContext, raw: bytes | None) -> InboundMessage:
     """Read the message of a distribution that has proved who it is; its body, unless a signature has read it."""
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
@@ -113,7 +113,7 @@ def _inbound(sent: schemas.NewMessage) -> InboundMessage:
     )
 
 
-def _receive(call: Call, distribution_id: UUID, message: InboundMessage, proof: Proof) -> Received:
+def _receive(call: RequestContext, distribution_id: UUID, message: InboundMessage, proof: Proof) -> Received:
     services = call.services
     door = Door(settings=services.settings, router=services.agents.router)
     failpoints.hit("message.received")

@@ -8,14 +8,14 @@ from pydantic_core import PydanticCustomError
 
 from shared.a2a.inbound.messages import MessageState
 from shared.a2a.inbound.recording import Received
-from web.http.wire_types import Id, Sent, Wire
+from web.http.wire_types import CamelModel, Id, RequestModel
 from web.identity.distribution_schemas import Reported, ReportedCallerBody
 from web.media.schemas import MAXIMUM_ITEMS, AttachedMedia, ExternalId, ImportBody
 
 MAXIMUM_TEXT_CHARACTERS = 200_000
 
 
-class NewMessage(Sent):
+class NewMessage(RequestModel):
     """A message for the agent that a distribution's deployment is."""
 
     message_id: ExternalId = Field(description="The network's id of the message.")
@@ -42,7 +42,7 @@ class NewMessage(Sent):
         return self
 
 
-class RoutedMessageBody(Wire):
+class RoutedMessageBody(CamelModel):
     """A message that was taken, and the task that it goes to."""
 
     message_id: str

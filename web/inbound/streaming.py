@@ -15,14 +15,14 @@ from shared.a2a.inbound.recording import Received
 from shared.a2a.inbound.turn_lookup import get_routed
 from shared.a2a.tasks.sending import Sent
 from shared.db.database import Database
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.identity.authentication.revocation_watcher import Permit
 from shared.media.importing.authority import Proof, authorize_message
 from web.a2a.streams import Frames, Pace, Source, answer_frames, in_slot, stream_steps
 from web.dependencies.services import Services
 from web.error_responses.error_formats import Dialects
 from web.error_responses.status_codes import STATUSES
-from web.framework.calls import Call, request_id
+from web.framework.calls import RequestContext, request_id
 from web.framework.deferred_responses import Waiting, answer_stream
 from web.framework.revocation import Watch, until_revoked
 
@@ -31,7 +31,7 @@ LOOK_SECONDS = 2.0
 
 
 def stream_agent_answer(
-    call: Call, distribution_id: UUID, proof: Proof, receive: Callable[[], Received]
+    call: RequestContext, distribution_id: UUID, proof: Proof, receive: Callable[[], Received]
 ) -> Response:
     """Receive a message once there is room for a stream, and stream the answer.
 
@@ -63,8 +63,8 @@ def _await_routing(
             yield pace.comment()
             with services.database.autocommit() as session:
                 message = get_message(session, message.id)
-            if message.state is MessageState.WAITING and waiting.is_winding_up:
-                raise Unavailable("This server stops before the message is routed; send it again.")
+            if message.state is MessageState.WAITING and waiting.is_shutting_down:
+                raise ServiceUnavailable("This server stops before the message is routed; send it again.")
     with services.database.transaction() as session:
         return get_routed(session, message)
 
@@ -80,7 +80,7 @@ def _source(services: Services, waiting: Waiting, task_id: UUID) -> Source:
     )
 
 
-def _watch(call: Call, distribution_id: UUID, proof: Proof) -> Watch:
+def _watch(call: RequestContext, distribution_id: UUID, proof: Proof) -> Watch:
     current = partial(_authorize, call.services.database, distribution_id, proof)
     permit = Permit(key=("message", distribution_id, proof), current=current)
     return partial(call.services.running.watch_permit, permit, lambda _: None)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.identity.access.authorization import administrator
 from shared.identity.directory.distributions import get_distribution
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound
@@ -10,13 +10,13 @@ from shared.media.errors import ImportNotFound, ImportNotRetryable, TooManyImpor
 from shared.media.importing import imports, retrying
 from shared.media.importing.imports import ImportState
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call, request_id
+from web.framework.calls import JsonResponse, RequestContext, request_id
 from web.framework.routes import Routes
 from web.media import schemas
 
 routes = Routes("media")
 
-_REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, Unavailable)
+_REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, ServiceUnavailable)
 
 
 @routes.route(
@@ -28,11 +28,11 @@ _REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, Unavailab
     answers={200: schemas.ImportBody},
     errors=(*_REFUSED, ImportNotFound),
 )
-def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
+def read_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -> JsonResponse:
     require_reader(call, distribution_id)
     with call.services.database.autocommit() as session:
         found = imports.get_import(session, distribution_id=distribution_id, import_id=import_id)
-    return Answer(body=schemas.ImportBody.of(found))
+    return JsonResponse(body=schemas.ImportBody.of(found))
 
 
 @routes.route(
@@ -45,7 +45,7 @@ def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
     answers={200: schemas.ImportPage},
     errors=(*_REFUSED, ValidationFailed),
 )
-def list_imports(call: Call, distribution_id: UUID) -> Answer:
+def list_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     require_reader(call, distribution_id)
     query: schemas.ImportQuery = call.query
     with call.services.database.autocommit() as session:
@@ -55,7 +55,7 @@ def list_imports(call: Call, distribution_id: UUID) -> Answer:
             state=None if query.state is None else ImportState(query.state),
             **query.position,
         )
-    return Answer(body=schemas.ImportPage.of(page))
+    return JsonResponse(body=schemas.ImportPage.of(page))
 
 
 @routes.route(
@@ -67,13 +67,13 @@ def list_imports(call: Call, distribution_id: UUID) -> Answer:
     answers={200: schemas.ImportBody},
     errors=(*_REFUSED, ImportNotFound, ImportNotRetryable, TooManyImports),
 )
-def retry_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
+def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         retried = retrying.retry_import(
             session, call.services.settings, by=by, distribution_id=distribution_id, import_id=import_id
         )
-    return Answer(body=schemas.ImportBody.of(retried))
+    return JsonResponse(body=schemas.ImportBody.of(retried))
 
 
 @routes.route(
@@ -87,7 +87,7 @@ def retry_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
     answers={200: schemas.RetriedImports},
     errors=(*_REFUSED, ValidationFailed, TooManyImports),
 )
-def retry_imports(call: Call, distribution_id: UUID) -> Answer:
+def retry_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     asked: schemas.RetryRequest = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -100,10 +100,10 @@ def retry_imports(call: Call, distribution_id: UUID) -> Answer:
             code=asked.code,
             since=asked.since,
         )
-    return Answer(body=schemas.RetriedImports(count=count))
+    return JsonResponse(body=schemas.RetriedImports(count=count))
 
 
-def require_reader(call: Call, distribution_id: UUID) -> None:
+def require_reader(call: RequestContext, distribution_id: UUID) -> None:
     """Raise ResourceNotFound, PermissionDenied or OrganizationSuspended unless the caller may see the imports."""
     distribution = call.credential.distribution
     if distribution is not None:

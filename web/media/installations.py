@@ -13,23 +13,23 @@ from shared.media.networks.webhooks import SignatureInvalid
 from web.dependencies.rate_limits import RateLimited
 from web.framework.administration import AdministrationRoutes
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import AnyQuery
-from web.http.schemas import Shown
-from web.http.wire_types import Id, Sent, UtcTime
-from web.media.push_authentication import guesses_slowed_down
+from web.http.schemas import ResponseModel
+from web.http.wire_types import Id, RequestModel, UtcTime
+from web.media.push_authentication import brute_force_throttle
 
 routes = AdministrationRoutes("networks")
 INSTALLED = "The app is installed. This page can be closed.\n"
 
 
-class NewInstallation(Sent):
+class NewInstallation(RequestModel):
     """Which distribution receives for the workspace."""
 
     target_distribution_id: Id = Field(description="The distribution that takes the workspace's messages.")
 
 
-class InstallationBody(Shown):
+class InstallationBody(ResponseModel):
     """An installation that was begun."""
 
     authorize_url: str = Field(description="Where somebody of the workspace agrees; good once.")
@@ -50,7 +50,7 @@ class InstallationBody(Shown):
         "minutes, while the credential that asked for it is good and may administer both distributions."
     ),
 )
-def begin_installation(call: Call, distribution_id: UUID) -> Answer:
+def begin_installation(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: NewInstallation = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -61,7 +61,7 @@ def begin_installation(call: Call, distribution_id: UUID) -> Answer:
             distribution_id=distribution_id,
             target_id=body.target_distribution_id,
         )
-    return Answer(body=InstallationBody.of(begun))
+    return JsonResponse(body=InstallationBody.of(begun))
 
 
 @routes.route(
@@ -74,9 +74,9 @@ def begin_installation(call: Call, distribution_id: UUID) -> Answer:
     answers={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited, InstallationRefused),
 )
-def complete_installation(call: Call, distribution_id: UUID) -> Response:
+def complete_installation(call: RequestContext, distribution_id: UUID) -> Response:
     given = call.http.args
-    with guesses_slowed_down(call):
+    with brute_force_throttle(call):
         try:
             slack_installations.complete_installation(
                 call.services.database,

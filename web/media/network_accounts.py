@@ -9,21 +9,21 @@ from shared.media.errors import NetworkNotRouted
 from shared.media.network_setup import network_accounts
 from shared.media.networks.base import Network
 from web.framework.administration import AdministrationRoutes
-from web.framework.calls import Answer, Call
-from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Id, Sent, UtcTime
+from web.framework.calls import JsonResponse, RequestContext
+from web.http.schemas import PageResponse, ResponseModel
+from web.http.wire_types import Id, RequestModel, UtcTime
 
 PATH = "/distributions/<id:distribution_id>/networks/<network:network>/accounts"
 routes = AdministrationRoutes("networks")
 
 
-class NewNetworkAccount(Sent):
+class NewNetworkAccount(RequestModel):
     """Who receives for an account."""
 
     target_distribution_id: Id = Field(description="The distribution that takes the account's messages.")
 
 
-class NetworkAccountBody(Shown):
+class NetworkAccountBody(ResponseModel):
     """An account of a network, and the distribution that receives for it."""
 
     distribution_id: Id = Field(description="The distribution whose address the network has.")
@@ -33,7 +33,7 @@ class NetworkAccountBody(Shown):
     changed_at: UtcTime
 
 
-class NetworkAccountPage(ShownPage):
+class NetworkAccountPage(PageResponse):
     """Accounts, newest first."""
 
     accounts: Sequence[NetworkAccountBody]
@@ -51,7 +51,9 @@ class NetworkAccountPage(ShownPage):
         "Twilio's receiving number or Discord's `guild_id`. Media is fetched with the settings of that distribution."
     ),
 )
-def put_network_account(call: Call, distribution_id: UUID, network: Network, account: str) -> Answer:
+def put_network_account(
+    call: RequestContext, distribution_id: UUID, network: Network, account: str
+) -> JsonResponse:
     body: NewNetworkAccount = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -63,7 +65,7 @@ def put_network_account(call: Call, distribution_id: UUID, network: Network, acc
             account=account,
             target_id=body.target_distribution_id,
         )
-    return Answer(body=NetworkAccountBody.of(routed))
+    return JsonResponse(body=NetworkAccountBody.of(routed))
 
 
 routes.lists(

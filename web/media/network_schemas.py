@@ -8,8 +8,8 @@ from pydantic import Field
 from shared.identity.directory.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from shared.media.network_setup.network_administration import NetworkSettings
 from shared.media.networks.registry import NETWORKS
-from web.http.schemas import Shown
-from web.http.wire_types import Between, Id, JsonCount, Sent, UtcTime
+from web.http.schemas import ResponseModel
+from web.http.wire_types import Between, Id, JsonCount, RequestModel, UtcTime
 
 MAX_SETTINGS = 20
 MAX_VALUE_CHARACTERS = 2048
@@ -30,7 +30,7 @@ def _describe() -> str:
 Value = Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARACTERS)]
 
 
-class NewNetworkSettings(Sent):
+class NewNetworkSettings(RequestModel):
     """All settings of a distribution for one network."""
 
     settings: Annotated[Mapping[str, Value], Field(max_length=MAX_SETTINGS, description=_describe())]
@@ -41,7 +41,7 @@ class NewNetworkSettings(Sent):
     ] = DEFAULT_OVERLAP_SECONDS
 
 
-class SetValueBody(Shown):
+class SetValueBody(ResponseModel):
     """A setting that has a value, which is not shown again."""
 
     name: str
@@ -52,7 +52,7 @@ class SetValueBody(Shown):
     changed_at: UtcTime
 
 
-class NetworkSettingsBody(Shown):
+class NetworkSettingsBody(ResponseModel):
     """A network that a distribution is set up for."""
 
     distribution_id: Id

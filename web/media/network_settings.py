@@ -6,7 +6,7 @@ from shared.media.errors import NetworkNotRouted
 from shared.media.network_setup import network_administration
 from shared.media.networks.base import Network
 from web.framework.administration import AdministrationRoutes
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.media.network_schemas import NetworkSettingsBody, NewNetworkSettings
 
 PATH = "/distributions/<id:distribution_id>/networks/<network:network>"
@@ -24,7 +24,7 @@ routes = AdministrationRoutes("networks")
         "What is left out goes back to its default. The network has to be among the distribution's networks."
     ),
 )
-def put_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
+def put_network_settings(call: RequestContext, distribution_id: UUID, network: Network) -> JsonResponse:
     body: NewNetworkSettings = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -37,7 +37,7 @@ def put_network_settings(call: Call, distribution_id: UUID, network: Network) ->
             values=body.settings,
             overlap_seconds=body.overlap_seconds,
         )
-    return Answer(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
+    return JsonResponse(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
 
 
 @routes.administers(
@@ -46,13 +46,13 @@ def put_network_settings(call: Call, distribution_id: UUID, network: Network) ->
     {200: NetworkSettingsBody},
     summary="Get which settings a distribution has for a network, by name and last four characters",
 )
-def read_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
+def read_network_settings(call: RequestContext, distribution_id: UUID, network: Network) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         shown = network_administration.get_network_settings(
             session, by=by, distribution_id=distribution_id, network=network
         )
-    return Answer(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
+    return JsonResponse(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
 
 
 routes.resource(PATH, NetworkSettingsBody).removes(

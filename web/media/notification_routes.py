@@ -4,7 +4,7 @@ from typing import Any
 
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound
 from web.framework.administration import Act, AdministrationRoutes, administer
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.media.notification_schemas import (
     NotificationBody,
     NotificationPage,
@@ -17,9 +17,9 @@ from web.media.notification_schemas import (
 def declare_list(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
     """Declare the list of notifications at this path."""
 
-    def handle(call: Call, **ids: Any) -> Answer:
+    def handle(call: RequestContext, **ids: Any) -> JsonResponse:
         page = administer(call, act, **ids, state=call.query.delivery_state, **call.query.position)
-        return Answer(body=NotificationPage.of_deliveries(page))
+        return JsonResponse(body=NotificationPage.of_deliveries(page))
 
     routes.pages(path, NotificationPage, NotificationQuery, **texts)(handle)
 
@@ -27,8 +27,8 @@ def declare_list(routes: AdministrationRoutes, path: str, act: Act, **texts: str
 def declare_resend(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
     """Declare how one of them that waits or was given up is sent now."""
 
-    def handle(call: Call, **ids: Any) -> Answer:
-        return Answer(body=NotificationBody.of_delivery(administer(call, act, **ids)))
+    def handle(call: RequestContext, **ids: Any) -> JsonResponse:
+        return JsonResponse(body=NotificationBody.of_delivery(administer(call, act, **ids)))
 
     path = f"{path}/<id:notification_id>/resend"
     routes.administers("POST", path, {200: NotificationBody}, DeliveryNotFound, DeliveryNotDead, **texts)(
@@ -39,12 +39,14 @@ def declare_resend(routes: AdministrationRoutes, path: str, act: Act, **texts: s
 def declare_replay(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
     """Declare how those are sent again that did not arrive."""
 
-    def handle(call: Call, **ids: Any) -> Answer:
+    def handle(call: RequestContext, **ids: Any) -> JsonResponse:
         asked: ReplayRequest = call.read_body()
         by = call.actor
         with call.services.database.transaction() as session:
             replayed = act(session, by=by, **ids, since=asked.since, cursor=asked.cursor)
-        return Answer(body=ReplayedNotifications(count=replayed.count, next_cursor=replayed.next_cursor))
+        return JsonResponse(
+            body=ReplayedNotifications(count=replayed.count, next_cursor=replayed.next_cursor)
+        )
 
     routes.administers("POST", f"{path}/replay", {200: ReplayedNotifications}, body=ReplayRequest, **texts)(
         handle

@@ -8,8 +8,8 @@ from pydantic import Field
 from shared.deliveries.outbox import Delivery, DeliveryState
 from shared.egress.urls import MAX_URL_CHARACTERS
 from shared.pagination import Page
-from web.http.schemas import PageQuery, Shown, ShownPage
-from web.http.wire_types import Id, JsonCount, Sent, Text, UtcTime, Wire
+from web.http.schemas import PageQuery, PageResponse, ResponseModel
+from web.http.wire_types import CamelModel, Id, JsonCount, RequestModel, Text, UtcTime
 
 StateName = Literal["Waiting", "Sending", "Delivered", "Dead"]
 Url = Annotated[
@@ -19,13 +19,13 @@ Url = Annotated[
 ]
 
 
-class NewNotificationEndpoint(Sent):
+class NewNotificationEndpoint(RequestModel):
     """The endpoint to send notifications to from now on."""
 
     url: Url
 
 
-class NotificationEndpointBody(Shown):
+class NotificationEndpointBody(ResponseModel):
     """Where a distribution's notifications go."""
 
     distribution_id: Id
@@ -36,7 +36,7 @@ class NotificationEndpointBody(Shown):
     created_at: UtcTime
 
 
-class OrganizationEndpointBody(Shown):
+class OrganizationEndpointBody(ResponseModel):
     """Where an organization's notifications go."""
 
     organization_id: Id
@@ -64,7 +64,7 @@ class NotificationQuery(PageQuery):
         return None if self.state is None else DeliveryState(self.state)
 
 
-class NotificationBody(Shown):
+class NotificationBody(ResponseModel):
     """A notification without its content, which is kept until it has arrived."""
 
     id: Id = Field(description="The value of `webhook-id`.")
@@ -101,7 +101,7 @@ def _is_due(delivery: Delivery) -> bool:
     return delivery.state is DeliveryState.WAITING and not delivery.is_held
 
 
-class NotificationPage(ShownPage):
+class NotificationPage(PageResponse):
     """Notifications, newest first."""
 
     notifications: Sequence[NotificationBody]
@@ -113,13 +113,13 @@ class NotificationPage(ShownPage):
         return cls.model_validate({"notifications": notifications, "next_cursor": page.next_cursor})
 
 
-class ResentNotifications(Wire):
+class ResentNotifications(CamelModel):
     """What is being sent again."""
 
     count: JsonCount
 
 
-class ReplayRequest(Sent):
+class ReplayRequest(RequestModel):
     """From where on notifications are replayed; from the oldest that is kept where nothing is named."""
 
     since: UtcTime | None = Field(
@@ -131,7 +131,7 @@ class ReplayRequest(Sent):
     )
 
 
-class ReplayedNotifications(Wire):
+class ReplayedNotifications(CamelModel):
     """How many notifications are sent again, in the order in which they were written."""
 
     count: JsonCount

@@ -5,7 +5,7 @@ from uuid import UUID
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from shared.media.notifications import notification_endpoints
 from web.framework.administration import AdministrationRoutes
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.media import notification_schemas as schemas
 from web.media.notification_routes import declare_list, declare_replay, declare_resend
 
@@ -29,14 +29,14 @@ routes = AdministrationRoutes("notifications")
         "the new address too."
     ),
 )
-def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
+def put_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: schemas.NewNotificationEndpoint = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.set_endpoint(
             session, call.services.settings, by=by, distribution_id=distribution_id, url=body.url
         )
-    return Answer(body=schemas.NotificationEndpointBody.of(endpoint))
+    return JsonResponse(body=schemas.NotificationEndpointBody.of(endpoint))
 
 
 @routes.administers(
@@ -45,13 +45,13 @@ def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
     {200: schemas.NotificationEndpointBody},
     summary="Get the endpoint of a distribution's notifications",
 )
-def read_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
+def read_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.get_endpoint(
             session, call.services.settings, by=by, distribution_id=distribution_id
         )
-    return Answer(body=schemas.NotificationEndpointBody.of(endpoint))
+    return JsonResponse(body=schemas.NotificationEndpointBody.of(endpoint))
 
 
 @routes.administers(
@@ -60,11 +60,11 @@ def read_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
     {204: None},
     summary="Delete the endpoint of notifications; what waits is given up, and can be replayed to the next one",
 )
-def remove_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
+def remove_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         notification_endpoints.remove_endpoint(session, by=by, distribution_id=distribution_id)
-    return Answer(status=204)
+    return JsonResponse(status=204)
 
 
 declare_list(
@@ -100,10 +100,10 @@ declare_replay(
     {200: schemas.ResentNotifications},
     summary="Replay the notifications of a distribution that were given up, up to 1,000, oldest first",
 )
-def resend_dead_notifications(call: Call, distribution_id: UUID) -> Answer:
+def resend_dead_notifications(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         count = notification_endpoints.resend_dead_notifications(
             session, by=by, distribution_id=distribution_id
         )
-    return Answer(body=schemas.ResentNotifications(count=count))
+    return JsonResponse(body=schemas.ResentNotifications(count=count))

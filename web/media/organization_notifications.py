@@ -5,7 +5,7 @@ from uuid import UUID
 from shared.deliveries import organization_endpoints
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.media import notification_schemas as schemas
 from web.media.notification_routes import declare_list, declare_replay, declare_resend
 
@@ -28,7 +28,7 @@ routes = AdministrationRoutes("notifications")
         "that is shown only now. What still waits goes to the new address too."
     ),
 )
-def put_organization_endpoint(call: Call, organization_id: UUID) -> Answer:
+def put_organization_endpoint(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewNotificationEndpoint = call.read_body()
     by = call.actor
     with call.services.database.transaction() as session:
@@ -38,7 +38,7 @@ def put_organization_endpoint(call: Call, organization_id: UUID) -> Answer:
     shown = schemas.IssuedOrganizationEndpoint.with_secret(
         issued.endpoint, webhook_secret=issued.webhook_secret.value
     )
-    return Answer(body=shown, headers=NO_STORE)
+    return JsonResponse(body=shown, headers=NO_STORE)
 
 
 @routes.administers(
@@ -47,13 +47,13 @@ def put_organization_endpoint(call: Call, organization_id: UUID) -> Answer:
     {200: schemas.OrganizationEndpointBody},
     summary="Get the endpoint of an organization's notifications",
 )
-def read_organization_endpoint(call: Call, organization_id: UUID) -> Answer:
+def read_organization_endpoint(call: RequestContext, organization_id: UUID) -> JsonResponse:
     by = call.actor
     with call.services.database.transaction() as session:
         endpoint = organization_endpoints.get_endpoint(
             session, call.services.settings, by=by, organization_id=organization_id
         )
-    return Answer(body=schemas.OrganizationEndpointBody.of(endpoint))
+    return JsonResponse(body=schemas.OrganizationEndpointBody.of(endpoint))
 
 
 routes.resource(ENDPOINT, schemas.OrganizationEndpointBody).removes(

@@ -20,8 +20,8 @@ from shared.media.networks.signatures import check_head, verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, standard_names, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.observability.telemetry import REFUSED_CREDENTIALS
-from web.framework.authentication import check_header_rules, limit_rate, slow_down_guessing
-from web.framework.calls import Call
+from web.framework.authentication import check_header_rules, limit_rate, throttle_guessing
+from web.framework.calls import RequestContext
 from web.http.requests import MAXIMUM_JSON_BYTES
 from web.media.tenants import count_for_distribution
 
@@ -29,7 +29,7 @@ MAXIMUM_SIGNED_BYTES = MAXIMUM_JSON_BYTES
 MAXIMUM_QUERY_FIELDS = 100
 
 
-def read_pushed_body(call: Call, distribution_id: UUID) -> tuple[bytes | None, Proof]:
+def read_pushed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes | None, Proof]:
     """Authenticate a push; give its body where a signature had to be verified over it, and the proof.
 
     Raises SignatureInvalid; PermissionDenied unless the token is a distribution's, ResourceNotFound for another's.
@@ -44,12 +44,12 @@ def read_pushed_body(call: Call, distribution_id: UUID) -> tuple[bytes | None, P
     return None, Proof(token_hash=distribution.token_hash)
 
 
-def _read_signed_body(call: Call, distribution_id: UUID) -> tuple[bytes, Proof]:
+def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes, Proof]:
     """Read the whole body and verify it. Raises SignatureInvalid, whatever is wrong, for whatever distribution."""
     services = call.services
     encryption = Encryption(services.settings)
     check_header_rules(call.http)
-    with guesses_slowed_down(call):
+    with brute_force_throttle(call):
         request = standard_names(webhook_request(call, b""))
         check_head(STANDARD_WEBHOOKS, request)
         body = call.read_small_body(MAXIMUM_SIGNED_BYTES)
@@ -67,17 +67,17 @@ def _read_signed_body(call: Call, distribution_id: UUID) -> tuple[bytes, Proof]:
 
 
 @contextmanager
-def guesses_slowed_down(call: Call) -> Iterator[None]:
+def brute_force_throttle(call: RequestContext) -> Iterator[None]:
     """Count the invalid signatures of a block, and slow their sender down."""
     try:
         yield
     except SignatureInvalid:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
-        slow_down_guessing(call.http, call.services)
+        throttle_guessing(call.http, call.services)
         raise
 
 
-def webhook_request(call: Call, body: bytes) -> WebhookRequest:
+def webhook_request(call: RequestContext, body: bytes) -> WebhookRequest:
     """Give a request as what its signature is checked against."""
     query_string = call.http.environ.get("QUERY_STRING", "")
     address = call.services.settings.base_url + call.http.path

@@ -16,7 +16,7 @@ from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
-from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import DomainError, FieldError, PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.files import upload_errors
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.staging import Sink
@@ -29,7 +29,7 @@ from shared.media.importing.pushing import PushedPart, push_content
 from shared.media.importing.queueing import queue_imports
 from shared.media.networks.webhooks import SignatureInvalid
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import JsonOrForm, Routes
 from web.http.multipart import FRAMING_BYTES, Body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse, wire_names
@@ -62,7 +62,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
     BlobStoreUnavailable,
     StorageFull,
     StorageReadOnly,
-    Unavailable,
+    ServiceUnavailable,
 )
 
 
@@ -90,7 +90,7 @@ _OF_PUSHED = {
     links=_OF_PUSHED,
     errors=_ERRORS,
 )
-def push_media(call: Call, distribution_id: UUID) -> Answer:
+def push_media(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     signed_body, proof = read_pushed_body(call, distribution_id)
     if call.http.mimetype == "application/json":
         return _push_json(call, distribution_id, signed_body, proof)
@@ -99,7 +99,9 @@ def push_media(call: Call, distribution_id: UUID) -> Answer:
     raise UnsupportedMediaType("Send the body as application/json or multipart/form-data.")
 
 
-def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None, proof: Proof) -> Answer:
+def _push_json(
+    call: RequestContext, distribution_id: UUID, signed_body: bytes | None, proof: Proof
+) -> JsonResponse:
     services = call.services
     raw = signed_body
     if raw is None:
@@ -123,11 +125,13 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None, pro
     failpoints.hit("push.queued")
     if isinstance(push, schemas.NewMediaBatch):
         shown = schemas.ImportList(items=[schemas.PushedImportBody.of(one) for one in queued])
-        return Answer(body=schemas.PushResult(shown), status=202)
+        return JsonResponse(body=schemas.PushResult(shown), status=202)
     return _accepted(call, queued[0])
 
 
-def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None, proof: Proof) -> Answer:
+def _push_form(
+    call: RequestContext, distribution_id: UUID, signed_body: bytes | None, proof: Proof
+) -> JsonResponse:
     services = call.services
     settings = services.settings
     content_length = call.http.content_length or settings.max_media_bytes
@@ -153,7 +157,7 @@ def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None, pro
     return _accepted(call, stored)
 
 
-def _read_form(call: Call, body: Body, sink: Sink) -> PushedPart:
+def _read_form(call: RequestContext, body: Body, sink: Sink) -> PushedPart:
     headers = call.http.headers
     form = receive_form(
         body,
@@ -201,7 +205,7 @@ def _validated(shape: type[Shape], values: object) -> Shape:
         refuse("body", error)
 
 
-def check_source(call: Call, item: schemas.AttachedMedia) -> None:
+def check_source(call: RequestContext, item: schemas.AttachedMedia) -> None:
     """Refuse now what the fetcher would refuse by its form alone."""
     settings = call.services.settings
     if item.url is not None:
@@ -229,8 +233,8 @@ def _digest(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
-def _accepted(call: Call, made: Import) -> Answer:
+def _accepted(call: RequestContext, made: Import) -> JsonResponse:
     address = f"{call.services.settings.base_url}/distributions/{made.distribution_id}/media/{made.id}"
-    return Answer(
+    return JsonResponse(
         body=schemas.PushResult(schemas.PushedImportBody.of(made)), status=202, headers={"Location": address}
     )

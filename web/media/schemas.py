@@ -9,7 +9,7 @@ from shared.media.importing.descriptions import MEDIA_TYPE
 from shared.media.importing.imports import Import, ImportState
 from shared.pagination import Page
 from web.http.schemas import PageQuery
-from web.http.wire_types import Count, Id, JsonCount, Sent, Text, UtcTime, Wire
+from web.http.wire_types import CamelModel, Count, Id, JsonCount, RequestModel, Text, UtcTime
 
 MAXIMUM_ITEMS = 50
 MAXIMUM_NAME_CHARACTERS = 1000
@@ -23,7 +23,7 @@ HeaderName = Annotated[str, Field(min_length=1, max_length=200)]
 HeaderValue = Annotated[str, Field(max_length=8192)]
 
 
-class AttachedMedia(Sent):
+class AttachedMedia(RequestModel):
     """One attachment of a message: to be fetched, or pushed before."""
 
     attachment_id: ExternalId = Field(description="The network's id of the attachment.")
@@ -60,7 +60,7 @@ class NewMedia(NewMediaItem):
     )
 
 
-class NewMediaBatch(Sent):
+class NewMediaBatch(RequestModel):
     """Several attachments of one message, to be fetched."""
 
     message_id: ExternalId = Field(description="The network's id of the message.")
@@ -70,7 +70,7 @@ class NewMediaBatch(Sent):
     items: Annotated[Sequence[NewMediaItem], Field(min_length=1, max_length=MAXIMUM_ITEMS)]
 
 
-class NewMediaFields(Sent):
+class NewMediaFields(RequestModel):
     """The fields of a form that brings an attachment as its part `file`, whose own name and type they override."""
 
     message_id: ExternalId = Field(description="The network's id of the message.")
@@ -84,7 +84,7 @@ class NewMediaFields(Sent):
     sha256: Sha256 | None = Field(default=None, description="The SHA-256 of the file, if known.")
 
 
-class ImportBody(Wire):
+class ImportBody(CamelModel):
     """An import, as it is now."""
 
     import_id: Id
@@ -119,7 +119,7 @@ class PushedImportBody(ImportBody):
         return cls(replayed=not imported.is_new, **_fields(imported))
 
 
-class ImportList(Wire):
+class ImportList(CamelModel):
     """The imports of one message's attachments, in the order they were pushed."""
 
     items: Sequence[PushedImportBody]
@@ -129,7 +129,7 @@ class PushResult(RootModel[PushedImportBody | ImportList]):
     """The import of what was pushed, or, where `items` were, one for each."""
 
 
-class ImportPage(Wire):
+class ImportPage(CamelModel):
     """Some imports, newest first, and where the next page begins."""
 
     imports: Sequence[ImportBody]
@@ -143,7 +143,7 @@ class ImportPage(Wire):
         )
 
 
-class RetryRequest(Sent):
+class RetryRequest(RequestModel):
     """Which imports to try again; all that failed or are held where nothing is named."""
 
     state: Literal["Failed", "Held"] | None = Field(default=None, description="Only imports in this state.")
@@ -151,7 +151,7 @@ class RetryRequest(Sent):
     since: UtcTime | None = Field(default=None, description="Only imports that were pushed from then on.")
 
 
-class RetriedImports(Wire):
+class RetriedImports(CamelModel):
     """How many imports are tried again; ask once more while it is as many as are taken at once."""
 
     count: JsonCount

@@ -5,7 +5,7 @@ from uuid import UUID
 from shared.fairness.admission import PoolKey
 from shared.identity.expiring_cache import ExpiringCache
 from shared.identity.lookups import find_distribution_organization
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 
 KNOWN_DISTRIBUTIONS = 4096
 KNOWN_SECONDS = 3600.0
@@ -13,7 +13,7 @@ KNOWN_SECONDS = 3600.0
 _organizations = ExpiringCache[UUID](KNOWN_DISTRIBUTIONS)
 
 
-def count_for_distribution(call: Call, distribution_id: UUID) -> None:
+def count_for_distribution(call: RequestContext, distribution_id: UUID) -> None:
     """Count a request for its distribution's organization. Raises ConcurrencyLimited, PoolExhausted."""
     organization_id = _organizations.find(distribution_id.bytes)
     if organization_id is None:

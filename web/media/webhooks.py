@@ -24,7 +24,7 @@ from shared.identity.access.claims import ReportedCaller
 from shared.identity.directory.distributions import has_routed_messages
 from shared.media.attachments import Attachment
 from shared.media.errors import TooManyImports
-from shared.media.importing.authority import waits_for_somebody
+from shared.media.importing.authority import needs_operator
 from shared.media.importing.imports import Import
 from shared.media.importing.queueing import queue_imports
 from shared.media.network_settings import find_webhook_credentials
@@ -36,10 +36,10 @@ from shared.media.networks.webhooks import Credentials, SignatureInvalid, Webhoo
 from shared.observability.telemetry import MESSAGES, get_logger
 from web.dependencies.rate_limits import RateLimited
 from web.framework.authentication import Authentication, limit_rate
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, RawBody, Routes
-from web.http.wire_types import Sent
-from web.media.push_authentication import guesses_slowed_down, webhook_request
+from web.http.wire_types import RequestModel
+from web.media.push_authentication import brute_force_throttle, webhook_request
 from web.media.tenants import count_for_distribution
 
 MAXIMUM_WEBHOOK_BYTES = 1 << 20
@@ -49,7 +49,7 @@ log = get_logger(__name__)
 routes = Routes("webhooks")
 
 
-class Handshake(Sent):
+class Handshake(RequestModel):
     """How a network asks whether a callback address is ours: WhatsApp alone does it so."""
 
     mode: str = Field(alias="hub.mode", default="", description="`subscribe`.")
@@ -80,7 +80,7 @@ class Handshake(Sent):
         TooManyMessages,
     ),
 )
-def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Response:
+def receive_webhook(call: RequestContext, distribution_id: UUID, network: Network) -> Response:
     body = call.read_small_body(MAXIMUM_WEBHOOK_BYTES)
     return _receive(call, distribution_id, network, body)
 
@@ -94,18 +94,18 @@ def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Resp
     answers={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited),
 )
-def answer_handshake(call: Call, distribution_id: UUID, network: Network) -> Response:
+def answer_handshake(call: RequestContext, distribution_id: UUID, network: Network) -> Response:
     return _receive(call, distribution_id, network, b"")
 
 
-def _receive(call: Call, distribution_id: UUID, network: Network, body: bytes) -> Response:
-    with guesses_slowed_down(call):
+def _receive(call: RequestContext, distribution_id: UUID, network: Network, body: bytes) -> Response:
+    with brute_force_throttle(call):
         answer = _take_in(call, distribution_id, network, webhook_request(call, body))
     return _render(answer)
 
 
 def _take_in(
-    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
+    call: RequestContext, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> WebhookAnswer | None:
     verify_again = partial(_verify, call, distribution_id, network, request)
     with call.services.database.autocommit() as session:
@@ -123,7 +123,7 @@ def _take_in(
 
 
 def _by_receiver(
-    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
+    call: RequestContext, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> Sequence[tuple[UUID, WebhookRequest]]:
     """Give what was received with the distribution that receives it: that of its account, else this one."""
     parts = network.accounts(request)
@@ -136,7 +136,7 @@ def _by_receiver(
 
 
 def _verify(
-    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest, session: Session
+    call: RequestContext, distribution_id: UUID, network: Network, request: WebhookRequest, session: Session
 ) -> Credentials:
     """Give what the request was verified with. Raises SignatureInvalid."""
     encryption = Encryption(call.services.settings)
@@ -148,7 +148,7 @@ def _verify(
 
 
 def _routed_messages(
-    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
+    call: RequestContext, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> Sequence[NetworkMessage]:
     """Read what is to be sent to the agent, where the distribution routes messages."""
     messages = network.messages(request)
@@ -159,7 +159,7 @@ def _routed_messages(
 
 
 def _queue(
-    call: Call,
+    call: RequestContext,
     distribution_id: UUID,
     network: Network,
     attachments: Sequence[Attachment],
@@ -189,7 +189,7 @@ def _queue(
 
 def _take(
     session: Session,
-    call: Call,
+    call: RequestContext,
     distribution_id: UUID,
     network: Network,
     message: NetworkMessage,
@@ -211,7 +211,7 @@ def _take(
     try:
         taken = take_network_message(session, door, inbound, distribution_id=distribution_id, imports=imports)
     except DomainError as refusal:
-        if not waits_for_somebody(refusal):
+        if not needs_operator(refusal):
             raise
         # Networks switch off an app that refuses: what its operators have to mend is not for the network to hear.
         MESSAGES.labels(network.name, "refused").inc()

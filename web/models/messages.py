@@ -10,7 +10,7 @@ from shared.models.dialects import estimate_prompt_tokens, parse_messages, parse
 from shared.models.dialects.messages_schema import MessagesCreation, MessagesPrompt
 from shared.models.invocations import get_callable_model, require_model_access
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.negotiation import EVENT_STREAM, JSON
 from web.models.message_schemas import MessageBody, MessagesQuery, MessageStreamEvent, TokenCountBody
@@ -35,7 +35,7 @@ _HEADERS = {
     answers={200: {JSON: MessageBody, EVENT_STREAM: MessageStreamEvent}},
     errors=(*CREATION_ERRORS, ValidationFailed),
 )
-def create_message(call: Call) -> Response:
+def create_message(call: RequestContext) -> Response:
     return create_reply(call, parse_messages(read_creation(call)))
 
 
@@ -50,11 +50,11 @@ def create_message(call: Call) -> Response:
     answers={200: TokenCountBody},
     errors=(*CREATION_ERRORS, ValidationFailed),
 )
-def count_message_tokens(call: Call) -> Answer:
+def count_message_tokens(call: RequestContext) -> JsonResponse:
     body = read_creation(call)
     require_model_access(call.caller)  # as no call does it that is made of the body
     body.pop("stream", None)  # as `Accept` may have asked for
     prompt = parse_prompt(body)
     entry = get_callable_model(call.services.models.catalog.current(), prompt)
     require_own(call, entry.id)
-    return Answer(body=TokenCountBody(input_tokens=estimate_prompt_tokens(prompt)))
+    return JsonResponse(body=TokenCountBody(input_tokens=estimate_prompt_tokens(prompt)))

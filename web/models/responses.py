@@ -11,10 +11,10 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import Response
 
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.messaging.replies import Inbox, Reply, ReplyKind
 from shared.models import reply_timeouts
-from shared.models.dialects import Delta, Dialect, end_of_stream, frame_writer, sign_of_life
+from shared.models.dialects import Delta, Dialect, end_of_stream, frame_writer, keepalive_comment
 from shared.models.dialects.failures import Failure, chat_error, messages_error, responses_error
 from shared.models.invocations import Invoker
 from shared.observability.telemetry import get_logger
@@ -28,7 +28,7 @@ COMMENT_AFTER_SECONDS = 10.0
 """After so long without a frame a sign of life is sent, so that neither client nor proxy gives up."""
 
 
-class Interrupted(Unavailable):
+class Interrupted(ServiceUnavailable):
     """This server stops before the call has ended; it was cancelled, and what was used of it is charged."""
 
     is_final = True
@@ -71,7 +71,7 @@ def _until_wound_up(coming: Generator[Reply | None], waiting: Waiting) -> Genera
     """Give the replies that are there before the server stops; closing the others cancels the call."""
     with closing(coming):
         for reply in coming:
-            if reply is None and waiting.is_winding_up:
+            if reply is None and waiting.is_shutting_down:
                 raise Interrupted
             yield reply
 
@@ -123,7 +123,7 @@ def _events(coming: Generator[Reply | None], dialect: Dialect) -> Steps:
 def _data(reply: Reply | None, said_at: float, dialect: Dialect) -> bytes:
     if reply is not None:
         return reply.data
-    return sign_of_life(dialect) if time.monotonic() - said_at > COMMENT_AFTER_SECONDS else b""
+    return keepalive_comment(dialect) if time.monotonic() - said_at > COMMENT_AFTER_SECONDS else b""
 
 
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from shared.credits.errors import (
     RateLimitExceeded,
 )
 from shared.credits.spending_limits.key_model_allowlist import find_own_models
-from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.fairness.admission import ConcurrencyLimited
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
@@ -29,7 +29,7 @@ from shared.models.invocations import get_model, invoke, require_model_access
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
 from shared.models.reply_timeouts import CallLost
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.negotiation import EVENT_STREAM, JSON, wants_events
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
@@ -56,7 +56,7 @@ _REFUSALS: tuple[type[DomainError], ...] = (
     ModelAuthorizationDenied,
     PermissionDenied,
     ModelNotFound,
-    Unavailable,
+    ServiceUnavailable,
 )
 CREATION_ERRORS: tuple[type[DomainError], ...] = (
     *_REFUSALS,
@@ -89,21 +89,21 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
         BillingOrganizationRequired,
         ModelAuthorizationDenied,
         PermissionDenied,
-        Unavailable,
+        ServiceUnavailable,
         ValidationFailed,
     ),
 )
-def list_models(call: Call) -> Answer:
+def list_models(call: RequestContext) -> JsonResponse:
     require_model_access(call.caller)
     models = call.services.models
     own = find_own(call)
     entries = [entry for entry in models.catalog.current().entries if own is None or entry.id in own]
     if speaks_version(call.http):
-        return Answer(body=ModelListing(MessageModelList.of(entries, call.query)))
+        return JsonResponse(body=ModelListing(MessageModelList.of(entries, call.query)))
     usage = models.usage.current()
     page, _ = page_of(entries, call.query, limit=call.query.limit or len(entries))
     listed = [ModelBody.of(entry, usage) for entry in page]
-    return Answer(body=ModelListing(ModelList(object="list", data=listed)))
+    return JsonResponse(body=ModelListing(ModelList(object="list", data=listed)))
 
 
 @routes.route(
@@ -115,7 +115,7 @@ def list_models(call: Call) -> Answer:
     answers={200: OneModel},
     errors=_REFUSALS,
 )
-def get_one_model(call: Call, model: str) -> Answer:
+def get_one_model(call: RequestContext, model: str) -> JsonResponse:
     require_model_access(call.caller)
     models = call.services.models
     entry = get_model(models.catalog.current(), model)
@@ -123,8 +123,8 @@ def get_one_model(call: Call, model: str) -> Answer:
         raise ModelNotFound(param="model")
     require_own(call, entry.id)
     if speaks_version(call.http):
-        return Answer(body=OneModel(MessageModelBody.of(entry)))
-    return Answer(body=OneModel(ModelBody.of(entry, models.usage.current())))
+        return JsonResponse(body=OneModel(MessageModelBody.of(entry)))
+    return JsonResponse(body=OneModel(ModelBody.of(entry, models.usage.current())))
 
 
 @routes.route(
@@ -136,7 +136,7 @@ def get_one_model(call: Call, model: str) -> Answer:
     answers={200: {JSON: ChatCompletion, EVENT_STREAM: ChatStreamEvent}},
     errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
-def create_chat_completion(call: Call) -> Response:
+def create_chat_completion(call: RequestContext) -> Response:
     body = read_creation(call)
     return create_reply(call, parse_chat(body))
 
@@ -150,26 +150,26 @@ def create_chat_completion(call: Call) -> Response:
     answers={200: {JSON: ModelResponse, EVENT_STREAM: ResponseStreamEvent}},
     errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
-def create_response(call: Call) -> Response:
+def create_response(call: RequestContext) -> Response:
     body = read_creation(call)
     is_lenient = call.services.settings.absent_store_is_false
     return create_reply(call, parse_responses(body, store_absent_is_false=is_lenient))
 
 
-def find_own(call: Call) -> tuple[str, ...] | None:
+def find_own(call: RequestContext) -> tuple[str, ...] | None:
     """Find the models that the caller's key may call; None for all."""
     with call.services.database.autocommit() as session:
         return find_own_models(session, call.caller)
 
 
-def require_own(call: Call, model_id: str) -> None:
+def require_own(call: RequestContext, model_id: str) -> None:
     """Raise ModelNotAllowed for a model that the caller's key may not call."""
     own = find_own(call)
     if own is not None and model_id not in own:
         raise ModelNotAllowed
 
 
-def read_creation(call: Call) -> dict[str, Any]:
+def read_creation(call: RequestContext) -> dict[str, Any]:
     """Read the body, once it is known that the caller may call models at all."""
     require_model_access(call.caller)
     if call.http.mimetype != "application/json":
@@ -183,7 +183,7 @@ def read_creation(call: Call) -> dict[str, Any]:
     return body
 
 
-def create_reply(call: Call, request: ParsedRequest) -> Response:
+def create_reply(call: RequestContext, request: ParsedRequest) -> Response:
     """Make the call, and answer with the whole reply or a stream."""
     models = call.services.models
     call.admission.hold(call.services.pools.model_calls)

@@ -4,22 +4,22 @@ from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from shared.identity.errors import ResourceNotFound
-from shared.operations.health_checks import Probes
+from shared.operations.health_checks import HealthChecks
 from web.framework.authentication import Authentication
-from web.framework.calls import Answer, Call
+from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
-from web.http.wire_types import Wire
+from web.http.wire_types import CamelModel
 
 routes = Routes("operations")
 
 
-class Health(Wire):
+class Health(CamelModel):
     """Whether the process is alive."""
 
     status: str
 
 
-class Readiness(Wire):
+class Readiness(CamelModel):
     """Whether the front can do its work, check by check."""
 
     status: str
@@ -33,8 +33,8 @@ class Readiness(Wire):
     authentication=Authentication.PUBLIC,
     answers={200: Health},
 )
-def healthz(_: Call) -> Answer:
-    return Answer(body=Health(status="ok"))
+def healthz(_: RequestContext) -> JsonResponse:
+    return JsonResponse(body=Health(status="ok"))
 
 
 @routes.route(
@@ -44,10 +44,10 @@ def healthz(_: Call) -> Answer:
     authentication=Authentication.PUBLIC,
     answers={200: Readiness, 503: Readiness},
 )
-def readyz(_: Call) -> Answer:
+def readyz(_: RequestContext) -> JsonResponse:
     checks = _probes().readiness()
-    status = Probes.status(checks)
-    return Answer(body=Readiness(status=status, checks=checks), status=200 if status == "ok" else 503)
+    status = HealthChecks.status(checks)
+    return JsonResponse(body=Readiness(status=status, checks=checks), status=200 if status == "ok" else 503)
 
 
 @routes.route(
@@ -58,12 +58,12 @@ def readyz(_: Call) -> Answer:
     answers={200: "text/plain"},
     errors=(ResourceNotFound,),
 )
-def metrics(call: Call) -> Response:
+def metrics(call: RequestContext) -> Response:
     if not call.services.settings.public_metrics:
         raise ResourceNotFound
     return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)
 
 
-def _probes() -> Probes:
-    probes: Probes = current_app.extensions["probes"]
+def _probes() -> HealthChecks:
+    probes: HealthChecks = current_app.extensions["probes"]
     return probes

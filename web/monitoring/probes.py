@@ -5,7 +5,7 @@ from functools import partial
 
 from shared.messaging.valkey import connect_valkey
 from shared.observability.multiprocess_metrics import HostMetrics
-from shared.operations.health_checks import Check, Measure, Probes
+from shared.operations.health_checks import Check, HealthChecks, Measure
 from shared.operations.service_metrics import (
     measure_backlog,
     measure_model_calls,
@@ -26,9 +26,9 @@ def readiness_checks(services: Services) -> dict[str, Check]:
     }
 
 
-def build_probes(services: Services, metrics: HostMetrics) -> Probes:
+def build_probes(services: Services, metrics: HostMetrics) -> HealthChecks:
     """Answer for these services."""
-    return Probes(readiness_checks(services), metrics, _measures(services))
+    return HealthChecks(readiness_checks(services), metrics, _measures(services))
 
 
 def _measures(services: Services) -> Mapping[str, Measure]:

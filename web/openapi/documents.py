@@ -8,7 +8,7 @@ from flask import Response, current_app
 from werkzeug.exceptions import NotFound
 
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.rendering import page, version
 from web.framework.routes import Route, Routes
 from web.openapi import reference
@@ -30,7 +30,7 @@ Made = TypeVar("Made")
     authentication=Authentication.PUBLIC,
     answers={200: "application/json"},
 )
-def openapi(_: Call) -> Response:
+def openapi(_: RequestContext) -> Response:
     text = _made_once("openapi.json", lambda: json.dumps(_document()))
     return Response(text, content_type="application/json")
 
@@ -42,7 +42,7 @@ def openapi(_: Call) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: _HTML},
 )
-def docs(_: Call) -> Response:
+def docs(_: RequestContext) -> Response:
     return page("docs.html", tags=reference.operations_by_tag(_document()))
 
 
@@ -53,7 +53,7 @@ def docs(_: Call) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: _HTML},
 )
-def describe_operation(_: Call, operation: str) -> Response:
+def describe_operation(_: RequestContext, operation: str) -> Response:
     document = _document()
     found = reference.find_operation(document, operation)
     if found is None:
@@ -85,7 +85,7 @@ def describe_operation(_: Call, operation: str) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: _HTML},
 )
-def describe_schema(_: Call, name: str) -> Response:
+def describe_schema(_: RequestContext, name: str) -> Response:
     document = _document()
     schema = document["components"]["schemas"].get(name)
     if schema is None:
@@ -108,7 +108,7 @@ def describe_schema(_: Call, name: str) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: _HTML},
 )
-def list_all_problems(_: Call) -> Response:
+def list_all_problems(_: RequestContext) -> Response:
     return page("problems.html", statuses=by_status(list_problems().values()))
 
 
@@ -119,7 +119,7 @@ def list_all_problems(_: Call) -> Response:
     authentication=Authentication.PUBLIC,
     answers={200: _HTML},
 )
-def describe_problem(_: Call, code: str) -> Response:
+def describe_problem(_: RequestContext, code: str) -> Response:
     problems = list_problems()
     problem = problems.get(code.lower())
     if problem is None:

@@ -27,7 +27,7 @@ from web.http.requests import (
     UnknownParameter,
     UnsupportedMediaType,
 )
-from web.http.wire_types import Wire
+from web.http.wire_types import CamelModel
 from web.openapi.components import ref
 from web.openapi.protocol import a2a_error_answer
 
@@ -188,5 +188,5 @@ def _body_errors(route: Route) -> Iterable[type[DomainError]]:
         yield ContentTooLarge
     if is_json or isinstance(body, JsonOrForm):
         yield MalformedJson
-    if isinstance(body, JsonOrForm) or (isinstance(body, type) and issubclass(body, Wire)):
+    if isinstance(body, JsonOrForm) or (isinstance(body, type) and issubclass(body, CamelModel)):
         yield from _STRICT

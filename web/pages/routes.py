@@ -7,11 +7,11 @@ from flask import Response
 from werkzeug.exceptions import NotFound
 
 from web.framework.authentication import Authentication
-from web.framework.calls import Call
+from web.framework.calls import RequestContext
 from web.framework.rendering import ASSETS, HTML, asset, fingerprint, media_type, page, version
 from web.framework.routes import AnyQuery, Routes
 from web.http.negotiation import JSON, negotiate
-from web.http.wire_types import Wire
+from web.http.wire_types import CamelModel
 
 routes = Routes("pages")
 
@@ -54,7 +54,7 @@ PLACES = (
 )
 
 
-class ServiceDirectory(Wire):
+class ServiceDirectory(CamelModel):
     """What is at this address."""
 
     name: str
@@ -70,7 +70,7 @@ class ServiceDirectory(Wire):
     query=AnyQuery,
     answers={200: {HTML: None, JSON: ServiceDirectory}},
 )
-def home(call: Call) -> Response:
+def home(call: RequestContext) -> Response:
     if negotiate(call.http, (JSON, HTML)) == HTML:
         response = page("home.html", places=PLACES)
     else:
@@ -90,7 +90,7 @@ def home(call: Call) -> Response:
     answers={200: {"text/css": None, "text/javascript": None}},
     hidden=True,
 )
-def static_asset(_: Call, state: str, name: str) -> Response:
+def static_asset(_: RequestContext, state: str, name: str) -> Response:
     if name not in ASSETS or state != fingerprint(name):
         raise NotFound("Nothing is at this address.")
     return Response(asset(name), content_type=media_type(name), headers={"Cache-Control": _KEPT})

@@ -23,8 +23,8 @@ from web.server.connections import hang_up, has_hung_up
 from web.server.deferred_connections import HeldConnection
 from web.server.early_responses import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, refuse, writer_of
 from web.server.listeners import STOPPING_SECONDS, DrainingWorker, wind_up_within
-from web.server.ready_queue import Turns
-from web.server.request_reader import Arrival, Arrivals, Limits, Stage
+from web.server.ready_queue import ReadyQueue
+from web.server.request_reader import Arrival, Limits, RequestReader, Stage
 from web.server.response_writer import AnswerWriter
 
 ACCEPTED_AT_ONCE = 64
@@ -44,14 +44,14 @@ class GatheringWorker(DrainingWorker):
 
     def init_process(self) -> None:
         """Start to serve, in the worker's own process."""
-        self.arrivals = Arrivals(self.limits)
+        self.arrivals = RequestReader(self.limits)
         self.looked_at = time.monotonic()
         self.busy = 0
         # Read once: gunicorn looks a setting up in two mappings, three times for `is_ssl`.
         self.is_tls = bool(self.cfg.is_ssl)
         self.keepalive_seconds = float(self.cfg.keepalive)
         each = max(2, self.cfg.threads // THREADS_PART)
-        self.turns = Turns(each=each, patience_seconds=self.limits.turn_seconds)
+        self.turns = ReadyQueue(each=each, max_wait_seconds=self.limits.turn_seconds)
         self.writer = AnswerWriter(
             partial(self.method_queue.defer, self._take_back), send_seconds=self.send_seconds
         )
@@ -179,7 +179,7 @@ class GatheringWorker(DrainingWorker):
         until = time.monotonic() + STOPPING_SECONDS
         for arrival in self.arrivals:
             arrival.deadline = min(arrival.deadline, until)
-        wind_up_within(self.cfg.graceful_timeout, self.writer.wind_up)
+        wind_up_within(self.cfg.graceful_timeout, self.writer.shut_down)
 
     def finish_request(self, conn: Any, fs: Future[Any]) -> None:
         """Wait for the next request of a connection that was answered."""

@@ -10,7 +10,7 @@ from gunicorn.http import wsgi  # type: ignore[import-untyped]
 from web.server.connections import hang_up
 
 
-class OneSend(wsgi.Response):  # type: ignore[misc]
+class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
     """gunicorn's response, whose head leaves together with the first piece of the body: one system call, one packet."""
 
     headers_sent: bool

@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import Any
 
 from shared.observability.telemetry import get_logger
-from shared.runtime.deferred_responses import HeldAnswer
+from shared.runtime.deferred_responses import DeferredResponse
 
 log = get_logger(__name__)
 
@@ -35,7 +35,7 @@ class HeldConnection:
         *("response", "resume_at", "stalled_at", "state"),
     )
 
-    def __init__(self, conn: Any, response: Any, answer: HeldAnswer) -> None:
+    def __init__(self, conn: Any, response: Any, answer: DeferredResponse) -> None:
         self.conn = conn
         self.answer = answer
         self.fd: int = conn.sock.fileno()

@@ -52,12 +52,12 @@ def call_later(seconds: float, act: Callable[[], object]) -> None:
     timer.start()
 
 
-def wind_up_within(seconds: float, wind_up: Callable[..., object]) -> None:
+def wind_up_within(seconds: float, shut_down: Callable[..., object]) -> None:
     """Have what waits ended before so many seconds are over: what is cut off looks like a failure to its client."""
     remaining = min(WINDING_UP_SECONDS, seconds / 2)
-    call_later(seconds - remaining, wind_up)
+    call_later(seconds - remaining, shut_down)
     # Until then a request may still come over a connection that is kept, and most are answered within a moment.
-    call_later(seconds - remaining / 2, partial(wind_up, for_good=True))
+    call_later(seconds - remaining / 2, partial(shut_down, for_good=True))
 
 
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]

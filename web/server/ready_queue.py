@@ -23,13 +23,13 @@ class _Sender:
     waiting: deque[tuple[float, Any]] = field(default_factory=deque)
 
 
-class Turns:
+class ReadyQueue:
     """Who is given a thread next."""
 
-    def __init__(self, *, each: int, patience_seconds: float) -> None:
+    def __init__(self, *, each: int, max_wait_seconds: float) -> None:
         """Limit the requests of each credential in threads, and how long one waits."""
         self._each = each
-        self._patience_seconds = patience_seconds
+        self._patience_seconds = max_wait_seconds
         self._senders: dict[bytes, _Sender] = {}
 
     def may_begin(self, sender: bytes | None, request: Any, now: float) -> bool:

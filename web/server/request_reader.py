@@ -98,7 +98,7 @@ class Arrival:
             self.stage = Stage.HEAD if len(self.data) <= LONGEST_HEAD_BYTES else Stage.OVERSIZED
 
 
-class Arrivals:
+class RequestReader:
     """All requests of a process that are not whole yet."""
 
     def __init__(self, limits: Limits) -> None:

@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 
 from shared.observability.telemetry import get_logger
-from shared.runtime.deferred_responses import HeldAnswer
+from shared.runtime.deferred_responses import DeferredResponse
 from web.server.deferred_connections import HeldConnection, State
 
 log = get_logger(__name__)
@@ -55,7 +55,7 @@ class AnswerWriter:
         self._new.append(held)
         self._rouse()
 
-    def wind_up(self, *, for_good: bool = False) -> None:
+    def shut_down(self, *, for_good: bool = False) -> None:
         """Have all answers end in good order; `for_good` also those that are yet to come."""
         self._is_winding_up = for_good
         self._must_tell = True
@@ -104,7 +104,7 @@ class AnswerWriter:
         if self._must_tell:
             self._must_tell = False
             for held in self._held.values():
-                held.answer.wind_up()
+                held.answer.shut_down()
         while self._asked:
             self._settle(self._asked.popleft())
         for _ in range(len(self._ready)):
@@ -127,9 +127,9 @@ class AnswerWriter:
         now = time.monotonic()
         held.resume_at = now + held.answer.idle_seconds
         self._note_time(held, now)
-        held.answer.bell.be_heard_by(partial(self._ring, held))
+        held.answer.bell.wake_through(partial(self._ring, held))
         if self._is_winding_up:
-            held.answer.wind_up()
+            held.answer.shut_down()
         self._ring(held)  # what came before
 
     def _begin_asking(self, held: HeldConnection) -> None:
@@ -238,7 +238,7 @@ class AnswerWriter:
         heapq.heappush(self._times, (at, next(self._numbers), held))
 
 
-def _close(answer: HeldAnswer) -> None:
+def _close(answer: DeferredResponse) -> None:
     """Close an answer that was not read to its end: its owner may have something to cancel, and wait for it."""
     try:
         answer.close()

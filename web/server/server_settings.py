@@ -12,7 +12,7 @@ Seconds = Annotated[int, Field(ge=1, le=86_400)]
 ReceivingSeconds = Annotated[float, Field(gt=0, le=3600)]
 
 
-class FrontSettings(BaseSettings):
+class ServerSettings(BaseSettings):
     """What `deploy/environment.example` says of the front's server."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
@@ -31,9 +31,9 @@ class FrontSettings(BaseSettings):
     web_send_seconds: Seconds = 60
 
 
-def load_front_settings() -> FrontSettings:
+def load_server_settings() -> ServerSettings:
     """Read the settings from the environment. Raises SettingsWrong."""
     try:
-        return FrontSettings()
+        return ServerSettings()
     except ValidationError as error:
-        raise SettingsWrong.of(error, FrontSettings.model_fields) from None
+        raise SettingsWrong.of(error, ServerSettings.model_fields) from None

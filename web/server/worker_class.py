@@ -15,9 +15,9 @@ from typing import Any
 from gunicorn.http import wsgi  # type: ignore[import-untyped]
 
 from shared.fairness.admission import WAITED
-from shared.runtime.deferred_responses import HOLD, HeldAnswer
+from shared.runtime.deferred_responses import HOLD, DeferredResponse
 from web.server.accept_thread import PIECE_BYTES, GatheringWorker
-from web.server.coalesced_response import OneSend, answer
+from web.server.coalesced_response import CoalescedResponse, answer
 from web.server.connections import is_readable
 from web.server.deferred_connections import HeldConnection
 from web.server.early_responses import find_target, refuse, unreadable
@@ -32,7 +32,7 @@ SPARE_PART = 8
 class _Held(BaseException):
     """Leaves gunicorn's handling of a request, which catches every Exception, with an answer to be held."""
 
-    def __init__(self, answer: HeldAnswer, response: Any) -> None:
+    def __init__(self, answer: DeferredResponse, response: Any) -> None:
         super().__init__()
         self.answer = answer
         self.response = response
@@ -82,7 +82,7 @@ class BufferingWorker(GatheringWorker):
     def handle_request(self, req: Any, conn: Any) -> bool:
         """Answer a request as gunicorn does, without its hooks and access log; tell whether the connection goes on."""
         asked = (req, conn.sock, conn.client, conn.server, self.cfg)
-        response, environ = wsgi.create(*asked, response_class=OneSend)
+        response, environ = wsgi.create(*asked, response_class=CoalescedResponse)
         environ["wsgi.multithread"] = True
         self.nr += 1
         if self.nr >= self.max_requests:
@@ -95,7 +95,7 @@ class BufferingWorker(GatheringWorker):
         environ[HOLD] = self._spare_seconds
         environ[WAITED] = self.thread.waited_seconds
         answer = application(environ, start_response)
-        if isinstance(answer, HeldAnswer):
+        if isinstance(answer, DeferredResponse):
             raise _Held(answer, start_response.__self__)
         return answer
 

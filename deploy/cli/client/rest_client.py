@@ -9,9 +9,9 @@ from uuid import UUID
 
 from deploy.cli.client.saved_logins import (
     Login,
-    find_far_login,
     find_login,
     find_organization,
+    find_remote_login,
     is_database_named,
 )
 from deploy.cli.exit_codes import ExitCode, Failure
@@ -65,7 +65,7 @@ def find_active_organization() -> UUID | None:
     """Give the organization that commands are about by default: none where DATABASE_URL names a database."""
     if is_database_named():
         return None
-    if find_far_login() is None:
+    if find_remote_login() is None:
         found = find_organization()
     else:
         with service() as client:

@@ -47,7 +47,7 @@ class Login:
 
 def find_login() -> Login:
     """Find where to go and as whom; raise `Failure` where nothing says it."""
-    found = find_far_login() or _of_home(_home())
+    found = find_remote_login() or _of_home(_home())
     if found is None:
         raise Failure(
             "Not signed in: run `quartermaster login ADDRESS`, or start a service here with `make up`.",
@@ -56,7 +56,7 @@ def find_login() -> Login:
     return found
 
 
-def find_far_login() -> Login | None:
+def find_remote_login() -> Login | None:
     """Find the service that the environment or a login names; None where commands work on QM_HOME."""
     if address := _read(BASE_URL):
         return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source="the environment"))

@@ -13,7 +13,7 @@ from deploy.cli.display.output import is_json_asked_for
 from deploy.cli.exit_codes import Failure
 from deploy.cli.health_report import Checks, Finding, State, count_processes, examine, measure_work
 from deploy.cli.rest.remote_status import examine_from_afar, read_metrics
-from deploy.cli.rest.rest_commands import is_far
+from deploy.cli.rest.rest_commands import is_remote
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.files.maintenance.store_audit import SAMPLE
@@ -64,7 +64,7 @@ def doctor(
 ) -> None:
     if not deep and (repair or discard_unknown or report):
         raise click.UsageError("--repair, --discard-unknown and --report need --deep.")
-    if is_far():
+    if is_remote():
         if deep:
             raise click.UsageError("--deep works beside the installation only.")
         _finish(context, list(examine_from_afar(find_login())))
@@ -107,7 +107,7 @@ def _print(found: list[Finding]) -> None:
 
 @click.command(help="List the processes of a host and the work that waits, with the age of the oldest.")
 def status() -> None:
-    processes, waiting = _status_from_afar() if is_far() else _status_here()
+    processes, waiting = _status_from_afar() if is_remote() else _status_here()
     if is_json_asked_for():
         work = [{"work": name, "count": count, "oldestSeconds": age} for name, count, age in waiting]
         print_json({"processes": processes, "waiting": work})

@@ -16,7 +16,7 @@ import click
 from pydantic.alias_generators import to_camel
 
 from deploy.cli.client.rest_client import service
-from deploy.cli.client.saved_logins import find_far_login, is_database_named
+from deploy.cli.client.saved_logins import find_remote_login, is_database_named
 from deploy.cli.command_context import document_of, in_utc, print_json
 from deploy.cli.exit_codes import ExitCode, Failure
 from deploy.cli.rest.rest_operations import OPERATIONS, Operation
@@ -35,15 +35,15 @@ def reach(command: click.Command, path: str) -> click.Command:
     return command
 
 
-def is_far() -> bool:
+def is_remote() -> bool:
     """Tell whether administrative commands go over REST."""
-    return not is_database_named() and find_far_login() is not None
+    return not is_database_named() and find_remote_login() is not None
 
 
 def _near_or_far(path: str, near: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(near)
     def run(*arguments: Any, **given: Any) -> Any:
-        if not is_far():
+        if not is_remote():
             return near(*arguments, **given)
         if path not in OPERATIONS:
             raise Failure(

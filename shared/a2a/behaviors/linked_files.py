@@ -12,7 +12,7 @@ from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.behaviors.prompts import PartNotReadable
 from shared.config.settings import Settings
 from shared.db.database import Database
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.files.blobs.base import BlobStore
 from shared.files.grants import get_granted_content
 from shared.files.references import ReferenceKind, add_reference
@@ -43,7 +43,7 @@ class LinkedFiles:
     def hold(self, caller: Caller, task_id: UUID, url: str) -> str | None:
         """Have a task refer to the file behind a link of ours; give its address without the link.
 
-        None for any other address, and for a file that is not the caller's to share. Raises Unavailable.
+        None for any other address, and for a file that is not the caller's to share. Raises ServiceUnavailable.
         """
         link = self._find_link(url)
         if link is None:
@@ -52,7 +52,7 @@ class LinkedFiles:
             with self._database.autocommit() as session:
                 version = get_granted_content(session, *link).version
             add_reference(self._database, caller, version.file_id, ReferenceKind.TASK, str(task_id))
-        except Unavailable:
+        except ServiceUnavailable:
             raise
         except DomainError:
             return None

@@ -26,15 +26,15 @@ from shared.a2a.turns.rows import calls_of
 from shared.a2a.turns.updates import Turn
 from shared.credits import holds
 from shared.credits.errors import InvocationConflict
-from shared.errors import DomainError, Kind, Unavailable
+from shared.errors import DomainError, Kind, ServiceUnavailable
 from shared.messaging.replies import ReplyKind
 from shared.models.call_admission import Attempt, CallAdmission
-from shared.models.catalog import Catalog, ModelEntry, speaking_for
+from shared.models.catalog import Catalog, ModelEntry, upstreams_for
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Delta, parse_chat
 from shared.models.engine import Asked, Engine, ModelCall
 from shared.models.errors import ModelNotSupported
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 from shared.models.invocations import get_model, new_invocation, require_model_access
 from shared.models.providers.errors import CallCancelled
 from shared.runtime.retry import retry
@@ -82,7 +82,7 @@ class ModelCalls:
         """
         payer_id = require_model_access(turn.caller)
         parsed = parse_chat(body)
-        entry = speaking_for(find_entry(self.catalog.current(), parsed.model), parsed)
+        entry = upstreams_for(find_entry(self.catalog.current(), parsed.model), parsed)
         reserved = self.reserved_completion_tokens
         cancellation = TurnCancellation(turn)
         asked = Asked(entry=entry, parsed=parsed, created=int(time.time()), cancelled=cancellation)
@@ -106,7 +106,7 @@ class ModelCalls:
 
         try:
             return retry(give_up_once)
-        except Unavailable:
+        except ServiceUnavailable:
             return False
 
     @contextlib.contextmanager
@@ -124,7 +124,9 @@ class ModelCalls:
             self.admission.end(taken_for)
 
     @contextlib.contextmanager
-    def _begun(self, call: holds.NewInvocation, cancellation: TurnCancellation) -> Iterator[Attended | None]:
+    def _begun(
+        self, call: holds.NewInvocation, cancellation: TurnCancellation
+    ) -> Iterator[LeasedCall | None]:
         """Hold a call's credits and take the right to make it; None where a run before this one has, or might have."""
         if not self._hold(call, cancellation):
             yield None
@@ -159,7 +161,7 @@ def _insist(attempt: Attempt, cancellation: TurnCancellation) -> None:
             raise CallCancelled(may_have_cost=False)
 
 
-def _relay(engine: Engine, attended: Attended, asked: Asked) -> Iterator[str]:
+def _relay(engine: Engine, attended: LeasedCall, asked: Asked) -> Iterator[str]:
     """Give the text of a dispatched call as it comes. Raises ReplyRefused, ReplyIncomplete, and what ended the call."""
     words = _Words()
     call = ModelCall(engine, attended, words.read)

@@ -54,7 +54,7 @@ def build_behaviors(
         engine=engine,
         catalog=CatalogFile(settings.models_config).watch(),
         admission=CallAdmission(
-            database, shares, ModelSlots(models_valkey), patience_seconds=settings.slot_wait_seconds
+            database, shares, ModelSlots(models_valkey), max_wait_seconds=settings.slot_wait_seconds
         ),
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )

@@ -8,7 +8,7 @@ from shared.a2a.behaviors.script_format import Script
 from shared.a2a.behaviors.script_scene import Scene, find_rule
 from shared.a2a.behaviors.script_schema import ErrorTable
 from shared.a2a.types import Message
-from shared.errors import DomainError, Kind, PermissionDenied, Unavailable
+from shared.errors import DomainError, Kind, PermissionDenied, ServiceUnavailable
 
 _NO_TASK = UUID(int=0)
 
@@ -33,7 +33,7 @@ _ERRORS: Mapping[str, type[DomainError]] = {
     "INVALID_PARAMS": errors.InvalidParams,
     "PERMISSION_DENIED": PermissionDenied,
     "RATE_LIMITED": RateLimited,
-    "UNAVAILABLE": Unavailable,
+    "UNAVAILABLE": ServiceUnavailable,
 }
 
 

@@ -17,8 +17,8 @@ from shared.a2a.inbound.sending import Door
 from shared.a2a.inbound.tables import distribution_messages
 from shared.a2a.tasks.routing import Router
 from shared.db.database import Database, Session
-from shared.errors import DomainError, Unavailable
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.errors import DomainError, ServiceUnavailable
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.media.importing.authority import authorize_message
 from shared.media.importing.import_notifications import EventType, notify
 from shared.media.importing.pending_attachments import RouteMessages, has_waiting
@@ -59,7 +59,7 @@ def route_due_messages(porter: Porter) -> int:
         with porter.database.transaction() as session:
             session.execute(_NOTE_ENDED)
         with porter.database.autocommit() as session:
-            due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+            due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         return sum(_route_if_due(porter, message_id) for message_id in due)
 
     return drain(batch, size=BATCH_SIZE)
@@ -100,7 +100,7 @@ def _route(session: Session, porter: Porter, message: DistributionMessage) -> No
         with session.connection.begin_nested():
             receiver = authorize_message(session, message.distribution_id)
             porter.door.send(session, receiver, message)
-    except Unavailable:
+    except ServiceUnavailable:
         raise  # the whole is tried again
     except DomainError as error:
         _refuse(session, porter, message, error.code)

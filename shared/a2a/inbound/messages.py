@@ -21,7 +21,7 @@ from shared.a2a.inbound.errors import MessageConflict
 from shared.a2a.inbound.tables import distribution_messages
 from shared.db.database import Session
 from shared.db.schema import columns_of
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.files.idempotency import hash_request
 from shared.identity.access.claims import ReportedCaller
 from shared.identity.authentication.receivers import LiveReceiver
@@ -122,7 +122,7 @@ def get_repeated(session: Session, distribution_id: UUID, message: InboundMessag
     )
     row = session.execute(statement).one_or_none()
     if row is None:
-        raise Unavailable("The record of an earlier push has just been removed; try again.")
+        raise ServiceUnavailable("The record of an earlier push has just been removed; try again.")
     if message.network == STANDARD and bytes(row.request_hash) != _hash(message):
         raise MessageConflict
     return read_message(row)

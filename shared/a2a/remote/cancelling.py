@@ -27,7 +27,7 @@ from shared.a2a.remote.turn_tables import remote_turns
 from shared.db.database import Database
 from shared.egress.errors import EgressError
 from shared.errors import DomainError
-from shared.fairness.fair_queueing import find_fairly
+from shared.fairness.fair_queueing import select_round_robin
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import AGENTS
 from shared.observability.telemetry import get_logger
@@ -96,7 +96,7 @@ class RemoteCancellation:
         }
         with self._database.autocommit() as session:
             oldest, fair = _OLDEST.bindparams(**values), _FAIR.bindparams(**values)
-            return find_fairly(session, oldest=oldest, fair=fair, limit=BATCH_SIZE)
+            return select_round_robin(session, oldest=oldest, fair=fair, limit=BATCH_SIZE)
 
     def _read(self, turn_ids: Sequence[UUID]) -> Sequence[Any]:
         if not turn_ids:

@@ -69,7 +69,7 @@ class RemoteTurn:
         return self._is_answered or self.copy.is_settled
 
     def mark_sent(self) -> None:
-        """Note that the message is about to leave. Raises Stopped with nothing noted, TurnGone, Unavailable."""
+        """Note that the message is about to leave. Raises Stopped with nothing noted, TurnGone, ServiceUnavailable."""
         is_marked, self._is_marked = self._is_marked, False
         if self.cancellation.is_set():
             if is_marked:
@@ -79,7 +79,7 @@ class RemoteTurn:
             self.rows.mark_sent(self.turn)
 
     def bind(self, task_id: str, context_id: str | None) -> None:
-        """Note which task of the agent's this turn is. Raises TurnGone, Unavailable."""
+        """Note which task of the agent's this turn is. Raises TurnGone, ServiceUnavailable."""
         self.rows.bind(self.turn, task_id, context_id)
         self.remote_task_id = task_id
         failpoints.hit("remote.bound")

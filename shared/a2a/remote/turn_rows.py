@@ -56,7 +56,7 @@ class SentTurns:
         self._database = database
 
     def open(self, turn: Turn) -> SentTurn:
-        """Read what is known of a turn; mark a new one as sent if it can be. Raises TurnGone, Unavailable."""
+        """Read what is known of a turn; mark a new one as sent if it can be. Raises TurnGone, ServiceUnavailable."""
         return retry(partial(self._open, turn))
 
     def _open(self, turn: Turn) -> SentTurn:
@@ -76,15 +76,18 @@ class SentTurns:
             )
 
     def mark_sent(self, turn: Turn) -> None:
-        """Say that the message is about to leave. Raises TurnGone, Unavailable."""
+        """Say that the message is about to leave. Raises TurnGone, ServiceUnavailable."""
         self._write(turn, _MARK_SENT)
 
     def mark_unsent(self, turn: Turn) -> None:
-        """Say that it has not left, or was not taken. Raises TurnGone, Unavailable."""
+        """Say that it has not left, or was not taken. Raises TurnGone, ServiceUnavailable."""
         self._write(turn, _MARK_UNSENT)
 
     def bind(self, turn: Turn, remote_task_id: str, remote_context_id: str | None) -> None:
-        """Say which task of the agent's the turn is, before anything of it is written. Raises TurnGone, Unavailable."""
+        """Say which task of the agent's the turn is, before anything of it is written.
+
+        Raises TurnGone, ServiceUnavailable.
+        """
         self._write(turn, _BIND, remote_task_id=remote_task_id, remote_context_id=remote_context_id)
 
     def _write(self, turn: Turn, statement: Prepared, **values: Any) -> None:

@@ -24,8 +24,8 @@ from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tasks.routing import Routed, Router
 from shared.a2a.types import Message, Part
 from shared.db.database import Database, Session
-from shared.errors import DomainError, Unavailable
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.errors import DomainError, ServiceUnavailable
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.identity.tables import deployments
 from shared.ids import new_id
 from shared.messaging.jobs import Context, sweep
@@ -65,7 +65,7 @@ def run_due_schedules(scheduler: Scheduler) -> int:
 
     def batch() -> int:
         with scheduler.database.autocommit() as session:
-            due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+            due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         return sum(_run_if_due(scheduler, schedule_id) for schedule_id in due)
 
     # What another process runs meanwhile makes a batch short; what is left then comes with the next sweep.
@@ -120,7 +120,7 @@ def _begin(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime
     try:
         with session.connection.begin_nested():
             task_id = _send(session, scheduler, row, tick)
-    except Unavailable:
+    except ServiceUnavailable:
         raise  # the whole is tried again
     except DomainError as error:
         log.info("schedule.refused", schedule_id=str(row.id), error=error.code)

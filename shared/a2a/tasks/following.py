@@ -17,7 +17,7 @@ from shared.a2a.tasks.snapshots import messages_of, snapshot_of, values_of, with
 from shared.a2a.tasks.task_notifier import Watch
 from shared.a2a.types import SendMessageResponse, TaskState
 from shared.db.database import Database, Session
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -130,7 +130,7 @@ def follow(
     """Yield the events of the watched task after one, without end; None whenever there is none yet.
 
     It `looks_first` where there may be such events that came before the watch began, of which it does not tell. Each
-    None comes after a wait of `wait_seconds()` at the most. Raises Unavailable when the database stays away.
+    None comes after a wait of `wait_seconds()` at the most. Raises ServiceUnavailable when the database stays away.
     """
     sequence, answered_at = after_sequence, time.monotonic()
     if not looks_first and not watch.wait(wait_seconds()):
@@ -139,7 +139,7 @@ def follow(
         try:
             events = _read(database, watch.task_id, sequence)
             answered_at = time.monotonic()
-        except Unavailable:
+        except ServiceUnavailable:
             if time.monotonic() - answered_at > PATIENCE_SECONDS:
                 raise
             events = []

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
 from shared.db.database import LockTimeout
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.runtime.periodic_thread import PeriodicThread
 
 PAUSE_SECONDS = 1.0
@@ -42,7 +42,7 @@ class LateUpdates:
         self._thread.wake()
 
     def _write_all(self) -> None:
-        """Write what was held back, once the first of it has waited. Raises Unavailable."""
+        """Write what was held back, once the first of it has waited. Raises ServiceUnavailable."""
         time.sleep(self._after_seconds)
         for turn_id, claimed in list(self._turns.items()):
             if self._held_until.get(turn_id, 0.0) > time.monotonic():
@@ -62,6 +62,6 @@ class LateUpdates:
         except LockTimeout:
             self._turns[turn_id] = claimed
             self._held_until[turn_id] = time.monotonic() + HELD_SECONDS
-        except Unavailable:
+        except ServiceUnavailable:
             self._turns[turn_id] = claimed
             raise

@@ -25,7 +25,7 @@ from shared.a2a.turns.rows import TurnOutcome, explain
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update, in_sight, settles
 from shared.a2a.types import TaskState
 from shared.db.database import Database, Session
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -49,7 +49,7 @@ class TaskLog:
     def begin(self, lease: Lease) -> ClaimedTurn | None:
         """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
 
-        That is so when its agent was disabled, or its behavior removed. Raises TurnLost, Unavailable.
+        That is so when its agent was disabled, or its behavior removed. Raises TurnLost, ServiceUnavailable.
         """
         failpoints.hit("turn.claimed")
         row = lease.row
@@ -92,7 +92,7 @@ class TaskLog:
             if is_due or settles(said) or len(claimed.pending) >= TOGETHER_LIMIT:
                 try:
                     self._write(claimed, TurnOutcome.ANSWERED)
-                except Unavailable:
+                except ServiceUnavailable:
                     claimed.interrupted = said
                     raise
             else:
@@ -140,14 +140,17 @@ class TaskLog:
         self._hints.tell(claimed.turn.task_id)
 
     def _write_late(self, claimed: ClaimedTurn) -> None:
-        """Write what is pending unless somebody else holds the task, for whom nobody waits. Raises Unavailable."""
+        """Write what is pending unless somebody else holds the task, for whom nobody waits.
+
+        Raises ServiceUnavailable.
+        """
         self._write_held_back(claimed, may_wait=False)
 
     def _write_held_back(self, claimed: ClaimedTurn, *, may_wait: bool = True) -> None:
-        """Write what is pending; what fails for this turn alone, its own thread learns. Raises Unavailable."""
+        """Write what is pending; what fails for this turn alone, its own thread learns. Raises ServiceUnavailable."""
         try:
             self._write(claimed, TurnOutcome.ANSWERED, may_wait=may_wait)
-        except Unavailable:
+        except ServiceUnavailable:
             raise
         except TurnLost:
             return
@@ -166,7 +169,7 @@ class TaskLog:
                 result = self._record(claimed, told, outcome, may_wait=may_wait)
                 if result is Result.VISIBLE:
                     result = self._record(claimed, (in_sight(told[-1]),), outcome, may_wait=may_wait)
-            except Unavailable:
+            except ServiceUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 (nothing is written; whatever it was, the turn fails by it)
                 _narrow(claimed, told, error)

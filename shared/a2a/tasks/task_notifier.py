@@ -20,7 +20,7 @@ from shared.db.database import Database
 from shared.errors import DomainError
 from shared.observability.telemetry import get_logger
 from shared.observability.tracing import traceparent
-from shared.runtime.deferred_responses import Bell
+from shared.runtime.deferred_responses import WakeUp
 from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
@@ -80,7 +80,7 @@ class TaskHints:
 class Watch:
     """One request's wait for one task."""
 
-    def __init__(self, owner: TaskWatch, task_id: UUID, bell: Bell) -> None:
+    def __init__(self, owner: TaskWatch, task_id: UUID, bell: WakeUp) -> None:
         self.task_id = task_id
         self._bell = bell
         self._owner = owner
@@ -118,9 +118,9 @@ class TaskWatch:
         self._lock = threading.Lock()
         self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=LOOK_SECONDS)
 
-    def watch(self, task_id: UUID, bell: Bell | None = None) -> Watch:
+    def watch(self, task_id: UUID, bell: WakeUp | None = None) -> Watch:
         """Begin to wait; read the task's rows after this, and wait between readings, or for the bell to ring."""
-        watch = Watch(self, task_id, bell or Bell())
+        watch = Watch(self, task_id, bell or WakeUp())
         with self._lock:
             self._watches.setdefault(task_id, set()).add(watch)
         self._thread.start()

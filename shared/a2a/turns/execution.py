@@ -17,7 +17,7 @@ from shared.a2a.tasks.log import TaskLog
 from shared.a2a.turns.heartbeats import StopReason, TurnHeartbeats, WatchedTurn
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.updates import Behavior, BehaviorKind, Update, settles
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.models.providers.errors import UpstreamRefused
 from shared.observability.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
 from shared.runtime.retry import is_passing, retry
@@ -54,7 +54,7 @@ class TurnExecution:
         except TurnLost:
             log.info("turn.lost_here")
             outcome = "lost"
-        except Unavailable as error:
+        except ServiceUnavailable as error:
             log.warning("turn.left", error=error.code)  # its lease ends, and another worker takes it
             outcome = "left"
         finally:

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, text, update
 from shared.a2a.tables import task_turns
 from shared.db.database import Database
 from shared.db.leases import LeasedTable
-from shared.fairness.fair_queueing import Rotation, in_drivers_form, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, in_drivers_form, next_in_turn
 
 LEASE_SECONDS = 4.5
 """A process that renews nothing for so long loses its turns."""
@@ -51,14 +51,14 @@ class TurnLeases:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._rotation = Rotation()
+        self._rotation = RoundRobin()
         self._unheard: UUID | None = None
         """The lease of a claim whose answer was lost."""
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
         """Lease the next turn, of no organization in `full`; None when no other waits.
 
-        Raises Unavailable; a turn that was leased all the same is given back before the next is taken.
+        Raises ServiceUnavailable; a turn that was leased all the same is given back before the next is taken.
         """
         if self._unheard is not None:
             with self._database.autocommit() as session:
@@ -71,14 +71,14 @@ class TurnLeases:
         return Lease.of(row) if row is not None else None
 
     def renew(self, leases: Collection[Lease]) -> None:
-        """Renew leases; those that are lost stay lost. Raises Unavailable."""
+        """Renew leases; those that are lost stay lost. Raises ServiceUnavailable."""
         with self._database.autocommit() as session:
             session.fetch_one(_RENEW, {**_held(leases), "seconds": LEASE_SECONDS})
 
     def look(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
         """Tell of each turn that is still leased whether all that it works for is enabled.
 
-        A turn that was sent on needs its agent's endpoint besides. Raises Unavailable.
+        A turn that was sent on needs its agent's endpoint besides. Raises ServiceUnavailable.
         """
         with self._database.autocommit() as session:
             rows = session.execute(_LOOK, _held(leases)).all()

@@ -44,7 +44,7 @@ class TurnQueue:
         self._hints.release()
 
     def take(self) -> TakenTurn | None:
-        """Wait for a turn, two seconds at the most. Raises Unavailable."""
+        """Wait for a turn, two seconds at the most. Raises ServiceUnavailable."""
         if not self._looking.acquire(timeout=PATIENCE_SECONDS):
             return None
         try:

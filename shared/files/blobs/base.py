@@ -25,7 +25,7 @@ from io import FileIO
 from typing import Protocol, Self, TypeVar
 from uuid import UUID
 
-from shared.errors import DomainError, Kind, Unavailable
+from shared.errors import DomainError, Kind, ServiceUnavailable
 
 Item = TypeVar("Item", bound=Hashable)
 STORAGE_RETRY_SECONDS = 5
@@ -33,7 +33,7 @@ UNKNOWN_UPLOAD = ""
 """The upload id of a blob whose upload may have been begun by a process that died before it could say so."""
 
 
-class BlobStoreUnavailable(Unavailable):
+class BlobStoreUnavailable(ServiceUnavailable):
     """The store of file content does not answer at the moment; try again."""
 
     code = "blob_store_unavailable"

@@ -60,7 +60,7 @@ class Identity(Protocol):
     def resolve(self, found: Marked) -> UUID:
         """Give the id that the store must have; at the first use of all, mark the store and record the id.
 
-        Raises Unavailable; BlobStoreUnavailable for a store that may not be taken for the right one.
+        Raises ServiceUnavailable; BlobStoreUnavailable for a store that may not be taken for the right one.
         """
 
 

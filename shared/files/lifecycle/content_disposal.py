@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import insert, select, text, update
 
 from shared.db.database import Database, Session
-from shared.fairness.fair_queueing import Rotation, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_in_turn
 from shared.files.blobs.base import Blob
 from shared.files.lifecycle.placement import blob_of
 from shared.files.tables import blobs, ended_content, versions
@@ -50,7 +50,7 @@ def doom_content(session: Session, file: EndedFile) -> None:
         doomed = update(blobs).where(blobs.c.version_id.in_(of_file))
         session.execute(doomed.values(state="doomed", lease_until=None))
     else:
-        leave_to_collector(session, ContentKind.FILE, {file.id: file.organization_id})
+        enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id})
 
 
 def divide(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]]:
@@ -64,14 +64,14 @@ def divide(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]
     return few, many
 
 
-def leave_to_collector(session: Session, kind: ContentKind, ended: Mapping[UUID, UUID]) -> None:
+def enqueue_for_collection(session: Session, kind: ContentKind, ended: Mapping[UUID, UUID]) -> None:
     """Note whose content is still to be doomed: files or uploads, each with its organization."""
     if ended:
         rows = [{"id": each, "kind": kind, "organization_id": whose} for each, whose in ended.items()]
         session.execute(insert(ended_content), rows)
 
 
-_ROTATION = Rotation()
+_ROTATION = RoundRobin()
 _HEAD = next_in_turn(
     table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
 )

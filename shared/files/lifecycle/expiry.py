@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from shared import failpoints
 from shared.db.database import Database
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.files.blobs.base import Blob, BlobStore
-from shared.files.lifecycle.content_disposal import ContentKind, EndedFile, divide, leave_to_collector
+from shared.files.lifecycle.content_disposal import ContentKind, EndedFile, divide, enqueue_for_collection
 from shared.files.lifecycle.garbage_collection import LEASE, remove_claimed
 from shared.files.lifecycle.placement import blob_of
 from shared.files.stores import StoreContext
@@ -78,11 +78,11 @@ def expire_due(database: Database, store: BlobStore) -> int:
 
 def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
     with database.transaction() as session:
-        due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         ids = {"ids": [str(file_id) for file_id in due]}
         ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
         few, many = divide(ended)
-        leave_to_collector(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
+        enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
         doomed = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
         rows = session.execute(_DOOM, doomed).all() if few else []
         failpoints.hit("expiry.before_commit")

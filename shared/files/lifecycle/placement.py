@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from shared import failpoints
 from shared.db.database import Database, Session
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.stores import StoreContext
 from shared.files.tables import blobs
@@ -133,7 +133,7 @@ def blob_of(row: Any) -> Blob:
 def _claim(database: Database) -> tuple[int, Sequence[Blob]]:
     """Claim a batch, of which some is everybody's; give how many were found, and those that nobody else claimed."""
     with database.transaction() as session:
-        found = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        found = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         values = {"ids": [str(at) for at in found], "lease": LEASE}
         claimed = [blob_of(row) for row in session.execute(_CLAIM, values)] if found else []
     failpoints.hit("placement.claimed")

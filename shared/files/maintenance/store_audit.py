@@ -83,7 +83,7 @@ def audit(
 ) -> Iterator[Discrepancy]:
     """Find every version whose row and bytes disagree, and of a sample those whose bytes are others.
 
-    Raises BlobStoreUnavailable, Unavailable.
+    Raises BlobStoreUnavailable, ServiceUnavailable.
     """
     store.require()
     drawn = _Sample(sample)

@@ -107,7 +107,7 @@ def move(
 ) -> Moved:
     """Copy until the first store has everything that can be read.
 
-    Raises BlobStoreUnavailable, StorageFull, StorageReadOnly, Unavailable: run it again.
+    Raises BlobStoreUnavailable, StorageFull, StorageReadOnly, ServiceUnavailable: run it again.
     """
     pair.require()
     moved = Moved()

@@ -28,7 +28,10 @@ ON CONFLICT DO NOTHING
 
 
 def mend(database: Database, store: BlobStore, found: Discrepancy) -> bool:
-    """Put one discrepancy right, if that is safe; tell whether it is. Raises BlobStoreUnavailable, Unavailable."""
+    """Put one discrepancy right, if that is safe; tell whether it is.
+
+    Raises BlobStoreUnavailable, ServiceUnavailable.
+    """
     if found.kind is DiscrepancyKind.ENDED:
         is_mended = bool(doom_ownerless(database, [found.version_id]))
     elif found.kind is DiscrepancyKind.UNPLACED:

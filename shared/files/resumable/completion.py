@@ -12,22 +12,22 @@ from shared.errors import DomainError
 from shared.files.access import Recheck
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import InconsistentUploadLength, OperationConflict
-from shared.files.idempotency import Judged, Outcome, replayed_receipt
+from shared.files.idempotency import Outcome, Prechecked, replayed_receipt
 from shared.files.replaces import ReplaceRequest, judge_replace, replace
 from shared.files.resources import Receipt
 from shared.files.resumable.pieces import receiver
 from shared.files.resumable.uploads import Announced, Request, ResumableUpload, UploadState, end
 from shared.files.upload_errors import DigestMismatch
-from shared.files.uploads import judge_upload, upload
+from shared.files.uploads import precheck_upload, upload
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 
 
-def judge(database: Database, store: BlobStore, caller: Caller, request: Request) -> Judged:
+def judge(database: Database, store: BlobStore, caller: Caller, request: Request) -> Prechecked:
     """Judge what an upload asks for before any of its content comes; raises as `upload` and `replace` do."""
     if isinstance(request, ReplaceRequest):
         return judge_replace(database, store, caller, request)[1]
-    return judge_upload(database, caller, request)[1]
+    return precheck_upload(database, caller, request)[1]
 
 
 def give_again(store: BlobStore, outcome: Outcome, announced: Announced) -> Receipt:

@@ -6,7 +6,7 @@ from sqlalchemy import Integer, bindparam, delete, exists, func, literal, select
 
 from shared import failpoints
 from shared.db.database import Database
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.files.resumable.uploads import UploadState, end_all
 from shared.files.tables import ended_content
 from shared.files.tables import resumable_uploads as uploads
@@ -43,7 +43,7 @@ def expire_uploads(database: Database) -> int:
 
     def batch() -> int:
         with database.transaction() as session:
-            found = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+            found = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
             due = list(session.execute(_STILL_DUE, {"ids": [str(at) for at in found]}).scalars())
             ended = end_all(session, due, UploadState.EXPIRED)
             failpoints.hit("resumable.before_expiry")

@@ -21,7 +21,7 @@ from sqlalchemy import select
 from shared import failpoints
 from shared.db.database import Database
 from shared.errors import DomainError
-from shared.files.access import Recheck, authorize, explaining_refusal
+from shared.files.access import Recheck, authorize, explain_denial
 from shared.files.blobs.base import AtMost, Blob, BlobStore
 from shared.files.blobs.chunks import checked_chunks
 from shared.files.errors import InconsistentUploadLength, MismatchingUploadOffset, OperationInProgress
@@ -96,7 +96,7 @@ def append(
             if size:
                 staged.seal()
                 values = _values(caller, upload, offset, kept)
-                with explaining_refusal(authorize_again):
+                with explain_denial(authorize_again):
                     _advance(staged, values, size)
         offset += size
     if failure is not None:

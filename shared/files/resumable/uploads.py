@@ -16,8 +16,8 @@ from sqlalchemy import func, insert, literal, select, update
 from shared.db.advisory_locks import AdvisoryLock, take_for
 from shared.db.database import Database, Session
 from shared.files.errors import OperationConflict, TooManyUploads, UploadEnded, UploadNotFound
-from shared.files.idempotency import Judged, OperationKind
-from shared.files.lifecycle.content_disposal import AT_ONCE, ContentKind, leave_to_collector
+from shared.files.idempotency import OperationKind, Prechecked
+from shared.files.lifecycle.content_disposal import AT_ONCE, ContentKind, enqueue_for_collection
 from shared.files.lifecycle.garbage_collection import CollectDoomed
 from shared.files.replaces import ReplaceRequest
 from shared.files.tables import blobs
@@ -90,7 +90,12 @@ class ResumableUpload:
 
 
 def begin(
-    database: Database, caller: Caller, judged: Judged, request: Request, announced: Announced, bounds: Bounds
+    database: Database,
+    caller: Caller,
+    judged: Prechecked,
+    request: Request,
+    announced: Announced,
+    bounds: Bounds,
 ) -> ResumableUpload:
     """Begin an upload that was judged, or find it where an earlier request with its operationId began it.
 
@@ -160,7 +165,7 @@ def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> lis
         session.execute(doomed)
         session.enqueue(CollectDoomed())
     if len(gone) == AT_ONCE:
-        leave_to_collector(session, ContentKind.UPLOAD, found)
+        enqueue_for_collection(session, ContentKind.UPLOAD, found)
     return list(found)
 
 
@@ -171,7 +176,7 @@ _COLUMNS = (
 )
 
 
-def _find_open(session: Session, judged: Judged) -> Any:
+def _find_open(session: Session, judged: Prechecked) -> Any:
     """Take the lease of the open upload of an operation; end one that has expired."""
     operation = judged.operation
     key = (
@@ -189,7 +194,7 @@ def _find_open(session: Session, judged: Judged) -> Any:
     return row
 
 
-def _refuse_too_many(session: Session, judged: Judged, bounds: Bounds) -> None:
+def _refuse_too_many(session: Session, judged: Prechecked, bounds: Bounds) -> None:
     count = select(func.count()).select_from(uploads)
     of_caller = count.where(uploads.c.executor_id == judged.operation.executor_id, _RECEIVING)
     of_payer = count.where(uploads.c.payer_id == judged.payer_id, _RECEIVING)
@@ -200,7 +205,7 @@ def _refuse_too_many(session: Session, judged: Judged, bounds: Bounds) -> None:
 
 
 def _row(
-    caller: Caller, judged: Judged, request: Request, announced: Announced, bounds: Bounds
+    caller: Caller, judged: Prechecked, request: Request, announced: Announced, bounds: Bounds
 ) -> dict[str, Any]:
     operation = judged.operation
     claims = None if caller.proof is None else caller.proof.attribution

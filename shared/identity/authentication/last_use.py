@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Table, func, or_, update
 
 from shared.db.database import Database
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.observability.telemetry import get_logger
 from shared.runtime.periodic_thread import PeriodicThread
 
@@ -56,5 +56,5 @@ class LastUse:
         try:
             with self._database.transaction() as session:
                 session.execute(statement)
-        except Unavailable as error:
+        except ServiceUnavailable as error:
             log.warning("last_use.not_written", table=table.name, error=str(error))

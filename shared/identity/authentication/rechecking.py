@@ -85,7 +85,8 @@ class Rechecks:
     def current(self, caller: Caller) -> Caller:
         """Give the caller as the rows have it now.
 
-        Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call must end, and Unavailable.
+        Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call must end, and
+        ServiceUnavailable.
         """
         proof = caller.proof
         if proof is None:

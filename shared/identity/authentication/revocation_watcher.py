@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.identity.access.callers import Caller
 from shared.identity.authentication.rechecking import Rechecks
 from shared.observability.telemetry import get_logger
@@ -112,7 +112,7 @@ class RunningWork:
     def _check(self, calls: list[RunningCall]) -> None:
         try:
             current = calls[0].permit.current()
-        except Unavailable as error:
+        except ServiceUnavailable as error:
             log.warning("calls.not_checked", error=error.code)
         except DomainError as revocation:
             log.info("calls.revoked", code=revocation.code, count=len(calls))
@@ -135,7 +135,7 @@ def _authorize_again(call: RunningCall, current: object) -> None:
     """End a call whose caller has lost the permission to it, or what it is about was disabled."""
     try:
         call.authorize(current)
-    except Unavailable as error:
+    except ServiceUnavailable as error:
         log.warning("calls.not_checked", error=error.code)
     except DomainError as refusal:
         log.info("calls.revoked", code=refusal.code, count=1)

@@ -17,7 +17,7 @@ from shared.db.schema import columns_of
 from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import turn_off
+from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.authentication.credential_statements import is_live
 from shared.identity.errors import ResourceNotFound, TooManyLive
@@ -110,7 +110,7 @@ def revoke_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
     """Revoke a key: one's own, or one bound to an organization whose credentials one manages."""
     key = _get(session, key_id)
     _authorize_access(by, key)
-    if turn_off(session, api_keys, api_keys.c.revoked_at, key_id):
+    if mark_disabled(session, api_keys, api_keys.c.revoked_at, key_id):
         _record(session, by, "api_key.revoked", key)
     return _get(session, key_id)
 

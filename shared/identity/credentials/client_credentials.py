@@ -14,7 +14,7 @@ from shared.db.database import Session
 from shared.db.schema import columns_of
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import turn_off
+from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.authentication.credential_statements import is_live
 from shared.identity.errors import TooManyLive
@@ -87,7 +87,7 @@ def revoke_client_credential(session: Session, *, by: Actor, credential_id: UUID
     organization_id = authorize_for_deployment(
         session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id
     )
-    if turn_off(session, client_credentials, client_credentials.c.revoked_at, credential_id):
+    if mark_disabled(session, client_credentials, client_credentials.c.revoked_at, credential_id):
         _record(session, by, "client_credential.revoked", credential, organization_id)
     return _get(session, credential_id)
 

@@ -15,7 +15,7 @@ from shared.db.database import Session
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.activation import turn_off, turn_on
+from shared.identity.activation import mark_disabled, mark_enabled
 from shared.identity.audit import record
 from shared.identity.credentials.client_credentials import IssuedClientCredential, insert_client_credential
 from shared.identity.directory.identities import insert_daemon_identity
@@ -107,7 +107,7 @@ def list_deployments(
 def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
     """Disable a deployment: its tokens and secrets are refused until it is enabled."""
     deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
-    if turn_off(session, deployments, deployments.c.disabled_at, deployment_id):
+    if mark_disabled(session, deployments, deployments.c.disabled_at, deployment_id):
         _record(session, by, "deployment.disabled", deployment)
     return _get(session, deployment_id)
 
@@ -115,7 +115,7 @@ def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> D
 def enable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
     """Enable a disabled deployment."""
     deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
-    if turn_on(session, deployments, deployments.c.disabled_at, deployment_id):
+    if mark_enabled(session, deployments, deployments.c.disabled_at, deployment_id):
         _record(session, by, "deployment.enabled", deployment)
     return _get(session, deployment_id)
 

@@ -18,7 +18,7 @@ from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import set_values, turn_off, turn_on
+from shared.identity.activation import mark_disabled, mark_enabled, set_values
 from shared.identity.audit import record
 from shared.identity.lookups import get_one, require_deployment, require_organization, require_principal
 from shared.identity.names import require_name, require_networks
@@ -189,7 +189,7 @@ def rotate_webhook_secret(
 def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
     """Disable a distribution: its token and attributions are refused until it is enabled."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
-    if turn_off(session, distributions, distributions.c.disabled_at, distribution_id):
+    if mark_disabled(session, distributions, distributions.c.disabled_at, distribution_id):
         record_change(session, by, "distribution.disabled", distribution)
     return _get(session, distribution_id)
 
@@ -197,7 +197,7 @@ def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) 
 def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
     """Enable a disabled distribution."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
-    if turn_on(session, distributions, distributions.c.disabled_at, distribution_id):
+    if mark_enabled(session, distributions, distributions.c.disabled_at, distribution_id):
         record_change(session, by, "distribution.enabled", distribution)
     return _get(session, distribution_id)
 

@@ -16,7 +16,7 @@ from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.callers import OwnerKind
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role, ScopeKind
-from shared.identity.activation import turn_off, turn_on
+from shared.identity.activation import mark_disabled, mark_enabled
 from shared.identity.audit import record
 from shared.identity.directory.role_bindings import insert_role_binding
 from shared.identity.lookups import get_one, require_organization
@@ -87,7 +87,7 @@ def list_identities(
 def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
     """Disable an identity: nothing is executed as it or received for it."""
     identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
-    if turn_off(session, identities, identities.c.disabled_at, identity_id):
+    if mark_disabled(session, identities, identities.c.disabled_at, identity_id):
         _record(session, by, "identity.disabled", identity)
     return _get(session, identity_id)
 
@@ -95,7 +95,7 @@ def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Ident
 def enable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
     """Enable a disabled identity."""
     identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
-    if turn_on(session, identities, identities.c.disabled_at, identity_id):
+    if mark_enabled(session, identities, identities.c.disabled_at, identity_id):
         _record(session, by, "identity.enabled", identity)
     return _get(session, identity_id)
 

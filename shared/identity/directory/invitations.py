@@ -16,7 +16,7 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.activation import turn_off
+from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.directory.memberships import authorize_role
 from shared.identity.email_addresses import has_address
@@ -117,7 +117,7 @@ def list_invitations(
 def revoke_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
     """Revoke an invitation that was not accepted yet; after that, remove the member."""
     invitation = get_invitation(session, by=by, invitation_id=invitation_id)
-    if invitation.accepted_at is None and turn_off(
+    if invitation.accepted_at is None and mark_disabled(
         session, invitations, invitations.c.revoked_at, invitation_id
     ):
         _record(session, by, "invitation.revoked", invitation)

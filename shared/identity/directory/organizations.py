@@ -11,7 +11,7 @@ from shared.db.database import Session
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_operation
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.activation import set_values, turn_off, turn_on
+from shared.identity.activation import mark_disabled, mark_enabled, set_values
 from shared.identity.audit import record
 from shared.identity.directory.memberships import insert_membership
 from shared.identity.directory.users import get_user
@@ -72,7 +72,7 @@ def rename_organization(session: Session, *, by: Actor, organization_id: UUID, n
 def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
     """Suspend an organization: nothing is done in its name or at its cost."""
     authorize_operation(by)
-    if turn_off(session, organizations, organizations.c.suspended_at, organization_id):
+    if mark_disabled(session, organizations, organizations.c.suspended_at, organization_id):
         _record(session, by, "organization.suspended", organization_id)
     return get_organization(session, by=by, organization_id=organization_id)
 
@@ -80,7 +80,7 @@ def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) 
 def resume_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
     """Resume a suspended organization."""
     authorize_operation(by)
-    if turn_on(session, organizations, organizations.c.suspended_at, organization_id):
+    if mark_enabled(session, organizations, organizations.c.suspended_at, organization_id):
         _record(session, by, "organization.resumed", organization_id)
     return get_organization(session, by=by, organization_id=organization_id)
 

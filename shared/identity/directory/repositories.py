@@ -18,7 +18,7 @@ from shared.db.schema import columns_of
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import turn_off
+from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.credentials.client_credentials import insert_client_credential
 from shared.identity.lookups import get_one
@@ -107,7 +107,7 @@ def _remove(session: Session, deployment_id: UUID) -> None:
         removed.returning(deployment_repositories.c.credential_id)
     ).scalar_one_or_none()
     if credential_id is not None:
-        turn_off(session, client_credentials, client_credentials.c.revoked_at, credential_id)
+        mark_disabled(session, client_credentials, client_credentials.c.revoked_at, credential_id)
 
 
 def _get(session: Session, deployment_id: UUID) -> Repository:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor, authorize_operation
-from shared.identity.activation import set_values, turn_off, turn_on
+from shared.identity.activation import mark_disabled, mark_enabled, set_values
 from shared.identity.audit import record
 from shared.identity.email_addresses import has_address
 from shared.identity.errors import AlreadyExists, ResourceNotFound
@@ -89,7 +89,7 @@ def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
     A stranger who has taken an account over must not keep it for as long as nobody else owns the organization.
     """
     authorize_operation(by)
-    if turn_off(session, users, users.c.disabled_at, user_id):
+    if mark_disabled(session, users, users.c.disabled_at, user_id):
         _record(session, by, "user.disabled", user_id)
     return get_user(session, by=by, user_id=user_id)
 
@@ -100,7 +100,7 @@ def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
     They are ended here and not with the user: one that was beginning just then would come back to life.
     """
     authorize_operation(by)
-    if turn_on(session, users, users.c.disabled_at, user_id):
+    if mark_enabled(session, users, users.c.disabled_at, user_id):
         end_sessions(session, user_id)
         _record(session, by, "user.enabled", user_id)
     return get_user(session, by=by, user_id=user_id)

@@ -13,7 +13,7 @@ from sqlalchemy import Row, func, insert, select, update
 from shared.db.database import Session
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import set_values, turn_off
+from shared.identity.activation import mark_disabled, set_values
 from shared.identity.audit import record
 from shared.identity.errors import VersionRevoked
 from shared.identity.lookups import get_one
@@ -81,7 +81,7 @@ def revoke_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
         session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id
     )
     _lock(session, version.deployment_id)
-    if turn_off(session, versions, versions.c.revoked_at, version_id):
+    if mark_disabled(session, versions, versions.c.revoked_at, version_id):
         session.execute(
             update(deployments)
             .where(deployments.c.active_version_id == version_id)

@@ -14,7 +14,7 @@ from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor, administrator, authorize_operation
 from shared.identity.access.callers import Caller, Executor, ExecutorKind
-from shared.identity.activation import turn_off
+from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.authentication.credential_lookup import find_live_api_key
 from shared.identity.console_tables import console_links, console_sessions
@@ -103,7 +103,7 @@ def step_up(session: Session, *, by: Actor, proof: str) -> NewSession | None:
         return None
     before = select(console_sessions).where(console_sessions.c.id == session_id).with_for_update()
     old = session.execute(before).one()
-    if not turn_off(session, console_sessions, console_sessions.c.revoked_at, session_id):
+    if not mark_disabled(session, console_sessions, console_sessions.c.revoked_at, session_id):
         return None
     made = _begin(session, user_id, organization_id=old.organization_id, expires_at=old.expires_at)
     record(session, by, "console_session.stepped_up", made.id)
@@ -113,7 +113,7 @@ def step_up(session: Session, *, by: Actor, proof: str) -> NewSession | None:
 def sign_out(session: Session, *, by: Actor) -> None:
     """End the session that asks."""
     session_id = by.caller.credential_id
-    if turn_off(session, console_sessions, console_sessions.c.revoked_at, session_id):
+    if mark_disabled(session, console_sessions, console_sessions.c.revoked_at, session_id):
         record(session, by, "console_session.ended", session_id)
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Row, Select, case, extract, func, or_, select
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.encryption import Encryption
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.identity.tables import signing_keys
 from shared.identity.tokens import jws
 from shared.identity.tokens.key_rotation import KeyPurpose, KeyState, ensure_keys, lifetime_seconds
@@ -103,7 +103,7 @@ class SigningKeys:
             return snapshot
         # One thread reads for all; the others do not queue up behind a database that is not there.
         if not self._reading.acquire(timeout=READING_SECONDS):
-            raise Unavailable
+            raise ServiceUnavailable
         try:
             waited = self._snapshot
             if waited is None or waited is snapshot:

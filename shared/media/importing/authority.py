@@ -61,7 +61,7 @@ def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UN
     return _require_live(session, read_receiver(_read(session, distribution_id, proof)), proof)
 
 
-def waits_for_somebody(error: DomainError) -> bool:
+def needs_operator(error: DomainError) -> bool:
     """Tell whether somebody can mend what failed, so that an import waits for them."""
     return isinstance(error, _MENDABLE)
 

@@ -23,7 +23,7 @@ from shared.db.advisory_locks import AdvisoryLock, take
 from shared.db.database import Database, Session
 from shared.db.leases import LeasedTable
 from shared.db.statements import Prepared
-from shared.fairness.fair_queueing import Rotation, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_in_turn
 from shared.media.importing.imports import IMPORT_COLUMNS, FetchMedia, Import, ImportState, read_import
 from shared.media.importing.pending_attachments import RouteMessages
 from shared.media.tables import media_imports
@@ -118,7 +118,7 @@ def is_any_due(session: Session) -> bool:
 
 def claim_due(
     session: Session,
-    rotation: Rotation,
+    rotation: RoundRobin,
     *,
     per_distribution: int,
     full_organizations: Collection[Hashable] = (),

@@ -19,7 +19,7 @@ class Nature(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sniffed:
+class DetectedType:
     """A type recognized by its signature, and the top-level types under which it may go."""
 
     media_type: str
@@ -27,7 +27,7 @@ class Sniffed:
     nature: Nature = Nature.INERT
 
 
-def sniff(head: bytes) -> Sniffed | None:
+def sniff(head: bytes) -> DetectedType | None:
     """Recognize content by its first bytes (at most HEAD_BYTES are looked at); None when nothing is recognized."""
     head = head[:HEAD_BYTES]
     for signature in SIGNATURES:
@@ -38,7 +38,7 @@ def sniff(head: bytes) -> Sniffed | None:
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
-    sniffed: Sniffed
+    sniffed: DetectedType
     pieces: Sequence[tuple[int, bytes]]
 
     def matches(self, head: bytes) -> bool:
@@ -47,7 +47,7 @@ class _Signature:
 
 def _signed(media_type: str, *pieces: tuple[int, bytes], also: Sequence[str] = ()) -> _Signature:
     families = frozenset({media_type.partition("/")[0], *also})
-    return _Signature(Sniffed(media_type=media_type, families=families), pieces)
+    return _Signature(DetectedType(media_type=media_type, families=families), pieces)
 
 
 SIGNATURES = (
@@ -91,24 +91,24 @@ SIGNATURES = (
 _VIDEO = frozenset({"video", "audio", "application"})
 _IMAGE = frozenset({"image"})
 _ISO_BRANDS = {
-    b"qt  ": Sniffed(media_type="video/quicktime", families=_VIDEO),
-    b"M4A ": Sniffed(media_type="audio/mp4", families=_VIDEO),
-    b"M4B ": Sniffed(media_type="audio/mp4", families=_VIDEO),
-    b"heic": Sniffed(media_type="image/heic", families=_IMAGE),
-    b"heix": Sniffed(media_type="image/heic", families=_IMAGE),
-    b"mif1": Sniffed(media_type="image/heif", families=_IMAGE),
-    b"msf1": Sniffed(media_type="image/heif", families=_IMAGE),
-    b"avif": Sniffed(media_type="image/avif", families=_IMAGE),
-    b"avis": Sniffed(media_type="image/avif", families=_IMAGE),
+    b"qt  ": DetectedType(media_type="video/quicktime", families=_VIDEO),
+    b"M4A ": DetectedType(media_type="audio/mp4", families=_VIDEO),
+    b"M4B ": DetectedType(media_type="audio/mp4", families=_VIDEO),
+    b"heic": DetectedType(media_type="image/heic", families=_IMAGE),
+    b"heix": DetectedType(media_type="image/heic", families=_IMAGE),
+    b"mif1": DetectedType(media_type="image/heif", families=_IMAGE),
+    b"msf1": DetectedType(media_type="image/heif", families=_IMAGE),
+    b"avif": DetectedType(media_type="image/avif", families=_IMAGE),
+    b"avis": DetectedType(media_type="image/avif", families=_IMAGE),
 }
-_MP4 = Sniffed(media_type="video/mp4", families=_VIDEO)
+_MP4 = DetectedType(media_type="video/mp4", families=_VIDEO)
 _QUICKTIME = _ISO_BRANDS[b"qt  "]
 _FIRST_BOXES = frozenset({b"moov", b"mdat", b"wide", b"free", b"skip", b"styp"})
 
-_BINARY_PROGRAM = Sniffed(
+_BINARY_PROGRAM = DetectedType(
     media_type="application/x-executable", families=frozenset({"application"}), nature=Nature.PROGRAM
 )
-_SCRIPT = Sniffed(
+_SCRIPT = DetectedType(
     media_type="text/x-shellscript", families=frozenset({"application", "text"}), nature=Nature.PROGRAM
 )
 _PROGRAM_MAGIC = (
@@ -121,9 +121,9 @@ _PROGRAM_MAGIC = (
 )
 _PE_OFFSET_AT = 0x3C
 
-_PAGE = Sniffed(media_type="text/html", families=frozenset({"text"}), nature=Nature.PAGE)
-_XML = Sniffed(media_type="text/xml", families=frozenset({"text"}), nature=Nature.PAGE)
-_SVG = Sniffed(media_type="image/svg+xml", families=frozenset({"image"}), nature=Nature.PAGE)
+_PAGE = DetectedType(media_type="text/html", families=frozenset({"text"}), nature=Nature.PAGE)
+_XML = DetectedType(media_type="text/xml", families=frozenset({"text"}), nature=Nature.PAGE)
+_SVG = DetectedType(media_type="image/svg+xml", families=frozenset({"image"}), nature=Nature.PAGE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # The beginnings by which browsers take content for HTML (WHATWG, MIME sniffing), each ended by a space or `>`.
 _PAGE_TAGS = tuple(
@@ -151,7 +151,7 @@ _PAGE_TAGS = tuple(
 )
 
 
-def _sniff_iso_media(head: bytes) -> Sniffed | None:
+def _sniff_iso_media(head: bytes) -> DetectedType | None:
     """Recognize MP4 and its relatives by the brand in their first box (ISO/IEC 14496-12).
 
     Older QuickTime has no such box: its first one is known by its name, and a length that no text begins with.
@@ -161,7 +161,7 @@ def _sniff_iso_media(head: bytes) -> Sniffed | None:
     return _QUICKTIME if head[:1] == b"\0" and head[4:8] in _FIRST_BOXES else None
 
 
-def _sniff_program(head: bytes) -> Sniffed | None:
+def _sniff_program(head: bytes) -> DetectedType | None:
     if head.startswith(_PROGRAM_MAGIC) or _is_windows_program(head):
         return _BINARY_PROGRAM
     return _SCRIPT if head.startswith(b"#!") else None
@@ -175,7 +175,7 @@ def _is_windows_program(head: bytes) -> bool:
     return head.startswith(b"PE\0\0", offset)
 
 
-def _sniff_page(head: bytes) -> Sniffed | None:
+def _sniff_page(head: bytes) -> DetectedType | None:
     text = head.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n\f").lower()
     if text.startswith((b"<?xml", b"<svg", b"<!--", b"<!doctype svg")):
         if b"<svg" in text:

@@ -19,7 +19,7 @@ from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.errors import DomainError, Kind
 from shared.fairness.admission import Pool, PoolKey, Slot
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import StoreContext
 from shared.media.attachments import Source
@@ -66,7 +66,7 @@ class Fetcher:
     policy: EgressPolicy
     pool: Pool
     """The threads that may fetch at once, shared by organizations; a distribution is a member of its own."""
-    rotation: Rotation = field(default_factory=Rotation)
+    rotation: RoundRobin = field(default_factory=RoundRobin)
     leases: InFlight[KeptLease] = field(default_factory=keep_leases)
     claiming: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: threading.Event = field(default_factory=threading.Event)

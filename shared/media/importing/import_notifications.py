@@ -16,7 +16,7 @@ from shared import failpoints
 from shared.db.database import Database, Session
 from shared.db.statements import Prepared
 from shared.deliveries.outbox import enqueue_delivery
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.identity.tables import distributions
 from shared.media.importing.imports import Import, ImportState
 from shared.media.notifications.notification_tables import notification_endpoints
@@ -123,7 +123,7 @@ def notice_expired_media(database: Database) -> int:
 
 
 def _notice(session: Session) -> int:
-    ids = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+    ids = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
     due = session.execute(_DUE, {"ids": [str(file_id) for file_id in ids]}).all() if ids else ()
     for row in due:
         if row.renewed_until is not None:

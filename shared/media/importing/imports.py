@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from shared.db.database import Session
 from shared.db.statements import Prepared
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.errors import ImportConflict, ImportNotFound
@@ -133,7 +133,7 @@ def get_repeated(session: Session, *, distribution_id: UUID, network: str, attac
         )
     ).one_or_none()
     if row is None:
-        raise Unavailable("The record of an earlier push has just been removed; try again.")
+        raise ServiceUnavailable("The record of an earlier push has just been removed; try again.")
     if network == STANDARD and bytes(row.request_hash) != hash_description(attachment):
         raise ImportConflict(importId=row.id)
     return read_import(row)

@@ -6,7 +6,7 @@ an attack, or a login page served in place of the media (docs/specification/medi
 """
 
 from shared.media.errors import MediaTypeMismatch
-from shared.media.importing.content_signatures import SIGNATURES, Nature, Sniffed, sniff
+from shared.media.importing.content_signatures import SIGNATURES, DetectedType, Nature, sniff
 
 UNKNOWN = "application/octet-stream"
 _CLAIM_NOTHING = frozenset({UNKNOWN, "binary/octet-stream", "application/binary", "application/unknown"})
@@ -42,7 +42,7 @@ def suffix_of(media_type: str) -> str:
     return _SUFFIXES.get(essence_of(media_type), "")
 
 
-def _label_active(declared: str, essence: str, sniffed: Sniffed) -> str:
+def _label_active(declared: str, essence: str, sniffed: DetectedType) -> str:
     family = essence.partition("/")[0]
     if sniffed.nature is Nature.PAGE:
         is_honest = family == "text" or essence == "application/xml" or essence.endswith("+xml")
@@ -53,7 +53,7 @@ def _label_active(declared: str, essence: str, sniffed: Sniffed) -> str:
     return declared
 
 
-def _agrees(essence: str, sniffed: Sniffed) -> bool:
+def _agrees(essence: str, sniffed: DetectedType) -> bool:
     family = essence.partition("/")[0]
     if family == "application" and essence in _ALWAYS_SIGNED:
         return essence == sniffed.media_type or essence in _OTHER_NAMES.get(sniffed.media_type, ())

@@ -16,10 +16,10 @@ from sqlalchemy import ColumnElement, func, select, text, update
 from shared.config.settings import Settings
 from shared.db.database import Database, Session
 from shared.errors import DomainError
-from shared.fairness.fair_queueing import find_fairly, first_of_each, tenants_with
+from shared.fairness.fair_queueing import first_of_each, select_round_robin, tenants_with
 from shared.ids import least_id
 from shared.media.errors import NetworkNotConfigured, SourceRefused
-from shared.media.importing.authority import authorize_import, waits_for_somebody
+from shared.media.importing.authority import authorize_import, needs_operator
 from shared.media.importing.imports import STANDARD, FetchMedia, Import, ImportState
 from shared.media.tables import media_imports
 from shared.messaging.jobs import Context, sweep
@@ -68,9 +68,7 @@ SELECT id FROM (
 
 def can_be_mended(claimed: Import, error: DomainError) -> bool:
     """Tell whether an import that failed so should wait. The sender of a generic push sent what was refused."""
-    return waits_for_somebody(error) and not (
-        claimed.network == STANDARD and isinstance(error, SourceRefused)
-    )
+    return needs_operator(error) and not (claimed.network == STANDARD and isinstance(error, SourceRefused))
 
 
 def hold(session: Session, settings: Settings, claimed: Import, *, code: str) -> bool:
@@ -96,7 +94,7 @@ def _resume_held(context: Context) -> int:
 def resume_held(database: Database) -> int:
     """Queue again what was held for a while, and what is held for a reason that may be gone; give how many."""
     with database.transaction() as session:
-        due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         resumed = _queue_again(session, _table.id.in_(due)) if due else 0
         changed = _find_changed(session)
     for distribution_id in changed:

@@ -54,7 +54,7 @@ def push_content(
     """Store pushed content as a file, or give the import that the same push made before.
 
     Raises what `authorize_import` and `receive` raise, ByteSizeMismatch, DigestMismatch, MediaTypeMismatch,
-    ImportConflict, ValidationFailed, BlobStoreUnavailable, StorageFull, Unavailable.
+    ImportConflict, ValidationFailed, BlobStoreUnavailable, StorageFull, ServiceUnavailable.
     """
     with database.autocommit() as session:
         authorize_import(session, distribution_id)

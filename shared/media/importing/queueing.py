@@ -21,7 +21,7 @@ from shared.media.importing.authority import (
     Proof,
     authorize_import,
     find_organization,
-    waits_for_somebody,
+    needs_operator,
 )
 from shared.media.importing.descriptions import normalize
 from shared.media.importing.imports import (
@@ -106,7 +106,7 @@ def _authorize(
     try:
         return authorize_import(session, distribution_id, proof).organization_id, None
     except DomainError as error:
-        if network == STANDARD or not waits_for_somebody(error):
+        if network == STANDARD or not needs_operator(error):
             raise
         return find_organization(session, distribution_id), error.code
 

@@ -52,7 +52,7 @@ def store_fetched(
 def write_file(
     session: Session, staged: StagedContent, receiver: LiveReceiver, file_id: UUID, content: ReceivedContent
 ) -> None:
-    """Write the file of an import, which belongs to who received it. Raises Unavailable."""
+    """Write the file of an import, which belongs to who received it. Raises ServiceUnavailable."""
     media = NewMedia(
         file_id=file_id,
         organization_id=receiver.organization_id,

@@ -7,7 +7,14 @@ writes as frames.
 
 from shared.credits.prices import TokenCounts
 from shared.models.dialects.chat_requests import parse_chat
-from shared.models.dialects.deltas import DONE, Delta, FrameWriter, end_of_stream, frame_writer, sign_of_life
+from shared.models.dialects.deltas import (
+    DONE,
+    Delta,
+    FrameWriter,
+    end_of_stream,
+    frame_writer,
+    keepalive_comment,
+)
 from shared.models.dialects.failures import Failure
 from shared.models.dialects.messages_requests import parse_messages, parse_prompt
 from shared.models.dialects.requests import UPSTREAM_DIALECTS, Dialect, ParsedRequest, describe
@@ -30,10 +37,10 @@ __all__ = [
     "estimate_completion_tokens",
     "estimate_prompt_tokens",
     "frame_writer",
+    "keepalive_comment",
     "parse_chat",
     "parse_messages",
     "parse_prompt",
     "parse_responses",
-    "sign_of_life",
     "upstream_body",
 ]

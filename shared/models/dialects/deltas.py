@@ -61,7 +61,7 @@ def end_of_stream(dialect: Dialect) -> bytes:
     return b"" if dialect is Dialect.MESSAGES else DONE
 
 
-def sign_of_life(dialect: Dialect) -> bytes:
+def keepalive_comment(dialect: Dialect) -> bytes:
     """Give what a client is sent while nothing comes."""
     return _PING if dialect is Dialect.MESSAGES else _COMMENT
 

@@ -112,14 +112,16 @@ class Translator:
         self.has_started = True
         return deltas
 
-    def end(self, *, saw_done: bool = False) -> None:
-        """End the reply when the upstream's stream ended; `saw_done` tells that it said `[DONE]`.
+    def end(self, *, received_done_marker: bool = False) -> None:
+        """End the reply when the upstream's stream ended; `received_done_marker` tells that it said `[DONE]`.
 
         An upstream that ended without any sign of completion broke off: that becomes a failure, never a success.
         """
         if self._has_ended:
             return
-        ended_unsaid = saw_done and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
+        ended_unsaid = (
+            received_done_marker and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
+        )
         if self.is_finished or ended_unsaid:
             self._has_ended = True
         else:

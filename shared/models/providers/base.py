@@ -47,7 +47,7 @@ class UpstreamStream(Protocol):
     upstream: Upstream
 
     @property
-    def saw_done(self) -> bool:
+    def received_done_marker(self) -> bool:
         """Whether the upstream has ended its stream with `[DONE]`, or answered with a whole document."""
 
     def __enter__(self) -> Self:

@@ -151,7 +151,7 @@ def _connection_failure(call: Call) -> ProviderError:
 def _refuse_unusable(body: BaseHTTPResponse, call: Call) -> None:
     """Raise what any answer but a readable success means."""
     if body.status not in _SUCCESS:
-        call.hurry(SECONDS_FOR_A_REFUSAL)
+        call.shorten_deadline(SECONDS_FOR_A_REFUSAL)
         raise refusal(body.status, body.headers, _start_of(body))
     if body.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise ProviderError("The provider compressed its answer although asked not to.", may_have_cost=True)

@@ -75,7 +75,7 @@ class AnswerStream:
             self._body.close()
 
     @property
-    def saw_done(self) -> bool:
+    def received_done_marker(self) -> bool:
         """Whether the upstream ended its stream with `[DONE]`, or answered with a whole document."""
         return self._is_terminated
 
@@ -231,7 +231,7 @@ class AnswerStream:
 
     def _read_the_end(self) -> None:
         """See the body's end after `[DONE]`, so that the connection can be used again; not worth any waiting."""
-        self._call.hurry(SECONDS_FOR_THE_END)
+        self._call.shorten_deadline(SECONDS_FOR_THE_END)
         try:
             self._is_at_end = self._body.read1(READ_BYTES) == b"" and self._call.reason is None
         except _BROKEN:

@@ -58,7 +58,7 @@ class ScriptedStream:
         self._is_whole = request.is_whole
         self._is_chat = self.upstream.dialect is Dialect.CHAT
         self._events = (chat_events if self._is_chat else response_events)(script, request.body)
-        self.saw_done = False
+        self.received_done_marker = False
 
     def __enter__(self) -> Self:
         """Begin to read."""
@@ -93,7 +93,7 @@ class ScriptedStream:
 
     def _document(self, told: list[Event]) -> Event:
         """Make one document of what a stream would have told."""
-        if self.saw_done:
+        if self.received_done_marker:
             return chat_completion(self._script, self._body)
         match told[-1]:
             case {"response": dict(response)}:
@@ -112,7 +112,7 @@ class ScriptedStream:
                 self._pacing.wait(script.delay_seconds)
                 given += 1
             yield [event]
-        self.saw_done = self._is_chat
+        self.received_done_marker = self._is_chat
 
     def _go_wrong(self, given: int) -> Iterator[list[Event]]:
         script = self._script

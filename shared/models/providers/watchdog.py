@@ -92,7 +92,7 @@ class Call:
         """Note that nobody waits for bytes: what is done with those that came is not the upstream's silence."""
         self._silent_at = math.inf
 
-    def hurry(self, seconds: float) -> None:
+    def shorten_deadline(self, seconds: float) -> None:
         """Allow only so much more time: what is awaited now is of no value to anyone."""
         self._deadline_at = min(self._deadline_at, time.monotonic() + seconds)
 

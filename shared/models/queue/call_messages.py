@@ -34,7 +34,7 @@ def queue_of(provider: str, organization_id: UUID) -> str:
     return MODELS[zlib.crc32(f"{provider}/{organization_id}".encode()) % len(MODELS)]
 
 
-def aside_queue(provider: str) -> str:
+def parked_queue(provider: str) -> str:
     """Name the queue of a provider's calls that were put aside."""
     return MODELS_ASIDE + provider
 

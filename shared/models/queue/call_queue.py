@@ -29,8 +29,8 @@ from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
 from shared.models.queue.call_messages import (
     QueuedCall,
-    aside_queue,
     key_of,
+    parked_queue,
     queue_of,
     read_entry,
     write_message,
@@ -109,7 +109,7 @@ class CallQueue:
         For a worker that is merely slow to begin this does no harm: the row says who may make the call.
         """
         key, entry = key_of(call.queue), write_message(call)
-        aside = key_of(aside_queue(call.provider))
+        aside = key_of(parked_queue(call.provider))
         if ask_together(self._valkey, ("LPOS", key, entry), ("LPOS", aside, entry)) != [None, None]:
             return False
         self.give_back(call)
@@ -119,13 +119,13 @@ class CallQueue:
         """Let a call wait again, as the next of its queue."""
         self._valkey.rpush(key_of(call.queue), write_message(call))
 
-    def put_aside(self, call: QueuedCall) -> None:
+    def park(self, call: QueuedCall) -> None:
         """Let a call wait for room at its provider."""
-        self._valkey.lpush(key_of(aside_queue(call.provider)), write_message(call))
+        self._valkey.lpush(key_of(parked_queue(call.provider)), write_message(call))
 
     def take_put_aside(self, provider: str) -> QueuedCall | None:
         """Take the call that has waited longest for this provider; None when there is none."""
-        taken: Any = self._valkey.rpop(key_of(aside_queue(provider)))
+        taken: Any = self._valkey.rpop(key_of(parked_queue(provider)))
         return read_entry(taken) if taken is not None else None
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:

@@ -14,13 +14,13 @@ import redis
 
 from shared.config.broker_urls import RABBITMQ_SCHEMES, scheme_of
 from shared.config.settings import Settings
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.ids import made_at
 from shared.messaging.broker import Broker
 from shared.messaging.direct_messages import BrokerMessages
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import ask_together
-from shared.models.queue.call_messages import QueuedCall, aside_queue, message_parts, queue_of, read_message
+from shared.models.queue.call_messages import QueuedCall, message_parts, parked_queue, queue_of, read_message
 from shared.models.queue.call_queue import KEPT_SECONDS, AcceptedRequest, CallQueue, write_request
 from shared.runtime.clock_skew import CLOCKS_APART_SECONDS
 
@@ -75,7 +75,7 @@ class BrokeredCallQueue(CallQueue):
         """Let a call wait again if nothing waits where it would: a worker took it and died before it began."""
         with _told():
             broker = self._messages.broker
-            if broker.depth(call.queue) or broker.depth(aside_queue(call.provider)):
+            if broker.depth(call.queue) or broker.depth(parked_queue(call.provider)):
                 return False
         self.give_back(call)
         return True
@@ -84,14 +84,14 @@ class BrokeredCallQueue(CallQueue):
         """Let a call wait, as the last of its queue."""
         self._send(call.queue, call)
 
-    def put_aside(self, call: QueuedCall) -> None:
+    def park(self, call: QueuedCall) -> None:
         """Let a call wait for room at its provider."""
-        self._send(aside_queue(call.provider), call)
+        self._send(parked_queue(call.provider), call)
 
     def take_put_aside(self, provider: str) -> QueuedCall | None:
         """Take the call that has waited longest for this provider; None when there is none."""
         with _told():
-            taken = self._messages.take(aside_queue(provider))
+            taken = self._messages.take(parked_queue(provider))
         return None if taken is None else read_message(taken.headers, taken.body, taken.delivery_info)
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
@@ -134,5 +134,5 @@ def broker_of_calls(settings: Settings) -> str:
 def _told() -> Iterator[None]:
     try:
         yield
-    except Unavailable as error:
+    except ServiceUnavailable as error:
         raise CallNotTaken(error.detail) from error

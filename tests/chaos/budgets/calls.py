@@ -77,7 +77,7 @@ class LimitedClient:
             self.random.choice(self._fronts),
             credential.token,
             order,
-            patience_seconds=self.random.uniform(0, ABANDONED_SECONDS),
+            max_wait_seconds=self.random.uniform(0, ABANDONED_SECONDS),
             headers=credential.headers,
         )
         made = LimitedCall(order=order, told=told, subjects=credential.subjects)

@@ -15,7 +15,7 @@ from shared.credits.spending_limits.budgets import Budget, Unit
 from shared.db.database import Session
 from shared.identity.access.authorization import Actor
 from shared.models.engine import Engine
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 
 OFTEN = 0.9
 _COUNT_MORE = text(
@@ -67,7 +67,7 @@ def forget_changes() -> None:
 def _after_settling(*, spent: int, held: int) -> None:
     settle = Engine.settle
 
-    def settle_and_count(engine: Engine, attended: Attended, outcome: Outcome) -> str | None:
+    def settle_and_count(engine: Engine, attended: LeasedCall, outcome: Outcome) -> str | None:
         shown = settle(engine, attended, outcome)
         with engine.database.transaction() as session:
             invocation = attended.dispatch.invocation_id

@@ -15,7 +15,7 @@ import requests
 from sqlalchemy import func, update
 
 from shared.db.database import Session
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.authentication.credential_statements import STEP_UP
 from shared.identity.console_tables import console_sessions
@@ -123,7 +123,7 @@ class Links:
             try:
                 with self._database.transaction() as session:
                     return act(session)
-            except Unavailable:
+            except ServiceUnavailable:
                 time.sleep(RETRY_SECONDS)
         raise NeverAnswered("the database did not answer")
 

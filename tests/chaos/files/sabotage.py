@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Row, delete
 
 from shared.db.database import Database, Session
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.files import access, content, sweeps
 from shared.files.blobs import staging
 from shared.files.blobs.base import Blob, BlobStore
@@ -73,7 +73,7 @@ def discard_the_unheard() -> None:
         try:
             with commit(staged, in_transaction=in_transaction) as session:
                 yield session
-        except Unavailable:
+        except ServiceUnavailable:
             staged._may_be_committed = False
             raise
 

@@ -101,10 +101,10 @@ def make_call(
     credential: str,
     order: Order,
     *,
-    patience_seconds: float,
+    max_wait_seconds: float,
     headers: Mapping[str, str] | None = None,
 ) -> Told:
-    """Make a call in its manner; `patience_seconds` is how long one waits who abandons it."""
+    """Make a call in its manner; `max_wait_seconds` is how long one waits who abandons it."""
     told = Told()
     sent = {"Authorization": f"Bearer {credential}", "Content-Type": "application/json", **(headers or {})}
     try:
@@ -112,7 +112,7 @@ def make_call(
             path, body = order.request()
             connection.request("POST", path, body, sent)
             if order.manner is Manner.ABANDONED:
-                time.sleep(patience_seconds)
+                time.sleep(max_wait_seconds)
             else:
                 _listen(told, connection.getresponse(), order)
     except (OSError, http.client.HTTPException):

@@ -94,7 +94,7 @@ class ModelClient:
             self._random.choice(self._fronts),
             self._payer.api_key,
             order,
-            patience_seconds=self._random.uniform(0, ABANDONED_SECONDS),
+            max_wait_seconds=self._random.uniform(0, ABANDONED_SECONDS),
         )
         self._log.calls.append((order, told))
         self._oracle.count_call(f"{order.manner}: {told.verdict} {told.code or ''}".rstrip())

@@ -11,7 +11,7 @@ from shared.credits.prices import Prices
 from shared.credits.settlement import Outcome, Settlement
 from shared.db.database import Session
 from shared.models.engine import Engine
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 from shared.models.providers import routing
 from shared.models.queue.call_queue import AcceptedRequest, CallQueue, write_request
 
@@ -25,7 +25,7 @@ def drop_charges() -> None:
     """Forget to settle many calls: the sweep then charges an estimate for what was reported."""
     settle = Engine.settle
 
-    def settle_most(engine: Engine, attended: Attended, outcome: Outcome) -> None:
+    def settle_most(engine: Engine, attended: LeasedCall, outcome: Outcome) -> None:
         if random.random() < OFTEN:
             return
         settle(engine, attended, outcome)
@@ -37,7 +37,7 @@ def charge_again() -> None:
     """Charge many calls a second time, under references of their own: the balance still adds up."""
     settle = Engine.settle
 
-    def settle_and_post(engine: Engine, attended: Attended, outcome: Outcome) -> None:
+    def settle_and_post(engine: Engine, attended: LeasedCall, outcome: Outcome) -> None:
         settle(engine, attended, outcome)
         if random.random() < OFTEN:
             with engine.database.transaction() as session:

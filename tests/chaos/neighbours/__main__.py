@@ -42,7 +42,7 @@ def main() -> int:
                 Path(directory) / "stack",
                 servers,
                 is_fair=not options.unfair,
-                patience_seconds=options.patience,
+                max_wait_seconds=options.patience,
             )
             with stage as scene:
                 for name in options.only or TRIALS:

@@ -53,7 +53,7 @@ WORKERS = ("files", "models", "media", "agents", "background", "ledger")
 
 @contextmanager
 def open_stage(
-    directory: Path, servers: Servers, *, is_fair: bool, patience_seconds: float
+    directory: Path, servers: Servers, *, is_fair: bool, max_wait_seconds: float
 ) -> Iterator[Scene]:
     """Run a whole installation with two tenants within a block."""
     with ExitStack() as closing:
@@ -68,7 +68,7 @@ def open_stage(
         installation = set_up(stack, [front.url for front in fronts], Oracle(), seed=0)
         closing.callback(installation.database.dispose)
         _start(stack, fronts)
-        make = partial(make_tenant, installation, fronts[0].url, patience_seconds=patience_seconds)
+        make = partial(make_tenant, installation, fronts[0].url, max_wait_seconds=max_wait_seconds)
         scene = Scene(
             hostile=make("Hostile"),
             victim=make("Victim"),
@@ -77,7 +77,7 @@ def open_stage(
             silent=closing.enter_context(SilentEndpoint()),
             posted=closing.enter_context(PostedUpdates()),
             sizes=SIZES,
-            patience_seconds=patience_seconds,
+            max_wait_seconds=max_wait_seconds,
         )
         give_agent(scene.hostile)
         give_agent(scene.victim)

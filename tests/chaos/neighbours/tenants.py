@@ -95,7 +95,7 @@ class Tenant:
         )
 
 
-def make_tenant(installation: Installation, front: str, name: str, *, patience_seconds: float) -> Tenant:
+def make_tenant(installation: Installation, front: str, name: str, *, max_wait_seconds: float) -> Tenant:
     """Make an organization with credits, and what belongs to it."""
     identity = installation.identity
     organization = identity.organization(name)
@@ -113,16 +113,16 @@ def make_tenant(installation: Installation, front: str, name: str, *, patience_s
     return Tenant(
         organization_id=organization.id,
         front=front,
-        owner=_client(front, person.api_key, patience_seconds),
-        agent=_client(front, identity.access_token(deployment), patience_seconds),
+        owner=_client(front, person.api_key, max_wait_seconds),
+        agent=_client(front, identity.access_token(deployment), max_wait_seconds),
         deployment=deployment,
         distributions=distributions,
     )
 
 
-def _client(front: str, token: str, patience_seconds: float) -> Client:
+def _client(front: str, token: str, max_wait_seconds: float) -> Client:
     client = Client(front, token)
-    client.timeout_seconds = patience_seconds
+    client.timeout_seconds = max_wait_seconds
     return client
 
 

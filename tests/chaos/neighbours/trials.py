@@ -39,7 +39,7 @@ class Scene:
     silent: SilentEndpoint
     posted: PostedUpdates
     sizes: Mapping[str, int]
-    patience_seconds: float
+    max_wait_seconds: float
 
     def crowd(self, pool: str, behaviour: Behaviour) -> Crowd:
         """Make ten times as many connections as a pool has slots."""
@@ -176,10 +176,10 @@ def _ask_json_and_form(scene: Scene) -> None:
         f"{victim.front}/oauth/token",
         data={"grant_type": "client_credentials"},
         auth=(str(victim.deployment.deployment.client_id), victim.deployment.credential.secret.value),
-        timeout=scene.patience_seconds,
+        timeout=scene.max_wait_seconds,
     )
     succeeded(answer)
-    succeeded(requests.get(f"{victim.front}/healthz", timeout=scene.patience_seconds))
+    succeeded(requests.get(f"{victim.front}/healthz", timeout=scene.max_wait_seconds))
 
 
 def _ask_call(*models: str) -> Callable[[Scene], None]:
@@ -204,7 +204,7 @@ def _ask_long_call(scene: Scene) -> None:
 def _ask_readiness_and_calls(scene: Scene) -> None:
     for port in scene.ports:
         began = time.monotonic()
-        succeeded(requests.get(f"http://127.0.0.1:{port}/readyz", timeout=scene.patience_seconds))
+        succeeded(requests.get(f"http://127.0.0.1:{port}/readyz", timeout=scene.max_wait_seconds))
         if time.monotonic() - began > READY_SECONDS:
             raise AssertionError(f"ready after {time.monotonic() - began:.1f} s")
     _ask_call("fake/chat")(scene)
@@ -245,7 +245,7 @@ def _ask_agent_stream(scene: Scene) -> None:
 def _ask_import(scene: Scene) -> None:
     url = scene.source.serve("/cat", content(b"meow", "text/plain"))
     pushed = scene.victim.push(url)
-    give_up_at = time.monotonic() + scene.patience_seconds
+    give_up_at = time.monotonic() + scene.max_wait_seconds
     while (state := scene.victim.read_import(pushed["importId"])["state"]) != "Stored":
         if state == "Failed" or time.monotonic() > give_up_at:
             raise AssertionError(f"the import is {state}")
@@ -257,7 +257,7 @@ def _ask_push(scene: Scene) -> None:
     configuration = {"taskPushNotificationConfig": {"url": f"{scene.posted.url}/{name}"}}
     body = scene.victim.message("work", returnImmediately=True, **configuration)
     scene.victim.post(f"{scene.victim.agent_path}/message:send", body, **{"A2A-Version": "1.0"})
-    scene.posted.wait_for(name, scene.patience_seconds)
+    scene.posted.wait_for(name, scene.max_wait_seconds)
 
 
 def _upload(agent: Client, body: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from deploy.generated_docs import environment_example
 from shared.config.settings import Settings
 from shared.observability.tracing import ENDPOINTS
 from tests.support.identity import make_settings
-from web.server.server_settings import FrontSettings
+from web.server.server_settings import ServerSettings
 
 DEPLOY = Path(environment_example.__file__).parents[1]
 EXAMPLE = environment_example.EXAMPLE.read_text()
@@ -60,7 +60,7 @@ def test_every_default_may_be_taken_as_it_is_written(monkeypatch: pytest.MonkeyP
 def test_every_variable_that_deployment_reads_stands_there_and_no_other() -> None:
     sources = [*DEPLOY.rglob("*.py"), *(DEPLOY.parent / "web/server").glob("*.py")]
     read = {name for source in sources for name in READ.findall(source.read_text())}
-    read |= {name.upper() for name in FrontSettings.model_fields}
+    read |= {name.upper() for name in ServerSettings.model_fields}
     read |= {worker.threads_variable for worker in process_types.WORKERS.values()}
     read |= {ENDPOINTS[0], "OTEL_TRACES_SAMPLER"}  # by OpenTelemetry's SDK
     assert set(NAMED.findall(DEPLOYMENT)) == read - SURROUNDINGS
@@ -68,9 +68,13 @@ def test_every_variable_that_deployment_reads_stands_there_and_no_other() -> Non
 
 def test_a_default_of_the_front_is_the_one_that_stands_there() -> None:
     written = {
-        name: value for name, value in OPTIONAL.findall(EXAMPLE) if name.lower() in FrontSettings.model_fields
+        name: value
+        for name, value in OPTIONAL.findall(EXAMPLE)
+        if name.lower() in ServerSettings.model_fields
     }
-    assert written == {name.upper(): f"{field.default}" for name, field in FrontSettings.model_fields.items()}
+    assert written == {
+        name.upper(): f"{field.default}" for name, field in ServerSettings.model_fields.items()
+    }
 
 
 def test_no_variable_stands_there_twice() -> None:

@@ -24,7 +24,7 @@ from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.models.concurrency_limits import KEY as ANNOUNCED
 from shared.models.concurrency_limits import KNOWN_SECONDS
-from shared.models.queue.call_messages import TASK, QueuedCall, aside_queue, key_of, write_message
+from shared.models.queue.call_messages import TASK, QueuedCall, key_of, parked_queue, write_message
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.call_messages import KEYS, take_call, waiting_calls
@@ -236,7 +236,7 @@ def test_a_call_that_a_dead_worker_put_aside_is_made_by_another(
     with queueing(service, front, SHORT) as (asked,):
         call = take_call(broker)
         assert call is not None
-        broker.lpush(key_of(aside_queue(call.provider)), write_message(call))
+        broker.lpush(key_of(parked_queue(call.provider)), write_message(call))
         with running_worker(service):
             assert asked.result(TIMEOUT_SECONDS).status_code == 200
     assert not front.has_logged("invocation.returned"), "it was read where it waited"

@@ -16,7 +16,7 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from shared.db import database as pools
 from shared.db.database import Database
 from shared.db.statements import is_closed_by_server
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.support.links import Link
 from tests.support.stack import wait_until
 
@@ -47,7 +47,7 @@ def test_whoever_loses_its_connection_is_told_to_try_again_and_holds_up_nobody(
     narrow = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=1)
     for use in (narrow.autocommit, narrow.transaction):
         for _ in range(3):
-            with pytest.raises(Unavailable), use() as session:
+            with pytest.raises(ServiceUnavailable), use() as session:
                 session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
     narrow.check()
     narrow.dispose()
@@ -65,7 +65,7 @@ def test_whoever_is_given_none_but_connections_that_end_at_once_is_told_to_try_a
         wait_until(lambda: is_closed_by_server(connection), "the end of the connection")
 
     for begin in (doomed.autocommit, doomed.transaction):
-        with pytest.raises(Unavailable), begin() as session:
+        with pytest.raises(ServiceUnavailable), begin() as session:
             session.fetch_one("SELECT 1", {})
     doomed.dispose()
 
@@ -98,7 +98,7 @@ def test_a_link_that_was_cut_without_a_word_is_noticed(
         told: list[BaseException] = []
 
         def wait() -> None:
-            with pytest.raises(Unavailable) as failure, away.autocommit() as session:
+            with pytest.raises(ServiceUnavailable) as failure, away.autocommit() as session:
                 session.connection.exec_driver_sql(
                     "SELECT pg_sleep(0)" if is_idle else "SELECT pg_sleep(3600)"
                 )

@@ -20,7 +20,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.db.database import LIMITS, Database
 from shared.db.role_limits import find_missing_limits, refuse_missing_limits, set_limits
 from shared.db.statements import Prepared
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.files.blobs.local import LocalBlobStore
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.files.conftest import Shelf, caller_with_everything
@@ -80,7 +80,7 @@ def database(pooled: Pooled) -> Iterator[Database]:
 
 def test_the_pooler_refuses_limits_that_a_connection_brings(pooled: Pooled) -> None:
     plain = Database(pooled.url.replace("postgresql://", "postgresql+psycopg2://"))
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailable):
         plain.check()
     plain.dispose()
 

@@ -13,7 +13,7 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from shared.db import database as module
 from shared.db.database import Database, LockTimeout
 from shared.db.statements import Prepared
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.support.stack import wait_until
 
 PID = "SELECT pg_backend_pid() AS pid"
@@ -79,7 +79,7 @@ def test_whoever_waits_too_long_is_told_that_the_database_is_busy(
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = [future.exception() for future in [pool.submit(sleep), pool.submit(sleep)]]
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "Unavailable"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "ServiceUnavailable"]
     database.dispose()
 
 
@@ -116,7 +116,7 @@ def test_connections_that_postgres_has_closed_are_replaced(tmp_path: Path) -> No
             assert session.fetch_one(PID, {})
         # Stopped, not killed: the processes of a killed one answer for a moment longer.
         postgres.stop()
-        with pytest.raises(Unavailable), database.autocommit() as session:
+        with pytest.raises(ServiceUnavailable), database.autocommit() as session:
             session.fetch_one(PID, {})
         database.dispose()
     finally:

@@ -17,7 +17,7 @@ from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from tests.support.identity import make_settings
 
 KIND = "test"
@@ -92,9 +92,9 @@ def let_time_pass(database: Database) -> None:
         session.execute(text(ended))
 
 
-def claim_due(session: Session, *, limit: int, rotation: Rotation | None = None) -> Sequence[Claim]:
+def claim_due(session: Session, *, limit: int, rotation: RoundRobin | None = None) -> Sequence[Claim]:
     """Claim so many messages at most."""
-    claimer = Claimer(session, rotation or Rotation())
+    claimer = Claimer(session, rotation or RoundRobin())
     claims = (claimer.claim() for _ in range(limit))
     return tuple(claim for claim in claims if claim is not None)
 

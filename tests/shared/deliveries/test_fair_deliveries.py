@@ -22,7 +22,7 @@ from shared.deliveries.circuit_breaker import (
 )
 from shared.deliveries.outbox import DeliveryState
 from shared.deliveries.sender import Sender
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from shared.ids import new_id
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import BODY, claim_due, enqueue, enqueue_many, let_time_pass, read
@@ -150,7 +150,7 @@ def test_two_claimers_find_different_messages(database: Database) -> None:
     here = threading.Barrier(2)
 
     def claim(_: int) -> list[UUID]:
-        rotation, claimed = Rotation(), list[UUID]()
+        rotation, claimed = RoundRobin(), list[UUID]()
         here.wait()
         while True:
             with database.transaction() as session:
@@ -172,7 +172,7 @@ def test_a_claim_costs_the_same_however_many_messages_wait(database: Database) -
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE deliveries"))
     for full in ([], [tenants[0]]):
-        values = Rotation().parameters(full_tenants=full)
+        values = RoundRobin().parameters(full_tenants=full)
         plan = explain(database, claims.CLAIM, {**values, "lease": claims.LEASE})
         assert "ix_deliveries_ready" in plan.indexes
         assert plan.rows_removed == 0

@@ -25,7 +25,7 @@ NEWCOMER = PoolKey("newcomer", "key")
 
 
 def make_pool(slots: int = 8, **options: float | int) -> Pool:
-    return Pool("test", slots, **{"patience_seconds": 0.0, **options})  # type: ignore[arg-type]
+    return Pool("test", slots, **{"max_wait_seconds": 0.0, **options})  # type: ignore[arg-type]
 
 
 def take_all(pool: Pool, key: PoolKey, most: int = 1000) -> list[Slot]:
@@ -62,7 +62,7 @@ def test_a_newcomer_is_served_beside_a_tenant_that_takes_all_it_can_get(slots: i
 
 
 def test_beside_twenty_greedy_tenants_a_newcomer_is_served_next() -> None:
-    pool = make_pool(64, patience_seconds=30)
+    pool = make_pool(64, max_wait_seconds=30)
     slots = [slot for n in range(20) for slot in take_all(pool, PoolKey(f"hostile-{n}", "key"))]
     with ThreadPoolExecutor(21) as threads:
         greedy = [threads.submit(pool.acquire, PoolKey(f"hostile-{n}", "key")) for n in range(20)]
@@ -123,7 +123,7 @@ def test_refusals_leave_no_trace_of_a_tenant() -> None:
 
 
 def test_a_waiting_caller_is_given_the_next_slot() -> None:
-    pool = make_pool(1, patience_seconds=30)
+    pool = make_pool(1, max_wait_seconds=30)
     first = pool.acquire(HOSTILE)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(pool.acquire, VICTIM)
@@ -134,7 +134,7 @@ def test_a_waiting_caller_is_given_the_next_slot() -> None:
 
 
 def test_who_has_waited_elsewhere_for_long_waits_no_more() -> None:
-    pool = make_pool(1, patience_seconds=3600)
+    pool = make_pool(1, max_wait_seconds=3600)
     with pool.acquire(HOSTILE), pytest.raises(ConcurrencyLimited):
         pool.acquire(HOSTILE, waited_seconds=3600)
     assert (pool.in_use, pool.waiting) == (0, 0)
@@ -161,20 +161,20 @@ def served_order(pool: Pool, keys: list[PoolKey]) -> list[PoolKey]:
 
 
 def test_slots_that_become_free_go_round_robin_over_tenants() -> None:
-    pool = make_pool(1, waiting=100, patience_seconds=30)
+    pool = make_pool(1, waiting=100, max_wait_seconds=30)
     order = served_order(pool, [HOSTILE] * 6 + [VICTIM] * 2)
     assert order[1] == VICTIM
     assert order[3] == VICTIM
 
 
 def test_within_a_tenant_slots_go_round_robin_over_its_members() -> None:
-    pool = make_pool(1, waiting=100, patience_seconds=30)
+    pool = make_pool(1, waiting=100, max_wait_seconds=30)
     busy, quiet = PoolKey("tenant", "busy"), PoolKey("tenant", "quiet")
     assert served_order(pool, [busy] * 5 + [quiet])[1] == quiet
 
 
 def test_the_room_for_waiting_is_shared_too() -> None:
-    pool = make_pool(1, patience_seconds=30, waiting=8)
+    pool = make_pool(1, max_wait_seconds=30, waiting=8)
 
     def take_and_release(key: PoolKey) -> None:
         pool.acquire(key).release()
@@ -260,7 +260,7 @@ def test_a_slot_that_may_not_move_is_given_back() -> None:
 
 
 def test_a_move_that_waits_does_not_keep_strangers_out() -> None:
-    pool = make_pool(2, patience_seconds=30, waiting=8)
+    pool = make_pool(2, max_wait_seconds=30, waiting=8)
     held = pool.acquire(HOSTILE)
     slot = pool.acquire(stranger("203.0.113.7"))
     with ThreadPoolExecutor(1) as threads:
@@ -293,7 +293,7 @@ def test_without_shares_one_tenant_takes_all() -> None:
 
 
 def test_slots_are_neither_lost_nor_doubled_by_many_threads() -> None:
-    pool = make_pool(7, patience_seconds=0.002, waiting=5)
+    pool = make_pool(7, max_wait_seconds=0.002, waiting=5)
     most = 0
     lock = threading.Lock()
 

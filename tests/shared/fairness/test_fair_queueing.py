@@ -11,7 +11,7 @@ from sqlalchemy import text
 from shared import failpoints
 from shared.db.database import Database, Session
 from shared.fairness.admission import STRANGERS, UNFAIR
-from shared.fairness.fair_queueing import REMEMBERED_TENANTS, Rotation, next_in_turn
+from shared.fairness.fair_queueing import REMEMBERED_TENANTS, RoundRobin, next_in_turn
 from shared.ids import new_id
 from tests.support.plans import explain
 
@@ -73,7 +73,7 @@ def add(session: Session, tenant: UUID, count: int, member: UUID | None = None, 
     return member
 
 
-def claim(database: Database, rotation: Rotation, count: int, **full: Any) -> list[Any]:
+def claim(database: Database, rotation: RoundRobin, count: int, **full: Any) -> list[Any]:
     claimed = []
     for _ in range(count):
         with database.transaction() as session:
@@ -89,7 +89,7 @@ def test_each_tenant_has_its_turn_whoever_has_more_rows(database: Database) -> N
         add(session, B, 1000)
         for tenant in (A, C):
             add(session, tenant, 5)
-    served = [row.tenant for row in claim(database, Rotation(), 18)]
+    served = [row.tenant for row in claim(database, RoundRobin(), 18)]
     assert Counter(served[:15]) == {A: 5, B: 5, C: 5}
     assert served[15:] == [B, B, B]
 
@@ -99,7 +99,7 @@ def test_members_of_a_tenant_take_turns(database: Database) -> None:
         busy = add(session, A, 100)
         quiet = add(session, A, 3)
         add(session, B, 10)
-    served = [row.member for row in claim(database, Rotation(), 12) if row.tenant == A]
+    served = [row.member for row in claim(database, RoundRobin(), 12) if row.tenant == A]
     assert served == [busy, quiet] * 3
 
 
@@ -109,7 +109,7 @@ def test_everything_is_claimed_once_in_the_end(database: Database) -> None:
         for tenant in tenants:
             for _ in range(3):
                 add(session, tenant, 2)
-    claimed = claim(database, Rotation(), 1000)
+    claimed = claim(database, RoundRobin(), 1000)
     assert len({row.id for row in claimed}) == len(claimed) == 6 * len(tenants)
     assert Counter(row.tenant for row in claimed[: len(tenants)]) == dict.fromkeys(tenants, 1)
 
@@ -119,7 +119,7 @@ def test_tenants_and_members_at_their_limit_are_passed_over(database: Database) 
         add(session, A, 100)
         full = add(session, B, 100)
         other = add(session, B, 2)
-    claimed = claim(database, Rotation(), 10, full_tenants=[A, STRANGERS], full_members=[(B, full)])
+    claimed = claim(database, RoundRobin(), 10, full_tenants=[A, STRANGERS], full_members=[(B, full)])
     assert [row.member for row in claimed] == [other, other]
 
 
@@ -127,8 +127,8 @@ def test_a_second_claimer_finds_work_while_the_first_has_not_committed(database:
     with database.transaction() as session:
         add(session, A, 5)
     with database.transaction() as first, database.transaction() as second:
-        one = Rotation().claim(first, text(CLAIM))
-        other = Rotation().claim(second, text(CLAIM))
+        one = RoundRobin().claim(first, text(CLAIM))
+        other = RoundRobin().claim(second, text(CLAIM))
         assert one is not None
         assert other is not None
         assert one.id != other.id
@@ -137,7 +137,7 @@ def test_a_second_claimer_finds_work_while_the_first_has_not_committed(database:
 def test_what_is_due_later_is_not_claimed(database: Database) -> None:
     with database.transaction() as session:
         add(session, A, 5, due_at="now() + interval '1 day'")
-    assert claim(database, Rotation(), 1) == []
+    assert claim(database, RoundRobin(), 1) == []
 
 
 def test_a_claim_looks_at_few_rows_however_many_wait(database: Database) -> None:
@@ -148,7 +148,7 @@ def test_a_claim_looks_at_few_rows_however_many_wait(database: Database) -> None
         last = add(session, C, 1)
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE fair_jobs"))
-    rotation = Rotation()
+    rotation = RoundRobin()
     claim(database, rotation, 2, full_tenants=[B])
     ranges = rotation.parameters(full_tenants=[A], full_members=[(B, full), (C, last)])
     plan = explain(database, CLAIM, ranges)
@@ -167,4 +167,4 @@ def test_with_shares_switched_off_the_first_tenant_is_served_alone(
     with database.transaction() as session:
         add(session, A, 10)
         add(session, C, 10)
-    assert {row.tenant for row in claim(database, Rotation(), 10, full_tenants=[tenant])} == {A}
+    assert {row.tenant for row in claim(database, RoundRobin(), 10, full_tenants=[tenant])} == {A}

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.db.database import Database
-from shared.errors import PermissionDenied, Unavailable
+from shared.errors import PermissionDenied, ServiceUnavailable
 from shared.files.blobs.base import Blob, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.directory import LocalDirectory
 from shared.files.blobs.local import LocalBlobStore
@@ -311,6 +311,6 @@ def test_an_operator_says_which_store_it_is(database: Database, root: Path) -> N
 def test_without_the_database_no_store_is_taken_for_the_right_one(root: Path) -> None:
     nowhere = Database("postgresql+psycopg2://nobody@127.0.0.1:1/none", pool_size=1)
     store = LocalBlobStore(root, identity=RecordedIdentity(nowhere))
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailable):
         store.receive(new_id(), size_bytes=1)
     assert not root.exists()

@@ -15,10 +15,10 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.messaging import replies, reply_publisher
 from shared.messaging.replies import Inbox, Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
-from shared.messaging.reply_publisher import BUNDLES, Letter, Post, ReplyLane, unbundle
+from shared.messaging.reply_publisher import BUNDLES, Letter, Post, ReplyPublisher, unbundle
 from shared.messaging.valkey import connect_valkey
 from shared.models.queue.call_queue import cancel, find_cancelled, is_cancelled
-from shared.runtime.deferred_responses import Bell
+from shared.runtime.deferred_responses import WakeUp
 from tests.support.stack import free_port, wait_until
 
 PATIENCE_SECONDS = 60
@@ -32,9 +32,9 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def lane(valkey: redis.Redis) -> Iterator[ReplyLane]:
+def lane(valkey: redis.Redis) -> Iterator[ReplyPublisher]:
     """A worker's lane."""
-    lane = ReplyLane(valkey)
+    lane = ReplyPublisher(valkey)
     yield lane
     lane.close()
 
@@ -47,7 +47,9 @@ def channel(valkey: redis.Redis) -> Iterator[ReplyChannel]:
     channel.close()
 
 
-def test_replies_arrive_in_order_at_the_request_they_are_for(lane: ReplyLane, channel: ReplyChannel) -> None:
+def test_replies_arrive_in_order_at_the_request_they_are_for(
+    lane: ReplyPublisher, channel: ReplyChannel
+) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
         writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
         for number in range(50):
@@ -61,7 +63,9 @@ def test_replies_arrive_in_order_at_the_request_they_are_for(lane: ReplyLane, ch
             assert received == [*said, Reply(kind=ReplyKind.END)]
 
 
-def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(lane: ReplyLane, channel: ReplyChannel) -> None:
+def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
+    lane: ReplyPublisher, channel: ReplyChannel
+) -> None:
     contents = [bytes(range(256)), b"x" * (4 << 20), b""]
     with channel.open(new_id()) as inbox:
         writer = ReplyWriter(lane, inbox.address)
@@ -73,7 +77,7 @@ def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(lane: ReplyLane, chan
 
 
 def test_what_a_reply_says_is_in_no_log_at_any_level(
-    lane: ReplyLane, channel: ReplyChannel, caplog: pytest.LogCaptureFixture
+    lane: ReplyPublisher, channel: ReplyChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), channel.open(new_id()) as inbox:
         writer = ReplyWriter(lane, inbox.address)
@@ -88,7 +92,7 @@ def test_what_a_reply_says_is_in_no_log_at_any_level(
 
 def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: ReplyChannel) -> None:
     with connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=PATIENCE_SECONDS) as narrow:
-        lane = ReplyLane(narrow)
+        lane = ReplyPublisher(narrow)
         with channel.open(new_id()) as first, channel.open(new_id()) as second:
             writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
             for writer in writers:
@@ -102,23 +106,23 @@ def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: R
         assert narrow.ping()
 
 
-def test_a_writer_that_was_closed_sends_no_more(lane: ReplyLane, channel: ReplyChannel) -> None:
+def test_a_writer_that_was_closed_sends_no_more(lane: ReplyPublisher, channel: ReplyChannel) -> None:
     with channel.open(new_id()) as inbox, closing(ReplyWriter(lane, inbox.address)) as writer:
         writer.send(ReplyKind.DATA, b"some")
     assert not writer.send(ReplyKind.ALIVE)
 
 
 def test_replies_that_follow_each_other_closely_are_sent_together(
-    lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    lane: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    write = ReplyLane._write
+    write = ReplyPublisher._write
 
-    def counted(lane: ReplyLane, posts: Sequence[Post]) -> None:
+    def counted(lane: ReplyPublisher, posts: Sequence[Post]) -> None:
         sent.append(sum(len(post.letters) for post in posts))
         write(lane, posts)
 
-    monkeypatch.setattr(ReplyLane, "_write", counted)
+    monkeypatch.setattr(ReplyPublisher, "_write", counted)
     monkeypatch.setattr(reply_publisher, "GATHER_SECONDS", 0.1)
     with channel.open(new_id()) as inbox:
         writer = ReplyWriter(lane, inbox.address)
@@ -131,7 +135,9 @@ def test_replies_that_follow_each_other_closely_are_sent_together(
     assert len(sent) < 100
 
 
-def test_streams_from_many_threads_arrive_whole_and_in_order(lane: ReplyLane, channel: ReplyChannel) -> None:
+def test_streams_from_many_threads_arrive_whole_and_in_order(
+    lane: ReplyPublisher, channel: ReplyChannel
+) -> None:
     inboxes = [channel.open(new_id()) for _ in range(8)]
 
     def stream(inbox: Inbox) -> None:
@@ -153,7 +159,7 @@ def test_streams_from_many_threads_arrive_whole_and_in_order(lane: ReplyLane, ch
 
 
 def test_what_was_on_its_way_over_a_connection_that_broke_is_sent_again(
-    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel
+    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as inbox:
         writer = ReplyWriter(lane, inbox.address)
@@ -167,7 +173,7 @@ def test_what_was_on_its_way_over_a_connection_that_broke_is_sent_again(
 
 def test_streams_end_whose_replies_cannot_be_sent() -> None:
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        writer = ReplyWriter(ReplyLane(dead), ReplyAddress(channel="x", invocation_id=new_id()))
+        writer = ReplyWriter(ReplyPublisher(dead), ReplyAddress(channel="x", invocation_id=new_id()))
         assert not writer.send(ReplyKind.DATA, b"some")
         with pytest.raises(redis.ConnectionError):
             writer.send(ReplyKind.END)
@@ -186,7 +192,7 @@ def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
     assert not is_cancelled(valkey, wanted)
 
 
-def test_a_writer_learns_with_its_next_replies_that_the_front_is_gone(lane: ReplyLane) -> None:
+def test_a_writer_learns_with_its_next_replies_that_the_front_is_gone(lane: ReplyPublisher) -> None:
     gone = ReplyAddress(channel="quartermaster:replies:of-a-front-that-died", invocation_id=new_id())
     with closing(ReplyWriter(lane, gone)) as writer:
         assert writer.send(ReplyKind.DATA, b"one")
@@ -196,7 +202,7 @@ def test_a_writer_learns_with_its_next_replies_that_the_front_is_gone(lane: Repl
 
 
 def test_the_last_reply_outlives_a_connection_that_broke(
-    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel
+    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as inbox:
         writer = ReplyWriter(lane, inbox.address)
@@ -208,7 +214,7 @@ def test_the_last_reply_outlives_a_connection_that_broke(
 
 
 def test_an_interruption_is_told_to_all_who_wait_and_to_nobody_after_it(
-    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel
+    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
         assert ReplyWriter(lane, first.address).send(ReplyKind.END)
@@ -228,7 +234,7 @@ def pings(valkey: redis.Redis) -> int:
 
 
 def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_still(
-    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
     stood_still_seconds = 0.0
@@ -243,7 +249,7 @@ def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_sti
 
 
 def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
-    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(replies, "PING_AFTER_SECONDS", 0.2)
@@ -288,12 +294,14 @@ def test_a_request_that_takes_nothing_is_dropped_instead_of_growing(
     assert kinds == [ReplyKind.DATA, ReplyKind.DATA, ReplyKind.LOST]
 
 
-def test_what_is_put_together_reaches_a_front_in_one_message(lane: ReplyLane, channel: ReplyChannel) -> None:
+def test_what_is_put_together_reaches_a_front_in_one_message(
+    lane: ReplyPublisher, channel: ReplyChannel
+) -> None:
     rung: list[ReplyAddress] = []
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
         for inbox in (first, second):
-            bell = Bell()
-            bell.be_heard_by(partial(rung.append, inbox.address))
+            bell = WakeUp()
+            bell.wake_through(partial(rung.append, inbox.address))
             inbox.ring(bell)
         writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
         with lane.together():
@@ -308,7 +316,9 @@ def test_what_is_put_together_reaches_a_front_in_one_message(lane: ReplyLane, ch
 
 
 @pytest.mark.parametrize("name", ["quartermaster:replies:of-the-release-before", f"{BUNDLES}of-this-one"])
-def test_only_a_front_that_reads_bundles_gets_them(valkey: redis.Redis, lane: ReplyLane, name: str) -> None:
+def test_only_a_front_that_reads_bundles_gets_them(
+    valkey: redis.Redis, lane: ReplyPublisher, name: str
+) -> None:
     said = [bytes([number]) * (number * 1000 + 17) for number in range(1, 5)]
     with valkey.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.subscribe(name)
@@ -329,7 +339,7 @@ def test_only_a_front_that_reads_bundles_gets_them(valkey: redis.Redis, lane: Re
 
 def test_a_bundle_has_a_largest_size(valkey: redis.Redis) -> None:
     address = ReplyAddress(channel=f"{BUNDLES}x", invocation_id=new_id())
-    sender = ReplyWriter(ReplyLane(valkey), address)
+    sender = ReplyWriter(ReplyPublisher(valkey), address)
     letters = [
         Letter(address.channel, b"x" * (reply_publisher.MAX_BUNDLE_BYTES // 2), sender) for _ in range(5)
     ]

@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.db.database import Database
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.messaging.broker import Broker
 from shared.messaging.publisher import create_celery, send_kind
 from shared.messaging.queues import UPLOADS
@@ -65,7 +65,7 @@ def test_postgres_is_verified_by_its_authority_and_name(
 
         assert ask("localhost", certificates.authority) == 1
         for host, authority in (("localhost", stranger), ("127.0.0.1", certificates.authority)):
-            with pytest.raises(Unavailable):
+            with pytest.raises(ServiceUnavailable):
                 ask(host, authority)
 
 
@@ -119,7 +119,7 @@ def _assert_broker_is_verified(url: str, certificates: Certificates, stranger: P
     _assert_others_are_refused(
         connect, certificates, stranger, (OSError, OperationalError, redis.ConnectionError)
     )
-    _assert_others_are_refused(count, certificates, stranger, (Unavailable,))
+    _assert_others_are_refused(count, certificates, stranger, (ServiceUnavailable,))
 
 
 def _assert_others_are_refused(

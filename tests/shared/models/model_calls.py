@@ -216,7 +216,7 @@ def model_calls(
         leases=LeaseReader(database),
         cancellations=Cancellations(queue),
         threads=ThreadPoolExecutor(4),
-        admission=CallAdmission(database, shares, executor.slots, patience_seconds=5.0),
+        admission=CallAdmission(database, shares, executor.slots, max_wait_seconds=5.0),
     )
     caller = factory.actor(factory.person(organization_id, bound=True)).caller
     try:

@@ -62,7 +62,7 @@ class Tenants:
         self._factory = IdentityFactory(database, make_settings())
         self._database = database
         self.share = Share(share)
-        self.admission = CallAdmission(database, self.share, slots, patience_seconds=20.0)
+        self.admission = CallAdmission(database, self.share, slots, max_wait_seconds=20.0)
 
     def organization(self) -> Calls:
         calls = Calls(self._database, self._factory.organization().id)

@@ -144,7 +144,7 @@ def test_quick_calls_in_succession_need_no_look_at_what_others_do(
 ) -> None:
     monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 3600.0)
     shares = Shares(calls.database, calls.valkey, slots_when_unknown=4)
-    admission = CallAdmission(calls.database, shares, calls.executor.slots, patience_seconds=0.0)
+    admission = CallAdmission(calls.database, shares, calls.executor.slots, max_wait_seconds=0.0)
     invoker = replace(calls.invoker, admission=admission)
     quick = replace(calls, invoker=invoker)
     for number in range(20):
@@ -159,7 +159,7 @@ def test_a_call_of_this_process_counts_once_until_it_ends(
 ) -> None:
     monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 0.0)
     shares = Shares(calls.database, calls.valkey, slots_when_unknown=16)
-    other = CallAdmission(calls.database, shares, calls.executor.slots, patience_seconds=0.0)
+    other = CallAdmission(calls.database, shares, calls.executor.slots, max_wait_seconds=0.0)
     inbox = replace(calls, invoker=replace(calls.invoker, admission=other)).chat("hello")
     assert [shares.of("scripted") for _ in range(3)] == [13, 13, 13]
     monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 3600.0)

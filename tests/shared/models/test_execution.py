@@ -13,7 +13,7 @@ from shared.db.database import Database
 from shared.fairness.admission import ConcurrencyLimited
 from shared.ids import new_id
 from shared.messaging.replies import Inbox, ReplyKind
-from shared.messaging.reply_publisher import ReplyLane
+from shared.messaging.reply_publisher import ReplyPublisher
 from shared.messaging.valkey import connect_valkey
 from shared.models.catalog import Catalog, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
@@ -26,7 +26,7 @@ from shared.models.dialects import (
 )
 from shared.models.engine import Engine
 from shared.models.execution import execute
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 from shared.models.invocations import invoke
 from shared.models.queue.call_queue import CallQueue, cancel
 from shared.models.reply_timeouts import replies
@@ -397,12 +397,12 @@ def test_a_call_whose_client_has_left_is_charged_by_the_report_that_had_come(
     """Its worker hears that nobody listens when it sends the first words; all else has come meanwhile."""
     with FakeUpstream(Script(delay_seconds=0.02)) as upstream:
 
-        def send_to_nobody(attended: Attended, kind: ReplyKind, data: bytes = b"") -> bool:
+        def send_to_nobody(attended: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:
             assert upstream.wait_for_end_of(1)[0].ended == "answered"
             attended.cancelled.set()
             return False
 
-        monkeypatch.setattr(Attended, "send", send_to_nobody)
+        monkeypatch.setattr(LeasedCall, "send", send_to_nobody)
         inbox = invoked(calls, asked_at(calls, upstream, dialect), endpoint, stream=True)
         calls.execute(inbox)
     assert calls.charge(inbox) == ("cancelled", 10, 3, False)
@@ -452,7 +452,7 @@ def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) ->
     inbox = calls.chat("!tokens 9")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         calls.execute(
-            inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead), lane=ReplyLane(dead))
+            inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead), lane=ReplyPublisher(dead))
         )
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 

@@ -18,7 +18,7 @@ from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.execution import AdmittedCall, FairCalls
-from shared.models.queue.call_messages import QueuedCall, aside_queue, queue_of, read_message
+from shared.models.queue.call_messages import QueuedCall, parked_queue, queue_of, read_message
 from shared.models.queue.call_queue import AcceptedRequest, CallQueue
 from tests.support.call_messages import count_aside, take_call
 
@@ -100,16 +100,16 @@ def test_what_a_dead_worker_put_aside_is_read_by_another(
 ) -> None:
     dead = FairCalls(queue, slots=1)
     assert len(admit_all(dead, "slow", 3)) == 1
-    assert len(read(valkey_server.url, [*MODELS, aside_queue("slow")], 2)) == 2
+    assert len(read(valkey_server.url, [*MODELS, parked_queue("slow")], 2)) == 2
 
 
 def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.MonkeyPatch) -> None:
     turn = QueuesInTurn()
-    turn.update(["a", "b", aside_queue("full"), aside_queue("free")])
-    assert turn.consume(4) == [aside_queue("full"), aside_queue("free"), "a", "b"]
+    turn.update(["a", "b", parked_queue("full"), parked_queue("free")])
+    assert turn.consume(4) == [parked_queue("full"), parked_queue("free"), "a", "b"]
     turn.rotate("a")
-    monkeypatch.setattr(QueuesInTurn, "closed", lambda: {aside_queue("full")})
-    assert turn.consume(4) == [aside_queue("free"), "b", "a"]
+    monkeypatch.setattr(QueuesInTurn, "closed", lambda: {parked_queue("full")})
+    assert turn.consume(4) == [parked_queue("free"), "b", "a"]
 
 
 def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(
@@ -119,7 +119,7 @@ def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(
     assert len(admit_all(calls, "slow", 20)) == SLOTS * 7 // 8
     assert count_aside(valkey, "slow") == 20 - SLOTS * 7 // 8
     assert queue.count() == 0, "the rest is put aside, and stands before nobody"
-    assert calls.closed_queues() == {aside_queue("slow")}
+    assert calls.closed_queues() == {parked_queue("slow")}
     assert len(admit_all(calls, "quick", 1)) == 1
 
 
@@ -154,7 +154,7 @@ def test_a_call_that_waits_is_not_sent_again_and_a_lost_one_is_next(
 
 def test_a_call_that_is_put_aside_is_not_lost(queue: CallQueue) -> None:
     call = call_of("p")
-    queue.put_aside(call)
+    queue.park(call)
     assert not queue.return_if_lost(call)
     assert queue.take_put_aside("p") == call
     assert queue.return_if_lost(call)

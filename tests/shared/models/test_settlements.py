@@ -110,7 +110,7 @@ def test_a_process_that_ends_settles_what_is_late_first(
     given = dispatched(calls, inbox)
     with outage():
         assert ending.settle(given, REPORTED) is None
-    ending.wind_up()
+    ending.shut_down()
     ending.close()
     assert calls.charge(inbox) == ("completed", 5, 7, False)
 
@@ -123,7 +123,7 @@ def test_a_process_that_must_end_waits_no_longer_and_logs_what_the_call_consumed
     inbox = calls.chat("hello")
     given = dispatched(calls, inbox)
     ending = Settlements(calls.database)
-    ending.wind_up()
+    ending.shut_down()
     with outage():
         assert ending.settle(given, REPORTED) is None
         ending.close()

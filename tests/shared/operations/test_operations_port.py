@@ -18,7 +18,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import GUNICORN_SETTINGS
 from shared.observability.multiprocess_metrics import HostMetrics
 from shared.operations import operations_port as operations
-from shared.operations.health_checks import Check, Probes
+from shared.operations.health_checks import Check, HealthChecks
 from shared.operations.operations_port import OperationsPort
 from tests.support.front import open_front
 from tests.support.stack import wait_until
@@ -27,7 +27,7 @@ from tests.support.stack import wait_until
 def serve(checks: dict[str, Check], *, is_draining: bool = False) -> int:
     """Answer on some port for the rest of the run."""
     listener = socket.create_server(("127.0.0.1", 0))
-    port = OperationsPort(Probes(checks, HostMetrics(None, "web")))
+    port = OperationsPort(HealthChecks(checks, HostMetrics(None, "web")))
     port.serve(listener, is_draining=lambda: is_draining)
     number: int = listener.getsockname()[1]
     return number
@@ -92,10 +92,10 @@ APPLICATION = """
 import time
 from shared.observability.multiprocess_metrics import HostMetrics
 from shared.operations.operations_port import OperationsPort
-from shared.operations.health_checks import Probes
+from shared.operations.health_checks import HealthChecks
 
 class Application:
-    extensions = {"operations_port": OperationsPort(Probes({}, HostMetrics(None, "web")))}
+    extensions = {"operations_port": OperationsPort(HealthChecks({}, HostMetrics(None, "web")))}
 
     def __call__(self, environ, start_response):
         time.sleep(60)

@@ -7,12 +7,12 @@ from collections.abc import Generator
 import pytest
 from flask import Flask, Response
 
-from shared.runtime.deferred_responses import Bell, HeldAnswer
+from shared.runtime.deferred_responses import DeferredResponse, WakeUp
 from web.framework.admission import call_when_sent
 
 
-def make(pieces: Generator[bytes]) -> HeldAnswer:
-    return HeldAnswer(pieces, Bell(), idle_seconds=lambda: 0.0, is_blocking=False)
+def make(pieces: Generator[bytes]) -> DeferredResponse:
+    return DeferredResponse(pieces, WakeUp(), idle_seconds=lambda: 0.0, is_blocking=False)
 
 
 def test_closing_ends_the_pieces_and_then_calls_all_that_asked_for_it_even_if_one_fails() -> None:

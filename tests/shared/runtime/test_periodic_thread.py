@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.runtime.periodic_thread import PeriodicThread
 
 PATIENCE_SECONDS = 90.0
@@ -30,7 +30,7 @@ def test_nothing_runs_before_it_is_started() -> None:
 
 
 def test_a_failure_is_outlived() -> None:
-    failures: list[Exception] = [Unavailable("away"), ValueError("wrong")]
+    failures: list[Exception] = [ServiceUnavailable("away"), ValueError("wrong")]
     done = threading.Event()
 
     def act() -> None:

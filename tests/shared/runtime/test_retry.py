@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.errors import DomainError, Kind, Unavailable
+from shared.errors import DomainError, Kind, ServiceUnavailable
 from shared.runtime.retry import backoff_seconds, jittered, retry
 
 
@@ -34,7 +34,7 @@ def failing(*failures: DomainError) -> Callable[[], int]:
 
 
 def test_what_passes_is_tried_again_until_it_works() -> None:
-    assert retry(failing(Unavailable("away"), StorageFull()), for_seconds=60) == 2
+    assert retry(failing(ServiceUnavailable("away"), StorageFull()), for_seconds=60) == 2
 
 
 def test_what_does_not_pass_fails_at_once() -> None:
@@ -43,8 +43,8 @@ def test_what_does_not_pass_fails_at_once() -> None:
 
 
 def test_what_lasts_is_given_up() -> None:
-    with pytest.raises(Unavailable):
-        retry(failing(*[Unavailable("away")] * 1000), for_seconds=0)
+    with pytest.raises(ServiceUnavailable):
+        retry(failing(*[ServiceUnavailable("away")] * 1000), for_seconds=0)
 
 
 def test_pauses_double_up_to_the_longest() -> None:

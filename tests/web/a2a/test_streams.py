@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.a2a.tasks.sending import show_task
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.runtime.deferred_responses import HOLD
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import events, request, states
@@ -42,7 +42,7 @@ def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
     def breaking() -> streams.Frames:
         yield b"data: 1\n\n"
         yield b"data: 2\n\n"
-        raise Unavailable
+        raise ServiceUnavailable
 
     steps = streams.stream_steps(breaking(), partial(streams.show_error, request="r", host="h"))
     told = [step for step in steps if isinstance(step, bytes)]

@@ -21,7 +21,7 @@ from shared.errors import DomainError
 from shared.fairness.admission import Pool
 from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.resources import Version
-from shared.files.staging import Nowhere
+from shared.files.staging import DiscardSink
 from web.error_responses.status_codes import STATUSES
 from web.files.content_response import content_response
 from web.files.presentation import Presentation
@@ -29,7 +29,7 @@ from web.http.edge import BODY_READ, wrap
 from web.http.multipart import receive_file_part
 from web.http.receive_deadlines import BodyReceptions
 
-room = Pool("uploads", int(os.environ.get("ROOM", "4")), patience_seconds=0)
+room = Pool("uploads", int(os.environ.get("ROOM", "4")), max_wait_seconds=0)
 receptions = BodyReceptions(room, grace_seconds=0.5)
 content_path = Path(os.environ.get("CONTENT_FILE", "/dev/null"))
 
@@ -84,7 +84,11 @@ def respond(environ: WSGIEnvironment) -> Response:
             byte_size = int(environ["QUERY_STRING"]) if environ["QUERY_STRING"] else None
             with receptions.admit(environ) as body:
                 part = receive_file_part(
-                    body, environ["CONTENT_TYPE"], byte_size=byte_size, maximum_bytes=1 << 40, sink=Nowhere()
+                    body,
+                    environ["CONTENT_TYPE"],
+                    byte_size=byte_size,
+                    maximum_bytes=1 << 40,
+                    sink=DiscardSink(),
                 )
             return Response(json.dumps({"name": part.file_name, "sha256": part.sha256.hex()}), 201)
         case "/local" | "/remote" as path:

@@ -12,7 +12,7 @@ import requests
 
 from shared.errors import DomainError
 from shared.files.resources import ReceivedContent
-from shared.files.staging import Nowhere
+from shared.files.staging import DiscardSink
 from shared.files.upload_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
 from web.http.multipart import FilePartParser, receive_file_part
@@ -92,7 +92,7 @@ def test_the_sink_is_opened_once_the_header_is_known_and_not_before() -> None:
 
 def test_content_that_goes_nowhere_is_hashed() -> None:
     part = receive_file_part(
-        Pieces(multipart(b"again")), CONTENT_TYPE, byte_size=5, maximum_bytes=9, sink=Nowhere()
+        Pieces(multipart(b"again")), CONTENT_TYPE, byte_size=5, maximum_bytes=9, sink=DiscardSink()
     )
     assert part.sha256 == hashlib.sha256(b"again").digest()
 
@@ -186,7 +186,7 @@ def test_content_that_outgrows_its_announced_size_is_refused_without_reading_or_
 def test_content_announced_larger_than_the_maximum_is_refused_before_a_byte_is_read() -> None:
     body = Pieces(multipart(b"x"))
     with pytest.raises(ContentTooLarge) as refusal:
-        receive_file_part(body, CONTENT_TYPE, byte_size=100, maximum_bytes=99, sink=Nowhere())
+        receive_file_part(body, CONTENT_TYPE, byte_size=100, maximum_bytes=99, sink=DiscardSink())
     assert refusal.value.data == {"maximumBytes": 99}
     assert len(body.rest) == len(multipart(b"x"))
 

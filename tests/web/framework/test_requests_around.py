@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.observability.telemetry import JsonFormatter
-from shared.operations.health_checks import Probes
+from shared.operations.health_checks import HealthChecks
 from tests.support.front import Front, open_front
 from tests.web.files.asking import refuse
 
@@ -101,10 +101,10 @@ def test_no_line_of_one_request_carries_the_id_of_another(front: Front, lines: l
 def test_a_probe_that_is_answered_writes_no_line(
     front: Front, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Probes, "readiness", lambda _: {"database": "ok"})
+    monkeypatch.setattr(HealthChecks, "readiness", lambda _: {"database": "ok"})
     for path in ("/healthz", "/readyz", "/metrics"):
         assert front.get(path).status_code == 200
-    monkeypatch.setattr(Probes, "readiness", lambda _: {"database": "unavailable"})
+    monkeypatch.setattr(HealthChecks, "readiness", lambda _: {"database": "unavailable"})
     assert front.get("/readyz").status_code == 503
     answered = [(line["path"], line["status"]) for line in lines if line["event"] == "request.answered"]
     assert answered == [("/readyz", 503)]

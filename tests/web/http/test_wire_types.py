@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from web.http.requests import read_query, wire_names
-from web.http.wire_types import Sent
+from web.http.wire_types import RequestModel
 
 THREADS = 8
 
 
 def test_a_shape_is_built_when_it_is_first_read() -> None:
-    class Asked(Sent):
+    class Asked(RequestModel):
         page_size: str
 
     assert not Asked.__pydantic_complete__
@@ -19,7 +19,7 @@ def test_a_shape_is_built_when_it_is_first_read() -> None:
 
 
 def test_names_of_a_shape_are_those_that_are_sent() -> None:
-    class Asked(Sent):
+    class Asked(RequestModel):
         page_size: str
 
     assert wire_names(Asked) == {"pageSize"}
@@ -28,7 +28,7 @@ def test_names_of_a_shape_are_those_that_are_sent() -> None:
 def test_threads_that_read_a_shape_first_and_at_once_all_read_it() -> None:
     for _ in range(20):
 
-        class Asked(Sent):
+        class Asked(RequestModel):
             page_size: str
             after: str | None = None
 

@@ -171,7 +171,7 @@ def test_a_message_that_is_not_routed_before_its_front_stops_is_to_be_sent_again
 ) -> None:
     def wait_while_stopping(*arguments: Any, **more: Any) -> Waiting:
         waiting = Waiting(*arguments, **more)
-        waiting.wind_up()
+        waiting.shut_down()
         return waiting
 
     monkeypatch.setattr(door_streaming, "Waiting", wait_while_stopping)

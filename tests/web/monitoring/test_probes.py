@@ -13,7 +13,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.observability.multiprocess_metrics import HostMetrics
 from shared.observability.telemetry import UPLOADED_BYTES
 from shared.operations import health_checks
-from shared.operations.health_checks import Probes
+from shared.operations.health_checks import HealthChecks
 from tests.support.front import open_front
 
 
@@ -36,7 +36,7 @@ def test_a_check_that_hangs_has_failed_and_holds_up_no_other(
         asked.append("store")
         hanging.wait()
 
-    answering = Probes({"store": hang, "database": lambda: None}, HostMetrics(None, "web"))
+    answering = HealthChecks({"store": hang, "database": lambda: None}, HostMetrics(None, "web"))
     for _ in range(3):
         assert answering.readiness() == {"store": "unavailable", "database": "ok"}
     assert asked == ["store"], "one thread hangs, not one for each probe"
@@ -61,7 +61,7 @@ def test_metrics_come_without_what_cannot_be_measured(
         return [family]
 
     measures = {"hangs": hang, "a": lambda: measure("a", 1), "b": lambda: measure("b", 2)}
-    text = Probes({}, HostMetrics(None, "web"), measures).metrics().decode()
+    text = HealthChecks({}, HostMetrics(None, "web"), measures).metrics().decode()
     assert "quartermaster_uploaded_bytes_total" in text
     assert "quartermaster_lost" not in text
     assert 'quartermaster_rows{state="a"} 1.0\nquartermaster_rows{state="b"} 2.0' in text

@@ -11,7 +11,7 @@ import pytest
 from gunicorn.config import Config  # type: ignore[import-untyped]
 from gunicorn.http import RequestParser, wsgi  # type: ignore[import-untyped]
 
-from web.server.coalesced_response import OneSend, answer
+from web.server.coalesced_response import CoalescedResponse, answer
 
 Ask = Callable[..., list[bytes]]
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def ask(connection: tuple[socket.socket, socket.socket]) -> Ask:
         head = f"{method} / HTTP/1.1\r\nHost: here\r\n\r\n".encode()
         request = next(RequestParser(config, iter([head]), ("192.0.2.1", 1)))
         response, environ = wsgi.create(
-            request, ours, ("192.0.2.1", 1), ("192.0.2.2", 80), config, response_class=OneSend
+            request, ours, ("192.0.2.1", 1), ("192.0.2.2", 80), config, response_class=CoalescedResponse
         )
         answer(application, environ, response, log)
         ours.shutdown(socket.SHUT_WR)

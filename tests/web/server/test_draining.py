@@ -16,11 +16,11 @@ STORM_SECONDS = 1.0
 DRAIN_SECONDS = "10"
 WAITING = """
 import threading
-from shared.runtime.deferred_responses import Bell, HeldAnswer
+from shared.runtime.deferred_responses import WakeUp, DeferredResponse
 
 def application(environ, start_response):
     environ["wsgi.input"].read()
-    bell, over = Bell(), threading.Event()
+    bell, over = WakeUp(), threading.Event()
 
     def pieces():
         start_response("200 OK", [("Content-Type", "text/plain")])
@@ -29,7 +29,7 @@ def application(environ, start_response):
             yield b""
         yield b"ended"
 
-    return HeldAnswer(pieces(), bell, idle_seconds=lambda: 600.0, is_blocking=False, wind_up=over.set)
+    return DeferredResponse(pieces(), bell, idle_seconds=lambda: 600.0, is_blocking=False, shut_down=over.set)
 """
 
 

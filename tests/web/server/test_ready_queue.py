@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from web.server.ready_queue import Turns
+from web.server.ready_queue import ReadyQueue
 
 
 def test_a_burst_of_one_credential_takes_its_part_and_the_rest_follows_in_order() -> None:
-    turns = Turns(each=2, patience_seconds=5)
+    turns = ReadyQueue(each=2, max_wait_seconds=5)
     assert [turns.may_begin(b"mine", number, 0.0) for number in range(4)] == [True, True, False, False]
     assert turns.may_begin(b"other", 9, 0.0)
     assert [turns.end(b"mine", 1.0) for _ in range(4)] == [2, 3, None, None]
@@ -15,13 +15,13 @@ def test_a_burst_of_one_credential_takes_its_part_and_the_rest_follows_in_order(
 
 
 def test_requests_without_a_credential_wait_for_nobody() -> None:
-    turns = Turns(each=1, patience_seconds=5)
+    turns = ReadyQueue(each=1, max_wait_seconds=5)
     assert all(turns.may_begin(None, number, 0.0) for number in range(10))
     assert turns.end(None, 0.0) is None
 
 
 def test_what_has_waited_for_long_begins_all_the_same() -> None:
-    turns = Turns(each=1, patience_seconds=5)
+    turns = ReadyQueue(each=1, max_wait_seconds=5)
     assert [turns.may_begin(b"mine", number, float(number)) for number in range(3)] == [True, False, False]
     assert turns.find_overdue(6.5, room=0) == []
     assert turns.find_overdue(6.5, room=5) == [1]
@@ -30,7 +30,7 @@ def test_what_has_waited_for_long_begins_all_the_same() -> None:
 
 
 def test_what_has_waited_for_long_is_done_by_a_few_threads() -> None:
-    turns = Turns(each=4, patience_seconds=5)
+    turns = ReadyQueue(each=4, max_wait_seconds=5)
     assert [turns.may_begin(b"mine", number, 0.0) for number in range(8)] == [True] * 4 + [False] * 4
     assert [turns.end(b"mine", 6.0) for _ in range(4)] == [None, None, 4, 5]
     assert [turns.end(b"mine", 6.0) for _ in range(4)] == [6, 7, None, None]
@@ -39,7 +39,7 @@ def test_what_has_waited_for_long_is_done_by_a_few_threads() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", None]), st.booleans()), max_size=60))
 def test_every_request_begins_once_and_nothing_is_kept_of_it(steps: list[tuple[bytes | None, bool]]) -> None:
-    turns, running, begun, waiting = Turns(each=2, patience_seconds=5), [], set(), set()
+    turns, running, begun, waiting = ReadyQueue(each=2, max_wait_seconds=5), [], set(), set()
     for number, (sender, ends) in enumerate(steps):
         if turns.may_begin(sender, (sender, number), float(number)):
             running.append((sender, number))

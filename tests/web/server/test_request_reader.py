@@ -5,7 +5,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from web.server.request_reader import LONGEST_HEAD_BYTES, SMALL_BODY_BYTES, Arrival, Arrivals, Limits, Stage
+from web.server.request_reader import (
+    LONGEST_HEAD_BYTES,
+    SMALL_BODY_BYTES,
+    Arrival,
+    Limits,
+    RequestReader,
+    Stage,
+)
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n%s\r\n"
 
@@ -46,7 +53,7 @@ def test_a_head_that_gunicorn_refuses_at_once_is_not_waited_for() -> None:
 
 
 def test_the_address_that_has_most_gives_way_with_its_oldest() -> None:
-    arrivals = Arrivals(Limits(gathered_bytes=100))
+    arrivals = RequestReader(Limits(gathered_bytes=100))
     mine = [Arrival(None, "2001:db8::1"), Arrival(None, "2001:db8::2")]
     other = Arrival(None, "192.0.2.1")
     for arrival in (other, *mine):

@@ -16,7 +16,7 @@ from web.server.response_writer import BLOCKING_THREADS
 APPLICATION = """
 import gc, pathlib, threading, time
 from gunicorn.workers.gthread import TConn
-from shared.runtime.deferred_responses import Bell, HeldAnswer
+from shared.runtime.deferred_responses import WakeUp, DeferredResponse
 
 HERE = pathlib.Path(__file__).parent
 
@@ -67,12 +67,12 @@ def fails(start_response):
     raise RuntimeError
 
 def application(environ, start_response):
-    path, bell = environ["PATH_INFO"], Bell()
+    path, bell = environ["PATH_INFO"], WakeUp()
     if path == "/":
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
     if path == "/kept":
-        kept = b"%d" % sum(isinstance(one, (HeldAnswer, TConn)) for one in gc.get_objects())
+        kept = b"%d" % sum(isinstance(one, (DeferredResponse, TConn)) for one in gc.get_objects())
         start_response("200 OK", [("Content-Length", str(len(kept)))])
         return [kept]
     body = environ["wsgi.input"].read()
@@ -86,7 +86,7 @@ def application(environ, start_response):
         "/fails": lambda: fails(start_response),
     }[path]()
     idle = {"/rung": 60, "/late": 0}.get(path, 0.2)
-    return HeldAnswer(pieces, bell, idle_seconds=lambda: idle, is_blocking=environ["QUERY_STRING"] == "blocking")
+    return DeferredResponse(pieces, bell, idle_seconds=lambda: idle, is_blocking=environ["QUERY_STRING"] == "blocking")
 """
 
 

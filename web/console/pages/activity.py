@@ -18,7 +18,7 @@ from shared.credits.usage.usage_records import (
 from web.console.declarations import ConsoleRoutes
 from web.console.forms import wrong
 from web.console.listings import ROWS, Cursor, Word
-from web.console.visits import Visit
+from web.console.visits import PageContext
 from web.credits.csv_files import csv_file
 from web.credits.usage_csv import render_records
 from web.http.negotiation import CSV
@@ -58,7 +58,7 @@ class ActivityQuery(Cursor):
 
 
 @routes.page("/activity", summary="List calls, newest first", query=ActivityQuery)
-def show_activity(visit: Visit) -> Response:
+def show_activity(visit: PageContext) -> Response:
     query: ActivityQuery = visit.call.query
     scope = authorize_usage(visit.caller)
     with visit.services.database.autocommit() as session:
@@ -84,7 +84,7 @@ def show_activity(visit: Visit) -> Response:
 
 
 @routes.page("/activity.csv", summary="Get the calls as a file", query=ActivityQuery, answers={200: CSV})
-def download_activity(visit: Visit) -> Response:
+def download_activity(visit: PageContext) -> Response:
     query: ActivityQuery = visit.call.query
     scope = authorize_usage(visit.caller)
     with visit.services.database.autocommit() as session:

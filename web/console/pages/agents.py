@@ -21,7 +21,7 @@ from shared.identity.directory.deployments import (
 from shared.identity.errors import ResourceNotFound
 from web.console.declarations import ConsoleRoutes
 from web.console.listings import Cursor
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 routes = ConsoleRoutes("agents")
 
@@ -30,7 +30,7 @@ _TASKS = 20
 
 
 @routes.page("/agents", summary="List deployments", query=Cursor)
-def show_agents(visit: Visit) -> Response:
+def show_agents(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         listed = list_deployments(
             session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
@@ -40,7 +40,7 @@ def show_agents(visit: Visit) -> Response:
 
 
 @routes.page("/agents/<id:deployment_id>", summary="Show a deployment with its endpoint and behaviors")
-def show_agent(visit: Visit, deployment_id: UUID) -> Response:
+def show_agent(visit: PageContext, deployment_id: UUID) -> Response:
     return _show_agent(visit, deployment_id)
 
 
@@ -50,7 +50,7 @@ def show_agent(visit: Visit, deployment_id: UUID) -> Response:
     rest="check_endpoint",
     command="endpoints check",
 )
-def check_endpoint(visit: Visit, deployment_id: UUID) -> Response:
+def check_endpoint(visit: PageContext, deployment_id: UUID) -> Response:
     services = visit.services
     report = check(
         services.database,
@@ -62,7 +62,7 @@ def check_endpoint(visit: Visit, deployment_id: UUID) -> Response:
     return _show_agent(visit, deployment_id, report)
 
 
-def _show_agent(visit: Visit, deployment_id: UUID, report: EndpointReport | None = None) -> Response:
+def _show_agent(visit: PageContext, deployment_id: UUID, report: EndpointReport | None = None) -> Response:
     may_manage = visit.holds(Permission.DEPLOYMENT_MANAGE)
     with visit.services.database.autocommit() as session:
         deployment = get_deployment(session, by=visit.actor, deployment_id=deployment_id)
@@ -121,7 +121,7 @@ routes.acts(
 )
 
 
-def _endpoint(session: Session, visit: Visit, deployment_id: UUID) -> ShownEndpoint | None:
+def _endpoint(session: Session, visit: PageContext, deployment_id: UUID) -> ShownEndpoint | None:
     try:
         return get_endpoint(session, by=visit.actor, deployment_id=deployment_id)
     except ResourceNotFound:

@@ -26,7 +26,7 @@ from shared.media.notifications.notification_endpoints import (
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_day, require, wrong
 from web.console.listings import Cursor
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 routes = ConsoleRoutes("distributions")
 
@@ -45,7 +45,7 @@ class ImportsQuery(Cursor):
 
 
 @routes.page("/distributions", summary="List distributions", query=Cursor)
-def show_distributions(visit: Visit) -> Response:
+def show_distributions(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         listed = list_distributions(
             session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
@@ -61,7 +61,7 @@ def show_distributions(visit: Visit) -> Response:
     summary="Show a distribution with its imports and notifications",
     query=ImportsQuery,
 )
-def show_distribution(visit: Visit, distribution_id: UUID) -> Response:
+def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
     query: ImportsQuery = visit.call.query
     with visit.services.database.autocommit() as session:
         distribution = get_distribution(session, by=visit.actor, distribution_id=distribution_id)
@@ -107,7 +107,7 @@ def show_distribution(visit: Visit, distribution_id: UUID) -> Response:
     rest="retry_import",
     command="imports retry",
 )
-def retry_one(visit: Visit, distribution_id: UUID, import_id: UUID) -> Response:
+def retry_one(visit: PageContext, distribution_id: UUID, import_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         retry_import(
             session,
@@ -125,7 +125,7 @@ def retry_one(visit: Visit, distribution_id: UUID, import_id: UUID) -> Response:
     rest="retry_imports",
     command="imports retry-all",
 )
-def retry_all(visit: Visit, distribution_id: UUID) -> Response:
+def retry_all(visit: PageContext, distribution_id: UUID) -> Response:
     form = visit.form
     if form.get("state", "") not in ("", *_ENDED_BADLY):
         raise wrong("state", f"must be one of {', '.join(_ENDED_BADLY)}")
@@ -158,7 +158,7 @@ routes.acts(
     rest="replay_notifications",
     command="notifications replay",
 )
-def replay(visit: Visit, distribution_id: UUID) -> Response:
+def replay(visit: PageContext, distribution_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         replay_notifications(
             session,
@@ -186,7 +186,7 @@ routes.acts(
     command="distributions rotate-token",
     step_up=PAGE,
 )
-def rotate_token(visit: Visit, distribution_id: UUID) -> Response:
+def rotate_token(visit: PageContext, distribution_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         secret = rotate_distribution_token(session, by=visit.actor, distribution_id=distribution_id)
     return visit.render("rotated.html", what="token", secret=secret.value, distribution_id=distribution_id)
@@ -199,7 +199,7 @@ def rotate_token(visit: Visit, distribution_id: UUID) -> Response:
     command="distributions rotate-webhook-secret",
     step_up=PAGE,
 )
-def rotate_secret(visit: Visit, distribution_id: UUID) -> Response:
+def rotate_secret(visit: PageContext, distribution_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         secret = rotate_webhook_secret(
             session, visit.services.settings, by=visit.actor, distribution_id=distribution_id

@@ -19,7 +19,7 @@ from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_day, read_id, wrong
 from web.console.listings import ROWS, Cursor, Word
 from web.console.previews import find_preview
-from web.console.visits import Visit
+from web.console.visits import PageContext
 from web.files.presentation import Presentation
 from web.files.queries import ContentQuery
 from web.files.responses import actor_of, content_url, pending
@@ -68,7 +68,7 @@ class Retention:
 
 
 @routes.page("/files", summary="List files, newest first", query=FilesQuery)
-def show_files(visit: Visit) -> Response:
+def show_files(visit: PageContext) -> Response:
     query: FilesQuery = visit.call.query
     known = visit.organization_id
     with visit.services.database.autocommit() as session:
@@ -87,7 +87,7 @@ def show_files(visit: Visit) -> Response:
 
 
 @routes.page("/files/<id:file_id>", summary="Show a file with its versions, links and references")
-def show_file(visit: Visit, file_id: UUID) -> Response:
+def show_file(visit: PageContext, file_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         file = access.get_file(
             session, visit.caller, file_id, Permission.FILE_READ, pending=pending(visit.call)
@@ -126,7 +126,7 @@ def show_file(visit: Visit, file_id: UUID) -> Response:
     query=ContentQuery,
     answers={200: "*/*"},
 )
-def download(visit: Visit, file_id: UUID) -> Response:
+def download(visit: PageContext, file_id: UUID) -> Response:
     return send_content(visit.call, file_id, Presentation.PRIVATE)
 
 
@@ -137,7 +137,7 @@ def download(visit: Visit, file_id: UUID) -> Response:
     command="files share",
     step_up=PAGE,
 )
-def share(visit: Visit, file_id: UUID) -> Response:
+def share(visit: PageContext, file_id: UUID) -> Response:
     life = visit.form.get("life", "3600")
     if life not in LIVES:
         raise wrong("life", "must be one of those that the form has")
@@ -153,7 +153,7 @@ def share(visit: Visit, file_id: UUID) -> Response:
     rest="revoke_grant",
     command="read-grants revoke",
 )
-def revoke_link(visit: Visit, file_id: UUID, grant_id: UUID) -> Response:
+def revoke_link(visit: PageContext, file_id: UUID, grant_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         grant_revocation.revoke_grant(session, by=actor_of(visit.call), file_id=file_id, grant_id=grant_id)
     return go_to(f"{PAGE}/{file_id}")
@@ -166,7 +166,7 @@ def revoke_link(visit: Visit, file_id: UUID, grant_id: UUID) -> Response:
     command="files renew",
     step_up=PAGE,
 )
-def renew(visit: Visit, file_id: UUID) -> Response:
+def renew(visit: PageContext, file_id: UUID) -> Response:
     until = visit.form.get("until")
     if until is None and visit.form.get("for") != "ever":
         raise wrong("until", "is required, unless the file is kept for ever")
@@ -184,7 +184,7 @@ def renew(visit: Visit, file_id: UUID) -> Response:
     command="files rm",
     step_up=PAGE,
 )
-def delete(visit: Visit, file_id: UUID) -> Response:
+def delete(visit: PageContext, file_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         file = access.get_file(
             session, visit.caller, file_id, Permission.FILE_DELETE, pending=pending(visit.call)
@@ -195,7 +195,7 @@ def delete(visit: Visit, file_id: UUID) -> Response:
     return go_to(PAGE)
 
 
-def _may(visit: Visit, permission: Permission, file: File) -> bool:
+def _may(visit: PageContext, permission: Permission, file: File) -> bool:
     held = visit.caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
     return permission in held
 

@@ -34,7 +34,7 @@ from web.console.charts import meter
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import Form, read_amount, read_id, require, wrong
 from web.console.listings import Cursor
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 routes = ConsoleRoutes("keys")
 
@@ -53,7 +53,7 @@ class Limited:
 
 
 @routes.page("/keys", summary="List API keys and budgets", query=Cursor)
-def show_keys(visit: Visit) -> Response:
+def show_keys(visit: PageContext) -> Response:
     organization_id, scope = visit.organization_id, authorize_usage(visit.caller)
     with visit.services.database.autocommit() as session:
         bound = (
@@ -92,7 +92,7 @@ def show_keys(visit: Visit) -> Response:
     command="api-keys issue",
     step_up=f"{PAGE}#new",
 )
-def issue_key(visit: Visit) -> Response:
+def issue_key(visit: PageContext) -> Response:
     form, organization_id = visit.form, visit.organization_id
     name, limit = require(form, "name"), _amount(form, "limit", is_needed=False)
     if form.get("ends", "90") not in _DAYS or form.get("bound", "yes") not in ("yes", "no"):
@@ -113,7 +113,7 @@ def issue_key(visit: Visit) -> Response:
 
 
 @routes.page("/keys/<id:key_id>/models", summary="Show the models that a key may call")
-def show_key_models(visit: Visit, key_id: UUID) -> Response:
+def show_key_models(visit: PageContext, key_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
         chosen = key_model_allowlist.find_key_models(session, visit.organization_id, key_id)
@@ -134,7 +134,7 @@ def show_key_models(visit: Visit, key_id: UUID) -> Response:
     command="budgets set-models",
     step_up=PAGE,
 )
-def set_models(visit: Visit, key_id: UUID) -> Response:
+def set_models(visit: PageContext, key_id: UUID) -> Response:
     chosen = tuple(name.removeprefix(_MODEL) for name in visit.form if name.startswith(_MODEL))
     by, organization_id = visit.actor, visit.organization_id
     with visit.services.database.transaction() as session:
@@ -151,7 +151,7 @@ def set_models(visit: Visit, key_id: UUID) -> Response:
     command="budgets remove-models",
     step_up=PAGE,
 )
-def remove_models(visit: Visit, key_id: UUID) -> Response:
+def remove_models(visit: PageContext, key_id: UUID) -> Response:
     by, organization_id = visit.actor, visit.organization_id
     with visit.services.database.transaction() as session:
         api_keys.get_api_key(session, by=by, key_id=key_id)
@@ -160,7 +160,7 @@ def remove_models(visit: Visit, key_id: UUID) -> Response:
 
 
 @routes.page("/keys/<id:key_id>/revoke", summary="Show what revoking a key does")
-def confirm_revocation(visit: Visit, key_id: UUID) -> Response:
+def confirm_revocation(visit: PageContext, key_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
         labels = visit.labels(session, [key.user_id])
@@ -174,7 +174,7 @@ def confirm_revocation(visit: Visit, key_id: UUID) -> Response:
     command="api-keys revoke",
     step_up=PAGE,
 )
-def revoke_key(visit: Visit, key_id: UUID) -> Response:
+def revoke_key(visit: PageContext, key_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
         if visit.form.get("name", "").strip() != key.name:
@@ -190,7 +190,7 @@ def revoke_key(visit: Visit, key_id: UUID) -> Response:
     command="budgets create",
     step_up=f"{PAGE}#budgets",
 )
-def add_budget(visit: Visit) -> Response:
+def add_budget(visit: PageContext) -> Response:
     kind, _, subject = visit.form.get("subject", "").partition(":")
     if kind not in {at.value for at in SubjectKind}:
         raise wrong("subject", "must be one of those that the form has")
@@ -208,7 +208,7 @@ def add_budget(visit: Visit) -> Response:
 
 
 @routes.page("/budgets/<id:budget_id>", summary="Show a budget, to change or delete it")
-def show_budget(visit: Visit, budget_id: UUID) -> Response:
+def show_budget(visit: PageContext, budget_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         budget = get_budget(
             session, by=visit.actor, organization_id=visit.organization_id, budget_id=budget_id
@@ -230,7 +230,7 @@ def show_budget(visit: Visit, budget_id: UUID) -> Response:
     command="budgets set-amount",
     step_up=PAGE,
 )
-def set_budget(visit: Visit, budget_id: UUID) -> Response:
+def set_budget(visit: PageContext, budget_id: UUID) -> Response:
     amount = _amount(visit.form, "amount")
     with visit.services.database.transaction() as session:
         change_budget(
@@ -267,7 +267,7 @@ def _spent(session: Session, scope: UsageScope) -> dict[str, int]:
     return {group.keys[0]: group.sum.cost for group in report.groups if group.keys[0]}
 
 
-def _limit(session: Session, visit: Visit, key_id: UUID, amount: int) -> Budget:
+def _limit(session: Session, visit: PageContext, key_id: UUID, amount: int) -> Budget:
     if not visit.holds(Permission.CREDIT_MANAGE):
         raise PermissionDenied(permission=Permission.CREDIT_MANAGE)
     new = NewBudget(

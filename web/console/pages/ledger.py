@@ -16,22 +16,22 @@ from shared.identity.access.permissions import Permission
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_amount, require
 from web.console.listings import ROWS, Cursor
-from web.console.visits import Visit
-from web.http.wire_types import Count, Sent
+from web.console.visits import PageContext
+from web.http.wire_types import Count, RequestModel
 
 routes = ConsoleRoutes("ledger")
 
 PAGE = "/console/ledger"
 
 
-class EntryQuery(Sent):
+class EntryQuery(RequestModel):
     """Where the list of entries goes on: below a version."""
 
     cursor: Annotated[Count | None, Field()] = None
 
 
 @routes.page("/ledger", summary="List the entries of the ledger, newest first", query=EntryQuery)
-def show_ledger(visit: Visit) -> Response:
+def show_ledger(visit: PageContext) -> Response:
     by, organization_id = visit.actor, visit.organization_id
     cursor = visit.call.query.cursor
     with visit.services.database.transaction() as session:
@@ -53,7 +53,7 @@ def show_ledger(visit: Visit) -> Response:
 
 
 @routes.page("/ledger/holds", summary="List the credits that open calls reserve", query=Cursor)
-def show_holds(visit: Visit) -> Response:
+def show_holds(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         holds = list_holds(
             session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
@@ -65,7 +65,7 @@ def show_holds(visit: Visit) -> Response:
 
 
 @routes.page("/ledger/storage", summary="Show what was stored day by day, and its cost")
-def show_storage(visit: Visit) -> Response:
+def show_storage(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         report = read_storage_usage(
             session, by=visit.actor, organization_id=visit.organization_id, question=StorageQuestion()
@@ -74,7 +74,7 @@ def show_storage(visit: Visit) -> Response:
 
 
 @routes.page("/ledger/<month:month>", summary="Show the statement of a month")
-def show_statement(visit: Visit, month: date) -> Response:
+def show_statement(visit: PageContext, month: date) -> Response:
     with visit.services.database.autocommit() as session:
         statement = read_statement(
             session, by=visit.actor, organization_id=visit.organization_id, month=month
@@ -83,7 +83,7 @@ def show_statement(visit: Visit, month: date) -> Response:
 
 
 @routes.page("/top-up", summary="Show how to add credits; for operators")
-def show_top_up(visit: Visit) -> Response:
+def show_top_up(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         balance = read_balance(session, by=visit.actor, organization_id=visit.organization_id)
     return visit.render("top_up.html", balance=balance, may_grant=visit.caller.is_operator)
@@ -96,7 +96,7 @@ def show_top_up(visit: Visit) -> Response:
     command="credits top-up",
     step_up="/console/top-up",
 )
-def add_credits(visit: Visit) -> Response:
+def add_credits(visit: PageContext) -> Response:
     amount = read_amount(visit.form, "amount")
     with visit.services.database.transaction() as session:
         top_up(
@@ -116,7 +116,7 @@ def add_credits(visit: Visit) -> Response:
     command="credits set-policy",
     step_up=PAGE,
 )
-def set_limit(visit: Visit) -> Response:
+def set_limit(visit: PageContext) -> Response:
     limit = read_amount(visit.form, "limit") if visit.form.get("limit", "").strip() else None
     with visit.services.database.transaction() as session:
         set_policy(

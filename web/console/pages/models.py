@@ -25,7 +25,7 @@ from web.console.declarations import ConsoleRoutes
 from web.console.figures import spending
 from web.console.forms import Form, require, wrong
 from web.console.listings import WindowQuery
-from web.console.visits import Visit
+from web.console.visits import PageContext
 from web.framework.rendering import HTML, asset_path
 from web.http.negotiation import EVENT_STREAM, wants_events
 from web.models.responses import shown_answer, streamed_answer
@@ -66,7 +66,7 @@ class Reply:
 
 
 @routes.page("/models", summary="List models with prices and usage, and ask one", query=WindowQuery)
-def show_models(visit: Visit) -> Response:
+def show_models(visit: PageContext) -> Response:
     return visit.render("models.html", **_shown(visit, Window(visit.call.query.window), {}))
 
 
@@ -77,7 +77,7 @@ def show_models(visit: Visit) -> Response:
     command="models ask",
     answers={200: {HTML: None, EVENT_STREAM: None}},
 )
-def ask_model(visit: Visit) -> Response:
+def ask_model(visit: PageContext) -> Response:
     call, models = visit.call, visit.services.models
     require_model_access(visit.caller)
     is_stream = wants_events(call.http)
@@ -102,7 +102,7 @@ def _showing(page: Callable[..., Response]) -> Callable[[bytes], Response]:
     return lambda document: page(reply=_reply(document))
 
 
-def _shown(visit: Visit, window: Window, asked: Form) -> Mapping[str, Any]:
+def _shown(visit: PageContext, window: Window, asked: Form) -> Mapping[str, Any]:
     scope = authorize_usage(visit.caller)
     entries = visit.services.models.catalog.current().entries
     with visit.services.database.autocommit() as session:

@@ -6,7 +6,7 @@ from shared.identity.access.authorization import authorize_operation
 from shared.operations.host_status import measure_queues, read_host_state
 from shared.operations.queue_depths import measure_waiting_work
 from web.console.declarations import ConsoleRoutes
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 routes = ConsoleRoutes("operations")
 
@@ -14,7 +14,7 @@ routes = ConsoleRoutes("operations")
 @routes.page(
     "/operations", summary="Show processes, queues, sweeps and what waits for workers; for operators"
 )
-def show_operations(visit: Visit) -> Response:
+def show_operations(visit: PageContext) -> Response:
     authorize_operation(visit.actor)
     settings = visit.services.settings
     with visit.services.database.autocommit() as session:

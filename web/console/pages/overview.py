@@ -22,7 +22,7 @@ from web.console.figures import Burn, Spending, burn, midnight, spending
 from web.console.format import credits as in_credits
 from web.console.listings import WindowQuery
 from web.console.mends import MAXIMUM_MENDS, find_failures, of_budgets, of_money
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 routes = ConsoleRoutes("overview")
 
@@ -36,7 +36,7 @@ _STEPS = {
 
 
 @routes.page("", summary="Show what is left, what is spent, and what needs mending", query=WindowQuery)
-def overview(visit: Visit) -> Response:
+def overview(visit: PageContext) -> Response:
     organization_id, scope = visit.organization_id, authorize_usage(visit.caller)
     window = Window(visit.call.query.window)
     interval, step, date_form = _STEPS[window]
@@ -76,7 +76,9 @@ def _ask(session: Session, scope: UsageScope, question: Question) -> UsageReport
     return usage(session, scope.organization_id, question, user_id=scope.user_id)
 
 
-def _figures(visit: Visit, session: Session, scope: UsageScope, balance: Balance | None) -> Mapping[str, Any]:
+def _figures(
+    visit: PageContext, session: Session, scope: UsageScope, balance: Balance | None
+) -> Mapping[str, Any]:
     """Give the figures that are asked for again while the page is open."""
     today = midnight(visit.now)
     whole_days = Question(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)

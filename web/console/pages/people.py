@@ -20,7 +20,7 @@ from shared.pagination import MAX_LIMIT
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import Form, read_id, require, wrong
 from web.console.listings import Cursor
-from web.console.visits import Visit
+from web.console.visits import PageContext
 
 routes = ConsoleRoutes("people")
 
@@ -31,7 +31,7 @@ _OPEN = 20
 
 
 @routes.page("/people", summary="List members and invitations", query=Cursor)
-def show_people(visit: Visit) -> Response:
+def show_people(visit: PageContext) -> Response:
     by, organization_id = visit.actor, visit.organization_id
     may_manage = visit.holds(Permission.MEMBER_MANAGE)
     with visit.services.database.autocommit() as session:
@@ -58,7 +58,7 @@ def show_people(visit: Visit) -> Response:
     command="invitations create",
     step_up=PAGE,
 )
-def invite(visit: Visit) -> Response:
+def invite(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         issued = invite_member(
             session,
@@ -87,7 +87,7 @@ routes.acts(
     command="members change-role",
     step_up=PAGE,
 )
-def set_role(visit: Visit, user_id: UUID) -> Response:
+def set_role(visit: PageContext, user_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         change_member_role(
             session,
@@ -112,7 +112,7 @@ routes.acts(
 
 
 @routes.page("/people/identities", summary="List identities and role bindings", query=Cursor)
-def show_identities(visit: Visit) -> Response:
+def show_identities(visit: PageContext) -> Response:
     by, organization_id = visit.actor, visit.organization_id
     with visit.services.database.autocommit() as session:
         identities = list_identities(
@@ -142,7 +142,7 @@ def show_identities(visit: Visit) -> Response:
     rest="create_principal_identity",
     command="identities create",
 )
-def add_identity(visit: Visit) -> Response:
+def add_identity(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         create_principal_identity(
             session,
@@ -182,7 +182,7 @@ routes.acts(
     command="role-bindings bind-identity",
     step_up=IDENTITIES,
 )
-def bind(visit: Visit) -> Response:
+def bind(visit: PageContext) -> Response:
     if visit.form.get("role") not in set(Role):
         raise wrong("role", "must be a role")
     with visit.services.database.transaction() as session:
@@ -210,7 +210,7 @@ routes.acts(
 
 
 @routes.page("/people/audit", summary="List what was done, newest first", query=Cursor)
-def show_audit(visit: Visit) -> Response:
+def show_audit(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         events = list_audit_events(
             session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position

@@ -20,9 +20,9 @@ from web.console import cookies, csrf
 from web.console.declarations import ROOT, SIGN_IN, ConsoleRoutes, go_to
 from web.console.forms import read_form
 from web.console.listings import Next
-from web.console.visits import POLICY, SCRIPTS, STEP_UP, Visit, never_kept
-from web.framework.authentication import Authentication, slow_down_guessing
-from web.framework.calls import Call, request_id
+from web.console.visits import POLICY, SCRIPTS, STEP_UP, PageContext, never_kept
+from web.framework.authentication import Authentication, throttle_guessing
+from web.framework.calls import RequestContext, request_id
 from web.framework.rendering import HTML, asset_path, page
 from web.framework.routes import AnyQuery, Routes
 from web.http.client_address import client_address
@@ -46,7 +46,7 @@ NO_COOKIE = "The browser has not kept our cookie; load this page again."
     answers={200: HTML},
     hidden=True,
 )
-def show_sign_in(call: Call) -> Response:
+def show_sign_in(call: RequestContext) -> Response:
     return _ask_for_code(call)
 
 
@@ -58,7 +58,7 @@ def show_sign_in(call: Call) -> Response:
     answers={303: None},
     hidden=True,
 )
-def begin_session(call: Call) -> Response:
+def begin_session(call: RequestContext) -> Response:
     csrf.check_origin(call.http, call.services.settings.base_url)
     form = read_form(call)
     attempt = call.http.cookies.get(cookies.ATTEMPT)
@@ -75,7 +75,7 @@ def begin_session(call: Call) -> Response:
         failpoints.hit("sign_in.before_commit")
     failpoints.hit("sign_in.committed")
     if made is None:
-        slow_down_guessing(call.http, call.services)
+        throttle_guessing(call.http, call.services)
         return _ask_for_code(call, REFUSED)
     response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
     return never_kept(cookies.forget(response, cookies.ATTEMPT))
@@ -89,7 +89,7 @@ def begin_session(call: Call) -> Response:
     answers={303: None},
     hidden=True,
 )
-def ask_provider(call: Call) -> Response:
+def ask_provider(call: RequestContext) -> Response:
     """Begin with a fresh cookie, so that nobody has another's browser come back with what they began themselves."""
     provider, attempt = _provider(call), token_urlsafe(32)
     try:
@@ -108,7 +108,7 @@ def ask_provider(call: Call) -> Response:
     answers={303: None},
     hidden=True,
 )
-def come_back(call: Call) -> Response:
+def come_back(call: RequestContext) -> Response:
     provider, attempt = _provider(call), call.http.cookies.get(cookies.ATTEMPT)
     if not attempt:
         return _ask_for_code(call, NO_COOKIE)
@@ -129,25 +129,25 @@ def come_back(call: Call) -> Response:
 
 
 @routes.action("/out", summary="Sign out", rest=None, command=None)
-def end_session(visit: Visit) -> Response:
+def end_session(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         sign_out(session, by=visit.actor)
     return cookies.forget(go_to(SIGN_IN), cookies.SESSION)
 
 
 @routes.page("/step-up", summary="Show how to prove again who one is", query=Next)
-def show_step_up(visit: Visit) -> Response:
+def show_step_up(visit: PageContext) -> Response:
     return visit.render(
         "step_up.html", provider=visit.services.settings.oidc_issuer, next=_next(visit), refusal=None
     )
 
 
 @routes.action("/step-up", summary="Confirm who one is", rest=None, command=None)
-def prove_again(visit: Visit) -> Response:
+def prove_again(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         made = step_up(session, by=visit.actor, proof=visit.form.get("proof", "").strip())
     if made is None:
-        slow_down_guessing(visit.call.http, visit.services)
+        throttle_guessing(visit.call.http, visit.services)
         return visit.render(
             "step_up.html",
             provider=visit.services.settings.oidc_issuer,
@@ -167,29 +167,29 @@ def local(path: str | None) -> str:
     return path if is_ours and not path.startswith(STEP_UP) else ROOT
 
 
-def _next(visit: Visit) -> str:
+def _next(visit: PageContext) -> str:
     return local(visit.form.get("next") or (visit.call.query.next if visit.call.query else None))
 
 
-def _provider(call: Call) -> SignInProvider:
+def _provider(call: RequestContext) -> SignInProvider:
     provider = call.services.sign_in_provider
     if not provider.is_configured:
         raise ResourceNotFound
     return provider
 
 
-def _attempt(call: Call, secret: str) -> Attempt:
+def _attempt(call: RequestContext, secret: str) -> Attempt:
     back = f"{call.services.settings.base_url}{SIGN_IN}/provider/back"
     return Attempt(secret=secret, redirect_uri=back)
 
 
-def _refuse(call: Call, refused: SignInRefused) -> Response:
+def _refuse(call: RequestContext, refused: SignInRefused) -> Response:
     log.warning("console.sign_in_refused", reason=str(refused))
-    slow_down_guessing(call.http, call.services)
+    throttle_guessing(call.http, call.services)
     return _ask_for_code(call, NOT_VOUCHED)
 
 
-def _ask_for_code(call: Call, refusal: str | None = None) -> Response:
+def _ask_for_code(call: RequestContext, refusal: str | None = None) -> Response:
     attempt = call.http.cookies.get(cookies.ATTEMPT) or token_urlsafe(32)
     response = page(
         "console/sign_in.html",

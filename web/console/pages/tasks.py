@@ -23,8 +23,8 @@ from web.a2a.accepting import accept_message
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import require, wrong
 from web.console.listings import ROWS, Word
-from web.console.visits import Visit
-from web.http.wire_types import Sent
+from web.console.visits import PageContext
+from web.http.wire_types import RequestModel
 
 routes = ConsoleRoutes("tasks")
 
@@ -32,7 +32,7 @@ PAGE = "/console/tasks"
 _STATES = {state.value.removeprefix("TASK_STATE_").lower(): state for state in TaskState}
 
 
-class TasksQuery(Sent):
+class TasksQuery(RequestModel):
     """Which tasks are wanted; the cursor is the list's own."""
 
     cursor: Word = ""
@@ -40,7 +40,7 @@ class TasksQuery(Sent):
 
 
 @routes.page("/tasks", summary="List the tasks of all agents, the last changed first", query=TasksQuery)
-def show_tasks(visit: Visit) -> Response:
+def show_tasks(visit: PageContext) -> Response:
     query: TasksQuery = visit.call.query
     if query.state and query.state not in _STATES:
         raise wrong("state", f"must be one of {', '.join(_STATES)}")
@@ -58,7 +58,7 @@ def show_tasks(visit: Visit) -> Response:
 
 
 @routes.page("/tasks/<id:task_id>", summary="Show a task as it went, with what its agent's calls cost")
-def show_task(visit: Visit, task_id: UUID) -> Response:
+def show_task(visit: PageContext, task_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         line = read_timeline(session, caller=visit.caller, task_id=task_id)
         task = line.task
@@ -73,7 +73,7 @@ def show_task(visit: Visit, task_id: UUID) -> Response:
     rest="send_message_of_agent",
     command="agents talk",
 )
-def say(visit: Visit, task_id: UUID) -> Response:
+def say(visit: PageContext, task_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         task = find_task(session, caller=visit.caller, task_id=task_id)
     return go_to(f"{PAGE}/{_send(visit, task.deployment_id, task_id)}#end")
@@ -85,7 +85,7 @@ def say(visit: Visit, task_id: UUID) -> Response:
     rest="cancel_task_of_agent",
     command="agents cancel",
 )
-def cancel(visit: Visit, task_id: UUID) -> Response:
+def cancel(visit: PageContext, task_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         task = find_task(session, caller=visit.caller, task_id=task_id)
         agent = visit.services.agents.directory.get(task.deployment_id).agent
@@ -100,11 +100,11 @@ def cancel(visit: Visit, task_id: UUID) -> Response:
     rest="send_message_of_agent",
     command="agents talk",
 )
-def talk(visit: Visit, deployment_id: UUID) -> Response:
+def talk(visit: PageContext, deployment_id: UUID) -> Response:
     return go_to(f"{PAGE}/{_send(visit, deployment_id, None)}")
 
 
-def _send(visit: Visit, deployment_id: UUID, task_id: UUID | None) -> UUID:
+def _send(visit: PageContext, deployment_id: UUID, task_id: UUID | None) -> UUID:
     """Send what the form says, as a client of the protocol that comes back for the answer and activates nothing."""
     agents = visit.services.agents
     known = agents.directory.get(deployment_id)

@@ -19,7 +19,7 @@ from shared.a2a.remote.endpoints import ReadCards, find_endpoint
 from shared.db.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from shared.fairness.fair_queueing import find_fairly, first_of_each
+from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.messaging.jobs import Context, handles
 from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import drain
@@ -53,7 +53,7 @@ def refresh_due_cards(refresher: CardRefresher) -> int:
 
     def batch() -> int:
         with refresher.database.autocommit() as session:
-            due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+            due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         with ThreadPoolExecutor(THREADS, thread_name_prefix="cards") as pool:
             return sum(pool.map(partial(_refresh_if_due, refresher), due))
 

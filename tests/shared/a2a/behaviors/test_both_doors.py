@@ -28,7 +28,7 @@ from shared.messaging.valkey import connect_valkey
 from shared.models import heartbeats
 from shared.models.dialects import Translator
 from shared.models.engine import Engine
-from shared.models.heartbeats import Attended
+from shared.models.heartbeats import LeasedCall
 from shared.models.invocations import require_model_access
 from shared.models.reply_timeouts import replies
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
@@ -195,7 +195,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
     outcomes: list[Outcome] = []
     settle = Engine.settle
 
-    def noted(engine: Engine, attended: Attended, outcome: Outcome) -> None:
+    def noted(engine: Engine, attended: LeasedCall, outcome: Outcome) -> None:
         outcomes.append(outcome)
         settle(engine, attended, outcome)
 

@@ -13,7 +13,7 @@ from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import Update
 from shared.a2a.types import Task, TaskState
 from shared.db.database import Database, Session
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import disable_deployment
@@ -153,7 +153,7 @@ def test_a_commit_that_nobody_heard_of_is_not_written_twice(
         with begin() as session:
             yield session
         monkeypatch.setattr(agents.database, "transaction", begin)
-        raise Unavailable
+        raise ServiceUnavailable
 
     def append_breaking_once(claimed: ClaimedTurn, update: Update) -> None:
         if update not in seen:
@@ -170,7 +170,7 @@ def test_a_commit_that_nobody_heard_of_is_not_written_twice(
     assert [part.text for artifact in task.artifacts for part in artifact.parts] == ["b"]
 
 
-@pytest.mark.parametrize("failure", [Unavailable, BlobStoreUnavailable, StorageFull, StorageReadOnly])
+@pytest.mark.parametrize("failure", [ServiceUnavailable, BlobStoreUnavailable, StorageFull, StorageReadOnly])
 def test_a_turn_whose_agent_lacks_for_long_what_it_needs_is_tried_again(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, failure: type[DomainError]
 ) -> None:

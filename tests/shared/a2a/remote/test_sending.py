@@ -18,7 +18,7 @@ from shared.a2a.types import TaskState
 from shared.db.database import StatementSession
 from shared.db.statements import Prepared
 from shared.egress.errors import FetchTimedOut
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import Wire, scripted_agent
 from tests.shared.a2a.remote.test_hostile_agents import status, task_of, update
@@ -165,7 +165,7 @@ def test_a_step_whose_answer_was_lost_is_taken_again_by_the_same_worker(
             and not lost
         ):
             lost.append(statement)
-            raise Unavailable
+            raise ServiceUnavailable
         return row
 
     monkeypatch.setattr(StatementSession, "fetch_one", fetch_unheard)

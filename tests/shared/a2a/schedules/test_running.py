@@ -25,7 +25,7 @@ from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.resources import Missed, Schedule, ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.types import TaskState
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.identity.access.authorization import OPERATOR
 from tests.shared.a2a.behaviors.agents import Agents
 
@@ -316,11 +316,11 @@ def test_a_database_that_goes_away_lets_the_tick_come_again(
     owe(agents, made, 0)
 
     def go_away(*_: object) -> UUID:
-        raise Unavailable
+        raise ServiceUnavailable
 
     with monkeypatch.context() as patch:
         patch.setattr(running, "_send", go_away)
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailable):
             run_due_schedules(scheduler)
     assert runs(agents, made) == []
     assert run_due_schedules(scheduler) == 1

@@ -9,7 +9,7 @@ import pytest
 from shared import failpoints
 from shared.a2a.tasks import retention
 from shared.a2a.tasks.retention import purge_tasks
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.shared.a2a.behaviors.agents import Agents
 
 SCRIPT = """
@@ -98,7 +98,7 @@ def test_tasks_that_hold_much_are_purged_one_by_one_and_in_pieces(
 
 def test_keys_go_whatever_becomes_of_tasks(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_key(agents, days=31)
-    monkeypatch.setattr(failpoints, "hit", Mock(side_effect=Unavailable))
-    with pytest.raises(Unavailable):
+    monkeypatch.setattr(failpoints, "hit", Mock(side_effect=ServiceUnavailable))
+    with pytest.raises(ServiceUnavailable):
         purge_tasks(agents.database, task_days=365, key_days=30)
     assert agents.rows("SELECT * FROM send_operations WHERE key = '31'") == []

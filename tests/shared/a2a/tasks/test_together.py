@@ -12,7 +12,7 @@ from shared.a2a.tasks.events import Result
 from shared.a2a.tasks.log import TaskLog
 from shared.a2a.turns.updates import ArtifactProduced, StatusChanged
 from shared.a2a.types import Artifact, Part, TaskState
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.stack import wait_until
 
@@ -100,12 +100,12 @@ def test_updates_are_written_once_though_the_database_did_not_say_so(
         monkeypatch.setattr(TaskLog, "_record", record)
         if is_written:
             record(*arguments, **how)
-        raise Unavailable
+        raise ServiceUnavailable
 
     monkeypatch.setattr(TaskLog, "_record", lose_answer)
     claimed.written_at = -NEVER
     said = piece(1)
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailable):
         agents.log.append(claimed, said)
     agents.log.append(claimed, said)
     agents.log.append(claimed, COMPLETED)
@@ -182,13 +182,13 @@ def test_what_the_database_did_not_answer_comes_after_all_others(
 
     def fail_for_one(writing: ClaimedTurn, *said: Any, **how: Any) -> Result:
         if writing is claimed:
-            raise Unavailable
+            raise ServiceUnavailable
         return record(writing, *said, **how)
 
     monkeypatch.setattr(agents.log, "_record", fail_for_one)
     monkeypatch.setattr(agents.log._late, "_after_seconds", 0.0)
     for _ in range(2):
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailable):
             agents.log._late._write_all()
     assert kinds(agents, other) == ["status", "artifact"]
     monkeypatch.setattr(agents.log, "_record", record)
@@ -223,10 +223,10 @@ def test_an_update_that_was_written_while_its_worker_paused_is_not_written_again
     record, said = agents.log._record, piece(0)
 
     def fail(*_: object, **__: object) -> Result:
-        raise Unavailable
+        raise ServiceUnavailable
 
     monkeypatch.setattr(agents.log, "_record", fail)
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailable):
         agents.log.append(claimed, said)
     monkeypatch.setattr(agents.log, "_record", record)
     agents.log._late.add(claimed)  # as it is when an update before it was held back

@@ -17,9 +17,9 @@ from shared.a2a.turns.lost_turns import TurnSweeper
 from shared.a2a.turns.queue import TakenTurn, TurnQueue
 from shared.a2a.types import TaskState
 from shared.db.database import Database
-from shared.errors import Unavailable
+from shared.errors import ServiceUnavailable
 from shared.fairness.admission import UNFAIR
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.plans import explain
@@ -147,7 +147,7 @@ def test_to_take_a_turn_costs_the_same_however_many_wait(noisy: Agents, quiet: A
         connection.execute(text("VACUUM ANALYZE task_turns"))
     values = {"lease_id": new_id(), "seconds": 1}
     for full in ([], [noisy.organization_id], [quiet.organization_id]):
-        plan = explain(noisy.database, TAKE, {**values, **Rotation().parameters(full_tenants=full)})
+        plan = explain(noisy.database, TAKE, {**values, **RoundRobin().parameters(full_tenants=full)})
         assert "ix_task_turns_ready" in plan.indexes
         assert plan.node_types.isdisjoint({"Seq Scan", "Sort", "Bitmap Heap Scan"})
         assert plan.rows_removed == 0
@@ -165,18 +165,18 @@ def test_what_a_dead_worker_held_is_taken_over(quiet: Agents) -> None:
 
 
 def test_a_claim_whose_answer_was_lost_is_no_attempt(quiet: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = Rotation.claim
+    claim = RoundRobin.claim
 
     def claim_unheard(*arguments: Any, **named: Any) -> NoReturn:
         assert claim(*arguments, **named) is not None
-        raise Unavailable
+        raise ServiceUnavailable
 
     quiet.say("hello")
     leases = TurnLeases(quiet.database)
     with monkeypatch.context() as patched:
-        patched.setattr(Rotation, "claim", claim_unheard)
+        patched.setattr(RoundRobin, "claim", claim_unheard)
         for _ in range(2):  # what the second gives back is leased again
-            with pytest.raises(Unavailable):
+            with pytest.raises(ServiceUnavailable):
                 leases.take()
     lease = leases.take()
     assert lease is not None

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, ServiceUnavailable
 from shared.files import staging, sweeps
 from shared.files.backlog import measure_backlog
 from shared.files.blobs.base import Blob, BlobMissing, BlobStoreUnavailable
@@ -149,7 +149,7 @@ def test_what_was_renewed_or_deleted_after_it_was_found_does_not_expire(
         "UPDATE files SET state = 'Deleted', ended_at = now() WHERE id = :id", id=deleted.version.file_id
     )
     found = [renewed.version.file_id, deleted.version.file_id]
-    monkeypatch.setattr(expiry, "find_fairly", lambda *_, **__: found)
+    monkeypatch.setattr(expiry, "select_round_robin", lambda *_, **__: found)
     assert expire_due(shelf.database, shelf.store) == 0
     rows = shelf.sql("SELECT id, state FROM files WHERE id = ANY (:ids)", ids=found)
     assert {row.id: row.state for row in rows} == dict(zip(found, ["Available", "Deleted"], strict=True))
@@ -356,7 +356,7 @@ def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
         collect_doomed(shelf.database, shelf.store)
         return content
 
-    with pytest.raises((Unavailable, BlobStoreUnavailable)):
+    with pytest.raises((ServiceUnavailable, BlobStoreUnavailable)):
         shelf.upload(b"content", receive=take_too_long)
     assert shelf.sql("SELECT id FROM files") == []
     assert shelf.sql("SELECT operation_id FROM file_operations") == []

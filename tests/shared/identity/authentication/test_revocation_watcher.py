@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared.db.database import Database
-from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.errors import DomainError, PermissionDenied, ServiceUnavailable
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
@@ -36,7 +36,7 @@ class CountingRechecks(Rechecks):
         self.count += 1
         self.asked.release()
         if self.is_away:
-            raise Unavailable
+            raise ServiceUnavailable
         return super().current(caller)
 
 
@@ -93,7 +93,7 @@ def test_calls_end_with_their_organization(
 def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
     work: RunningWork, factory: IdentityFactory
 ) -> None:
-    outcomes: Iterator[type[DomainError]] = iter((Unavailable, Unavailable, PermissionDenied))
+    outcomes: Iterator[type[DomainError]] = iter((ServiceUnavailable, ServiceUnavailable, PermissionDenied))
     woken = threading.Event()
 
     def look(_: Caller) -> None:

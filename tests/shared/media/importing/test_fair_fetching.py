@@ -10,7 +10,7 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from shared.fairness.admission import Pool
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from shared.ids import new_id
 from shared.media.importing import claims
 from shared.media.importing.imports import Import, ImportState
@@ -133,7 +133,7 @@ def test_two_workers_claim_different_imports(desk: Desk) -> None:
     here = threading.Barrier(2)
 
     def work(_: int) -> list[object]:
-        rotation = Rotation()
+        rotation = RoundRobin()
         here.wait()
         claimed: list[object] = []
         while True:
@@ -155,7 +155,7 @@ def test_a_claim_costs_the_same_however_many_imports_wait(desk: Desk) -> None:
     fill(desk, tenants[2], 10, due="now() - interval '1 s'", is_ready=True)
     with desk.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE media_imports"))
-    values = Rotation().parameters(full_tenants=[tenants[0]])
+    values = RoundRobin().parameters(full_tenants=[tenants[0]])
     plan = explain(desk.database, claims.CLAIM, {**values, "lease": claims.LEASE})
     assert "ix_media_imports_ready" in plan.indexes
     assert plan.rows_removed == 0

@@ -11,7 +11,7 @@ import pytest
 
 from shared.db.database import Database
 from shared.errors import PermissionDenied, ValidationFailed
-from shared.fairness.fair_queueing import Rotation
+from shared.fairness.fair_queueing import RoundRobin
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import disable_deployment
 from shared.identity.directory.distributions import disable_distribution
@@ -141,7 +141,7 @@ def test_a_slow_distribution_does_not_hold_up_another(desk: Desk, mailbox: Mailb
     first, second = (desk.push(mailbox, attachment("https://media.example/"))[0] for _ in range(2))
     (other,) = desk.push(desk.mailbox(), attachment("https://media.example/"))
     with desk.database.transaction() as session:
-        taken = [claims.claim_due(session, Rotation(), per_distribution=1) for _ in range(3)]
+        taken = [claims.claim_due(session, RoundRobin(), per_distribution=1) for _ in range(3)]
     assert [claimed and claimed[0].id for claimed in taken] == [first.id, other.id, None]
     assert desk.read(second).state is ImportState.QUEUED
 
@@ -152,7 +152,7 @@ def test_a_claim_sends_for_another_thread_while_more_attachments_wait(desk: Desk
     sent = []
     for _ in range(2):
         with desk.database.transaction() as session:
-            assert claims.claim_due(session, Rotation(), per_distribution=9) is not None
+            assert claims.claim_due(session, RoundRobin(), per_distribution=9) is not None
         sent.append(session.jobs)
     assert sent == [[FetchMedia()], []]
 
@@ -167,7 +167,7 @@ def test_workers_that_look_for_work_at_once_give_a_distribution_no_more_than_it_
         def claim(_: int, here: threading.Barrier = all_are_here) -> bool:
             here.wait()
             with desk.database.transaction() as session:
-                return claims.claim_due(session, Rotation(), per_distribution=2) is not None
+                return claims.claim_due(session, RoundRobin(), per_distribution=2) is not None
 
         with ThreadPoolExecutor(6) as pool:
             assert sum(pool.map(claim, range(6))) == 2
@@ -204,7 +204,7 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
 def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) -> None:
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/late", content(PNG.content))))
     with desk.database.transaction() as session:
-        late, _ = claims.claim_due(session, Rotation(), per_distribution=9) or (queued, None)
+        late, _ = claims.claim_due(session, RoundRobin(), per_distribution=9) or (queued, None)
     assert late.state is ImportState.FETCHING
     desk.let_time_pass()
     desk.work()

@@ -39,7 +39,7 @@ class Script:
 
     upstream: Dialect = Dialect.CHAT
     events: list[dict[str, Any]] = field(default_factory=list)
-    saw_done: bool = False
+    received_done_marker: bool = False
     asked: dict[str, Any] = field(default_factory=dict)
     frames: list[bytes] = field(default_factory=list)
 
@@ -57,12 +57,16 @@ def translator_for(parsed: ParsedRequest, upstream: Dialect) -> Translator:
 
 
 def relay(
-    parsed: ParsedRequest, upstream: Dialect, events: list[dict[str, Any]], *, saw_done: bool = False
+    parsed: ParsedRequest,
+    upstream: Dialect,
+    events: list[dict[str, Any]],
+    *,
+    received_done_marker: bool = False,
 ) -> tuple[Translator, list[bytes]]:
     """Feed a whole upstream stream, and write its frames; the events stay unchanged for the caller."""
     translator = translator_for(parsed, upstream)
     deltas = [delta for event in copy.deepcopy(events) for delta in translator.feed(event)]
-    translator.end(saw_done=saw_done)
+    translator.end(received_done_marker=received_done_marker)
     return translator, write_stream(parsed, deltas + translator.finish())
 
 
@@ -110,7 +114,7 @@ def serve(script: Script) -> Iterator[str]:
             parsed = _PARSERS[self.path.rpartition("/")[2]](body)
             script.asked = upstream_body(parsed, script.upstream, "upstream-model")
             translator, script.frames = relay(
-                parsed, script.upstream, script.events, saw_done=script.saw_done
+                parsed, script.upstream, script.events, received_done_marker=script.received_done_marker
             )
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream" if parsed.is_stream else "application/json")

@@ -84,7 +84,10 @@ def test_the_suite_finds_no_fault(script: Script, case: str, reasoning: tuple[st
     asked, said = CASES[case]
     parsed = parse_responses({"model": MODEL, "store": False, **asked})
     translator, frames = relay(
-        parsed, script.upstream, stream_of(script, Reply(**said, reasoning=reasoning)), saw_done=True
+        parsed,
+        script.upstream,
+        stream_of(script, Reply(**said, reasoning=reasoning)),
+        received_done_marker=True,
     )
     response = translator.result()
     events = read_frames(frames) if parsed.is_stream else []
@@ -101,7 +104,7 @@ def test_a_stream_of_reasoning_says_it_in_deltas() -> None:
     script = Script(upstream=Dialect.CHAT)
     parsed = parse_responses({"model": MODEL, "store": False, "input": "Hm?", "stream": True})
     events = stream_of(script, Reply(text=["Yes."], reasoning=["Let me ", "think."]))
-    _, frames = relay(parsed, Dialect.CHAT, events, saw_done=True)
+    _, frames = relay(parsed, Dialect.CHAT, events, received_done_marker=True)
     said = [e["delta"] for e in read_frames(frames) if e["type"] == "response.reasoning_text.delta"]
     assert said == ["Let me ", "think."]
 
@@ -120,7 +123,10 @@ def test_the_shapes_refuse_what_the_suite_refuses() -> None:
     script = Script(upstream=Dialect.CHAT)
     parsed = parse_responses({"model": MODEL, "store": False, "input": "Hm?"})
     translator, _ = relay(
-        parsed, Dialect.CHAT, stream_of(script, Reply(text=["Yes."], reasoning=["Hm."])), saw_done=True
+        parsed,
+        Dialect.CHAT,
+        stream_of(script, Reply(text=["Yes."], reasoning=["Hm."])),
+        received_done_marker=True,
     )
     response = translator.result()
     response["output"][0]["encrypted_content"] = None

@@ -146,7 +146,7 @@ def test_a_whole_reply_says_what_its_stream_would_have(
     reply = replace(cut[0], finish=None if finish == "stop" else finish)
     for parsed in (CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MESSAGES, MESSAGES_STREAM):
         streamed, _ = relay(parsed, upstream, events_for(reply, upstream))
-        whole, frames = relay(parsed, upstream, [document_of(reply, upstream)], saw_done=True)
+        whole, frames = relay(parsed, upstream, [document_of(reply, upstream)], received_done_marker=True)
         assert whole.settled_usage() == streamed.settled_usage()
         assert (whole.status, whole.failure) == (streamed.status, None)
         assert whole.completion_size_bytes == streamed.completion_size_bytes

@@ -40,9 +40,11 @@ def responses(**fields: Any) -> ParsedRequest:
     return parse_responses({"model": MODEL, "store": False, "input": "hi", **fields})
 
 
-def read_chat(chunks: list[Json], *, saw_done: bool = False, **fields: Any) -> tuple[Json, Translator]:
+def read_chat(
+    chunks: list[Json], *, received_done_marker: bool = False, **fields: Any
+) -> tuple[Json, Translator]:
     """Give the one choice of a chat completion made from these chunks."""
-    translator, _ = relay(chat(**fields), Dialect.CHAT, chunks, saw_done=saw_done)
+    translator, _ = relay(chat(**fields), Dialect.CHAT, chunks, received_done_marker=received_done_marker)
     assert translator.failure is None
     return translator.result()["choices"][0], translator
 
@@ -281,16 +283,16 @@ def test_a_missing_finish_reason_is_inferred_only_after_a_sign_of_completion() -
     translator, frames = relay(chat(stream=True), Dialect.CHAT, chunks)
     assert translator.failure is not None
     assert "error" in read_frames(frames)[-1]
-    assert read_chat(chunks, saw_done=True)[0]["finish_reason"] == "stop"
+    assert read_chat(chunks, received_done_marker=True)[0]["finish_reason"] == "stop"
     assert read_chat([*chunks, usage_chunk()])[0]["finish_reason"] == "stop"
-    assert read_chat([tool(0, "x", "f", "{}")], saw_done=True)[0]["finish_reason"] == "tool_calls"
+    assert read_chat([tool(0, "x", "f", "{}")], received_done_marker=True)[0]["finish_reason"] == "tool_calls"
 
 
-@pytest.mark.parametrize("saw_done", [False, True])
-def test_an_empty_stream_is_a_failure(saw_done: bool) -> None:
+@pytest.mark.parametrize("received_done_marker", [False, True])
+def test_an_empty_stream_is_a_failure(received_done_marker: bool) -> None:
     for parsed in (chat(stream=True), responses(stream=True)):
         for upstream in UPSTREAM_DIALECTS:
-            translator, frames = relay(parsed, upstream, [], saw_done=saw_done)
+            translator, frames = relay(parsed, upstream, [], received_done_marker=received_done_marker)
             assert translator.status == "failed"
             assert not translator.has_started
             assert frames[-1] == b"data: [DONE]\n\n"
@@ -328,10 +330,10 @@ def test_a_reply_with_fewer_choices_than_were_asked_for_has_broken(
         assert "error" in read_frames(frames)[-1]
 
 
-@pytest.mark.parametrize("saw_done", [False, True])
-def test_an_upstream_that_gives_fewer_choices_may_say_that_these_are_all(saw_done: bool) -> None:
-    chunks = ONE_OF_TWO if saw_done else [*ONE_OF_TWO, usage_chunk()]
-    translator, _ = relay(chat(n=2), Dialect.CHAT, chunks, saw_done=saw_done)
+@pytest.mark.parametrize("received_done_marker", [False, True])
+def test_an_upstream_that_gives_fewer_choices_may_say_that_these_are_all(received_done_marker: bool) -> None:
+    chunks = ONE_OF_TWO if received_done_marker else [*ONE_OF_TWO, usage_chunk()]
+    translator, _ = relay(chat(n=2), Dialect.CHAT, chunks, received_done_marker=received_done_marker)
     assert translator.failure is None
     assert [choice["message"]["content"] for choice in translator.result()["choices"]] == ["a"]
 
@@ -475,7 +477,7 @@ def test_what_only_the_done_events_tell_is_not_lost() -> None:
 def test_a_responses_upstream_that_never_ends_its_response_has_failed() -> None:
     for parsed in (chat(), responses()):
         translator, _ = relay(
-            parsed, Dialect.RESPONSES, response_events(Reply(text=["a"]))[:-1], saw_done=True
+            parsed, Dialect.RESPONSES, response_events(Reply(text=["a"]))[:-1], received_done_marker=True
         )
         assert translator.status == "failed"
 
