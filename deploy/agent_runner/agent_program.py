@@ -90,11 +90,11 @@ class AgentProgram:
         """Give the directory to run in, which goes with the run unless it is somebody's own."""
         if self._plan.checkout is not None:
             with self._database.transaction() as session:
-                get_deployment(session, by=OPERATOR, deployment_id=self._plan.deployment_id)
+                get_deployment(session, actor=OPERATOR, deployment_id=self._plan.deployment_id)
             yield self._plan.checkout
             return
         with self._database.transaction() as session:
-            repository = get_repository(session, by=OPERATOR, deployment_id=self._plan.deployment_id)
+            repository = get_repository(session, actor=OPERATOR, deployment_id=self._plan.deployment_id)
         with tempfile.TemporaryDirectory(prefix="quartermaster-") as made:
             self._supervisor.say(
                 f"fetching {repository.repository} at {repository.ref or 'its default branch'}"
@@ -107,9 +107,12 @@ class AgentProgram:
         """Record the commit as a version, and issue a secret that is revoked at the end of the block."""
         deployment_id = self._plan.deployment_id
         with self._database.transaction() as session:
-            version = deploy_version(session, by=OPERATOR, deployment_id=deployment_id, label=commit)
+            version = deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label=commit)
             issued = issue_client_credential(
-                session, by=OPERATOR, deployment_id=deployment_id, expires_at=datetime.now(UTC) + SECRET_LIFE
+                session,
+                actor=OPERATOR,
+                deployment_id=deployment_id,
+                expires_at=datetime.now(UTC) + SECRET_LIFE,
             )
         self._supervisor.say(f"version {version.number} is {commit}")
         try:
@@ -120,7 +123,7 @@ class AgentProgram:
     def _revoke(self, issued: IssuedClientCredential) -> None:
         try:
             with self._database.transaction() as session:
-                revoke_client_credential(session, by=OPERATOR, credential_id=issued.credential.id)
+                revoke_client_credential(session, actor=OPERATOR, credential_id=issued.credential.id)
         except DomainError as error:
             self._supervisor.say(f"the secret was not revoked and ends within ten minutes: {error.detail}")
 

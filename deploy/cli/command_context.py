@@ -138,7 +138,7 @@ def lists(
 
     def run(**given: Any) -> None:
         with administration() as session:
-            page = act(session, by=OPERATOR, **given)
+            page = act(session, actor=OPERATOR, **given)
         show_page(shown, page)
 
     command = paged(click.Command(name, callback=run, help=summary))
@@ -167,7 +167,7 @@ def limited(default: int = DEFAULT_LIMIT) -> Callable[[Listing], Listing]:
 
 def _act(act: Act, resource: str, printed: Callable[[Any], None], resource_id: UUID, **_: object) -> None:
     with administration() as session:
-        changed = act(session, by=OPERATOR, **{f"{resource}_id": resource_id})
+        changed = act(session, actor=OPERATOR, **{f"{resource}_id": resource_id})
     if changed is not None:
         printed(changed)
 

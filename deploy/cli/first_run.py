@@ -34,7 +34,9 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
     def equip(session: Session, organization_id: UUID) -> None:
         amount = parse_credits(settings.first_run_credits)
         if amount > 0:
-            top_up(session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, by=OPERATOR)
+            top_up(
+                session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, actor=OPERATOR
+            )
 
     credentials = bootstrap(database, settings, keep=keep, equip=equip)
     with database.transaction() as session:
@@ -63,7 +65,7 @@ def _settle(database: Database, draft: Path, path: Path) -> None:
 
 def _exists(database: Database, organization_id: UUID) -> bool:
     with database.transaction() as session, contextlib.suppress(ResourceNotFound):
-        get_organization(session, by=OPERATOR, organization_id=organization_id)
+        get_organization(session, actor=OPERATOR, organization_id=organization_id)
         return True
     return False
 

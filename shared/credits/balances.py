@@ -76,9 +76,9 @@ def get_balance(session: Session, organization_id: UUID) -> Balance:
     return _balance(row)
 
 
-def read_balance(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
+def read_balance(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
     """Read an organization's balance as one who administers it."""
-    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     return get_balance(session, organization_id)
 

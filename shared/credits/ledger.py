@@ -53,35 +53,35 @@ class Entered:
     is_replayed: bool
 
 
-def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
+def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, actor: Actor) -> Entered:
     """Add credits; the same reference again gives the first entry, or ReferenceConflict for another amount.
 
     Only operators may: an owner could give itself credits and pay nothing.
     """
-    authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
+    authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if not 0 < amount <= MAX_AMOUNT:
         raise _wrong("amount", f"must be more than 0 and at most {format_credits(MAX_AMOUNT)} credits")
-    return _enter(session, organization_id, TOP_UP, reference, amount, by)
+    return _enter(session, organization_id, TOP_UP, reference, amount, actor)
 
 
-def adjust(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
+def adjust(session: Session, *, organization_id: UUID, amount: int, reference: str, actor: Actor) -> Entered:
     """Put a mistake right by an entry of either sign: the only kind of repair. For operators."""
-    authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
+    authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if amount == 0 or abs(amount) > MAX_AMOUNT:
         raise _wrong("amount", f"must not be 0, and at most {format_credits(MAX_AMOUNT)} credits either way")
-    return _enter(session, organization_id, ADJUSTMENT, reference, amount, by)
+    return _enter(session, organization_id, ADJUSTMENT, reference, amount, actor)
 
 
 def list_entries(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     cursor: int | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Entry]:
     """List an organization's entries, newest first; a cursor is the last version of the page before."""
-    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     statement = select(ledger_entries).where(ledger_entries.c.organization_id == organization_id)
     if cursor is not None:
@@ -100,7 +100,7 @@ FROM credits_enter(CAST(:organization_id AS uuid), :kind, :reference, :amount) f
 
 
 def _enter(
-    session: Session, organization_id: UUID, kind: str, reference: str, amount: int, by: Actor
+    session: Session, organization_id: UUID, kind: str, reference: str, amount: int, actor: Actor
 ) -> Entered:
     require_organization(session, organization_id)
     if not 1 <= len(reference) <= MAX_NAME_CHARACTERS or not reference.isprintable():
@@ -120,7 +120,7 @@ def _enter(
     if not entered.is_replayed:
         record(
             session,
-            by,
+            actor,
             f"credits.{kind}",
             organization_id,
             resource_kind="organization",

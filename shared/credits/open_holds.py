@@ -45,10 +45,10 @@ class OpenHold(Attribution):
 
 
 def list_holds(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[OpenHold]:
     """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
-    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     statement = select(*columns_of(OpenHold, invocations)).where(
         invocations.c.organization_id == organization_id,

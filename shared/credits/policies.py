@@ -36,27 +36,27 @@ def set_policy(
     policy: Policy,
     overdraft: int | None = None,
     spending_limit: int | None = None,
-    by: Actor,
+    actor: Actor,
 ) -> Balance:
     """Replace an organization's policy; amounts in µcr. Raises ValidationFailed if it makes no sense.
 
     `suspended` suspends for the actor's side and keeps the limit; any other lifts the actor's suspension. Without an
     overdraft the present one stays; only operators may change it.
     """
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     _check_policy(policy, overdraft, spending_limit)
     present = lock_balance(session, organization_id)
     if overdraft is not None and overdraft != present.overdraft:
-        authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
+        authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     lent = present.overdraft if overdraft is None else overdraft
     is_suspension = policy is Policy.SUSPENDED
     limit = present.spending_limit if is_suspension else spending_limit
     changes = {"overdraft": lent, "spending_limit": limit, **_owing_after(lent)}
-    is_same_side = is_suspension == _is_suspended_by(by, present)
+    is_same_side = is_suspension == _is_suspended_by(actor, present)
     if not is_same_side or (lent, limit) != (present.overdraft, present.spending_limit):
         record(
             session,
-            by,
+            actor,
             "credit_policy.set",
             organization_id,
             resource_kind="organization",
@@ -65,23 +65,23 @@ def set_policy(
             overdraft=format_credits(lent),
             spending_limit=None if spending_limit is None else format_credits(spending_limit),
         )
-    _suspend(session, by, present, is_on=is_suspension, spending_limit=limit, changes=changes)
+    _suspend(session, actor, present, is_on=is_suspension, spending_limit=limit, changes=changes)
     return get_balance(session, organization_id)
 
 
-def suspend_spending(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
+def suspend_spending(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
     """Suspend an organization's spending: no call starts until the same side resumes it."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     present = lock_balance(session, organization_id)
-    _suspend(session, by, present, is_on=True, spending_limit=present.spending_limit)
+    _suspend(session, actor, present, is_on=True, spending_limit=present.spending_limit)
     return get_balance(session, organization_id)
 
 
-def resume_spending(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
+def resume_spending(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
     """Lift the suspension by the actor's own side; the other side's stays in force."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     present = lock_balance(session, organization_id)
-    _suspend(session, by, present, is_on=False, spending_limit=present.spending_limit)
+    _suspend(session, actor, present, is_on=False, spending_limit=present.spending_limit)
     return get_balance(session, organization_id)
 
 
@@ -95,7 +95,7 @@ def lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
 
 def _suspend(
     session: Session,
-    by: Actor,
+    actor: Actor,
     present: Row[Any],
     *,
     is_on: bool,
@@ -103,7 +103,7 @@ def _suspend(
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Set or lift the suspension of the actor's side, with other changes, and compute the resulting policy."""
-    side = _side_of(by)
+    side = _side_of(actor)
     own = _SUSPENDED_AT[side]
     is_suspended = is_on or any(
         getattr(present, column.name) is not None for at, column in _SUSPENDED_AT.items() if at is not side
@@ -115,10 +115,10 @@ def _suspend(
     }
     is_this = credit_balances.c.organization_id == present.organization_id
     session.execute(update(credit_balances).where(is_this).values(values))
-    if is_on != _is_suspended_by(by, present):
+    if is_on != _is_suspended_by(actor, present):
         record(
             session,
-            by,
+            actor,
             "credits.suspended" if is_on else "credits.resumed",
             present.organization_id,
             resource_kind="organization",
@@ -127,13 +127,13 @@ def _suspend(
         )
 
 
-def _side_of(by: Actor) -> Suspender:
-    return Suspender.OPERATOR if by.caller.is_operator else Suspender.OWNER
+def _side_of(actor: Actor) -> Suspender:
+    return Suspender.OPERATOR if actor.caller.is_operator else Suspender.OWNER
 
 
-def _is_suspended_by(by: Actor, present: Row[Any]) -> bool:
+def _is_suspended_by(actor: Actor, present: Row[Any]) -> bool:
     """Tell whether the actor's side has suspended spending."""
-    return getattr(present, _SUSPENDED_AT[_side_of(by)].name) is not None
+    return getattr(present, _SUSPENDED_AT[_side_of(actor)].name) is not None
 
 
 def _policy(spending_limit: int | None, *, is_suspended: bool) -> Policy:

@@ -56,9 +56,9 @@ class Statement:
     is_final: bool
 
 
-def read_statement(session: Session, *, by: Actor, organization_id: UUID, month: date) -> Statement:
+def read_statement(session: Session, *, actor: Actor, organization_id: UUID, month: date) -> Statement:
     """Read the statement of the month that begins on a day; raises ResourceNotFound for one that has not begun."""
-    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     now = datetime.now(UTC)
     if month > now.date():
@@ -85,13 +85,13 @@ def read_statement(session: Session, *, by: Actor, organization_id: UUID, month:
 def list_statements(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     before: date | None = None,
     limit: int = DEFAULT_MONTHS,
 ) -> Page[Balances]:
     """List the months since an organization's first entry, newest first, those before a month alone."""
-    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     require_organization(session, organization_id)
     now = datetime.now(UTC)
     newest = (

@@ -51,30 +51,30 @@ class IssuedEndpoint:
 
 
 def set_endpoint(
-    session: Session, settings: Settings, *, by: Actor, organization_id: UUID, url: str
+    session: Session, settings: Settings, *, actor: Actor, organization_id: UUID, url: str
 ) -> IssuedEndpoint:
     """Set or replace the endpoint, with a new secret; what waits goes there, signed with it, from now on."""
-    _authorize(session, by, organization_id)
+    _authorize(session, actor, organization_id)
     secret = issue_webhook_secret()
     sealed = Encryption(settings).encrypt(secret.value)
     _endpoints.put(session, settings, organization_id, url, webhook_secret_encrypted=sealed)
-    _record(session, by, "notification_endpoint.set", organization_id)
+    _record(session, actor, "notification_endpoint.set", organization_id)
     return IssuedEndpoint(endpoint=_get(session, settings, organization_id), webhook_secret=secret)
 
 
 def get_endpoint(
-    session: Session, settings: Settings, *, by: Actor, organization_id: UUID
+    session: Session, settings: Settings, *, actor: Actor, organization_id: UUID
 ) -> OrganizationEndpoint:
     """Get the endpoint. Raises ResourceNotFound when there is none."""
-    _authorize(session, by, organization_id)
+    _authorize(session, actor, organization_id)
     return _get(session, settings, organization_id)
 
 
-def remove_organization_endpoint(session: Session, *, by: Actor, organization_id: UUID) -> None:
+def remove_organization_endpoint(session: Session, *, actor: Actor, organization_id: UUID) -> None:
     """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
-    _authorize(session, by, organization_id)
+    _authorize(session, actor, organization_id)
     if _endpoints.remove(session, organization_id):
-        _record(session, by, "notification_endpoint.removed", organization_id)
+        _record(session, actor, "notification_endpoint.removed", organization_id)
 
 
 def find_is_disabled(session: Session, organization_id: UUID) -> bool | None:
@@ -87,39 +87,39 @@ def find_is_disabled(session: Session, organization_id: UUID) -> bool | None:
 def list_notifications(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     state: DeliveryState | None = None,
     **page: Unpack[Position],
 ) -> Page[Delivery]:
     """List the notifications to an organization, newest first."""
-    _authorize(session, by, organization_id)
+    _authorize(session, actor, organization_id)
     return outbox.list_deliveries(session, destination_id=organization_id, state=state, **page)
 
 
 def resend_notification(
-    session: Session, *, by: Actor, organization_id: UUID, notification_id: UUID
+    session: Session, *, actor: Actor, organization_id: UUID, notification_id: UUID
 ) -> Delivery:
     """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
-    _authorize(session, by, organization_id)
+    _authorize(session, actor, organization_id)
     resent = replaying.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
-    _record(session, by, "notification.resent", organization_id, notification_id=notification_id)
+    _record(session, actor, "notification.resent", organization_id, notification_id=notification_id)
     return resent
 
 
 def replay_notifications(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     since: datetime | None = None,
     cursor: UUID | None = None,
 ) -> Replayed:
     """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
-    _authorize(session, by, organization_id)
+    _authorize(session, actor, organization_id)
     replayed = replaying.replay(session, destination_id=organization_id, since=since, cursor=cursor)
     if replayed.count:
-        _record(session, by, "notifications.replayed", organization_id, count=replayed.count)
+        _record(session, actor, "notifications.replayed", organization_id, count=replayed.count)
     return replayed
 
 
@@ -136,8 +136,8 @@ def _list_secrets(session: Session, encryption: Encryption, organization_id: UUI
     return [] if sealed is None else [encryption.decrypt(bytes(sealed))]
 
 
-def _authorize(session: Session, by: Actor, organization_id: UUID) -> None:
-    authorize_administration(by, Permission.ORGANIZATION_MANAGE, organization_id)
+def _authorize(session: Session, actor: Actor, organization_id: UUID) -> None:
+    authorize_administration(actor, Permission.ORGANIZATION_MANAGE, organization_id)
     require_organization(session, organization_id)
 
 
@@ -153,10 +153,10 @@ def _get(session: Session, settings: Settings, organization_id: UUID) -> Organiz
     )
 
 
-def _record(session: Session, by: Actor, action: str, organization_id: UUID, **details: Any) -> None:
+def _record(session: Session, actor: Actor, action: str, organization_id: UUID, **details: Any) -> None:
     record(
         session,
-        by,
+        actor,
         action,
         organization_id,
         resource_kind="organization",

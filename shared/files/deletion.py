@@ -29,21 +29,21 @@ from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
 
 
-def delete(database: Database, by: Actor, file_id: UUID, operation_id: UUID) -> Deletion:
+def delete(database: Database, actor: Actor, file_id: UUID, operation_id: UUID) -> Deletion:
     """Delete a file, and record by whom; a retry gets the first result.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
     FileReferenced (with the references), ServiceUnavailable.
     """
-    operation = Operation.of(by.caller, OperationKind.DELETE, operation_id, file=file_id)
+    operation = Operation.of(actor.caller, OperationKind.DELETE, operation_id, file=file_id)
     with serialized(), database.transaction() as session:
-        deletion = _delete(session, by, file_id, operation)
+        deletion = _delete(session, actor, file_id, operation)
     failpoints.hit("delete.committed")
     return deletion
 
 
-def _delete(session: Session, by: Actor, file_id: UUID, operation: Operation) -> Deletion:
-    caller = by.caller
+def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation) -> Deletion:
+    caller = actor.caller
     # Authorized before the lock too: others neither wait for its row nor make others wait.
     get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
@@ -63,7 +63,9 @@ def _delete(session: Session, by: Actor, file_id: UUID, operation: Operation) ->
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
     doom_content(session, EndedFile(id=file_id, organization_id=file.organization_id, versions=file.revision))
     session.enqueue(CollectDoomed())
-    record(session, by, "file.deleted", file_id, organization_id=file.organization_id, owner_id=file.owner_id)
+    record(
+        session, actor, "file.deleted", file_id, organization_id=file.organization_id, owner_id=file.owner_id
+    )
     failpoints.hit("delete.before_commit")
     return Deletion(file_id=file_id, deleted_at=deleted_at, replayed=False)
 

@@ -46,19 +46,21 @@ class ListedGrant:
     revoked_at: datetime | None
 
 
-def list_grants(session: Session, *, by: Actor, file_id: UUID, **page: Unpack[Position]) -> Page[ListedGrant]:
+def list_grants(
+    session: Session, *, actor: Actor, file_id: UUID, **page: Unpack[Position]
+) -> Page[ListedGrant]:
     """List the grants of a file, newest first, for a day after their end.
 
     Raises FileNotFound, PermissionDenied.
     """
-    _authorize(session, by, file_id)
+    _authorize(session, actor, file_id)
     statement = select(*_columns).where(_table.file_id == file_id)
     return newest_first(session, statement, _table.id, _grant, **page)
 
 
-def revoke_grant(session: Session, *, by: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:
+def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:
     """End a grant at once; revoking it again changes nothing. Raises FileNotFound, PermissionDenied, GrantNotFound."""
-    organization_id = _authorize(session, by, file_id)
+    organization_id = _authorize(session, actor, file_id)
     mine = (_table.id == grant_id, _table.file_id == file_id)
     # Locked, so that of two who revoke at once one is recorded.
     found = session.execute(select(*_columns).where(*mine).with_for_update()).one_or_none()
@@ -70,7 +72,7 @@ def revoke_grant(session: Session, *, by: Actor, file_id: UUID, grant_id: UUID) 
     grant = _grant(session.execute(revoked).one())
     record(
         session,
-        by,
+        actor,
         "read_grant.revoked",
         grant_id,
         organization_id=organization_id,
@@ -80,10 +82,10 @@ def revoke_grant(session: Session, *, by: Actor, file_id: UUID, grant_id: UUID) 
     return grant
 
 
-def _authorize(session: Session, by: Actor, file_id: UUID) -> UUID:
+def _authorize(session: Session, actor: Actor, file_id: UUID) -> UUID:
     """Give the organization of a file whose grants the actor may see and revoke."""
-    if by.caller.executor.kind is not ExecutorKind.OPERATOR:
-        file = get_file(session, by.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+    if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
+        file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         return file.organization_id
     # The command line sees links, as it sees all that is administered, and no content.
     statement = select(files.c.organization_id).where(files.c.id == file_id)

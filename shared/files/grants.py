@@ -117,7 +117,7 @@ _STANDING = (
 
 
 def create_grant(
-    database: Database, by: Actor, file_id: UUID, version_id: UUID, ttl_seconds: int
+    database: Database, actor: Actor, file_id: UUID, version_id: UUID, ttl_seconds: int
 ) -> ReadGrant:
     """Grant access to a version, and record by whom; the file's retention may shorten its life.
 
@@ -125,7 +125,7 @@ def create_grant(
     """
     token, grant_id = issue(Prefix.GRANT), new_id()
     with database.autocommit() as session:
-        file = get_file(session, by.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         refuse_ended(file)
         if version_id != file.version.id:
             get_version(session, file_id, version_id)
@@ -134,11 +134,11 @@ def create_grant(
             "token_hash": token.hash,
             "file_id": file_id,
             "version_id": version_id,
-            "created_by": by.caller.executor.id,
+            "created_by": actor.caller.executor.id,
             "ttl": timedelta(seconds=ttl_seconds),
             "retention_expires_at": file.retention_expires_at,
             **event_parameters(
-                by,
+                actor,
                 "read_grant.created",
                 grant_id,
                 organization_id=file.organization_id,

@@ -81,20 +81,20 @@ def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: st
 
 
 def remove_reference(
-    database: Database, by: Actor, file_id: UUID, kind: ReferenceKind, reference_id: str
+    database: Database, actor: Actor, file_id: UUID, kind: ReferenceKind, reference_id: str
 ) -> None:
     """Let a resource no longer refer to a file, which may then be deleted, and record by whom.
 
     Raises FileNotFound, PermissionDenied, ReferenceNotFound.
     """
     with database.transaction() as session:
-        file = get_file(session, by.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
         if session.execute(delete(references).filter_by(**row)).rowcount == 0:
             raise ReferenceNotFound
         details = {"kind": kind.value, "reference_id": reference_id}
         record(
-            session, by, "file.reference_removed", file_id, organization_id=file.organization_id, **details
+            session, actor, "file.reference_removed", file_id, organization_id=file.organization_id, **details
         )
 
 

@@ -78,7 +78,7 @@ FROM version CROSS JOIN file LEFT JOIN blob ON true
 def replace(
     database: Database,
     store: BlobStore,
-    by: Actor,
+    actor: Actor,
     request: ReplaceRequest,
     receive: Receive,
     *,
@@ -90,7 +90,7 @@ def replace(
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
     VersionMismatch, StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
-    caller = by.caller
+    caller = actor.caller
     file, judged = judge_replace(database, store, caller, request)
     operation = judged.operation
     authorize_again = partial(_authorize_again, recheck, caller, file)
@@ -106,7 +106,7 @@ def replace(
         values = {
             **_expected(caller, file, request),
             **operation_values(operation, content),
-            **_event(by, file, staged.version_id),
+            **_event(actor, file, staged.version_id),
         }
         with serialized(), explain_denial(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
@@ -160,9 +160,9 @@ def _expected(caller: Caller, file: File, request: ReplaceRequest) -> dict[str, 
     }
 
 
-def _event(by: Actor, file: File, version_id: UUID) -> dict[str, Any]:
+def _event(actor: Actor, file: File, version_id: UUID) -> dict[str, Any]:
     return event_parameters(
-        by,
+        actor,
         "file.content_replaced",
         file.id,
         organization_id=file.organization_id,

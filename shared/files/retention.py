@@ -35,14 +35,14 @@ def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: A
 
 
 def renew(
-    database: Database, by: Actor, file_id: UUID, deadline: datetime | None, *, pending: Availability
+    database: Database, actor: Actor, file_id: UUID, deadline: datetime | None, *, pending: Availability
 ) -> File:
     """Move the deadline to a later time, or to None for indefinite retention, and record by whom; idempotent.
 
     Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, ValidationFailed for a time that
     has passed.
     """
-    caller = by.caller
+    caller = actor.caller
     with database.transaction() as session:
         lock_file(session, file_id)
         file = get_renewable(session, caller, file_id, pending=pending)
@@ -50,18 +50,18 @@ def renew(
         if not _set(session, file_id, deadline):
             refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending))
         if deadline != file.retention_expires_at:
-            _record(session, by, file, deadline)
+            _record(session, actor, file, deadline)
         failpoints.hit("renew.before_commit")
         file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
     failpoints.hit("renew.committed")
     return file
 
 
-def _record(session: Session, by: Actor, file: File, deadline: datetime | None) -> None:
+def _record(session: Session, actor: Actor, file: File, deadline: datetime | None) -> None:
     """Record a renewal: it cannot be taken back, and what is kept longer costs more."""
     record(
         session,
-        by,
+        actor,
         "file.retention_renewed",
         file.id,
         organization_id=file.organization_id,

@@ -137,22 +137,22 @@ def find_store(session: Session) -> StoreRecord | None:
     return next((store for store in list_stores(session) if store.is_used), None)
 
 
-def retire_store(session: Session, *, by: Actor, moved_to: Marked) -> None:
+def retire_store(session: Session, *, actor: Actor, moved_to: Marked) -> None:
     """Record that everything was moved: no process needs to know another store. Raises PermissionDenied."""
-    authorize_operation(by)
+    authorize_operation(actor)
     _lock(session)
     store_id = moved_to.find_id()
     others = update(blob_stores).where(blob_stores.c.store_id != store_id, blob_stores.c.is_used)
     if store_id is not None and session.execute(others.values(is_used=False)).rowcount:
-        record(session, by, "blob_store.moved", store_id)
+        record(session, actor, "blob_store.moved", store_id)
 
 
-def adopt_store(session: Session, *, by: Actor, marked: Marked) -> StoreRecord:
+def adopt_store(session: Session, *, actor: Actor, marked: Marked) -> StoreRecord:
     """Take a store for the database's own, whatever either said before: an operator has looked.
 
     Raises PermissionDenied, BlobStoreUnavailable, StorageFull, StorageReadOnly.
     """
-    authorize_operation(by)
+    authorize_operation(actor)
     _lock(session)
     store_id = _mark(marked)
     known = find_store(session)
@@ -163,7 +163,7 @@ def adopt_store(session: Session, *, by: Actor, marked: Marked) -> StoreRecord:
             raise BlobStoreUnavailable.wrong("The content of this database lies in two stores: end the move.")
         session.execute(delete(blob_stores).where(~blob_stores.c.is_used))
         session.execute(update(blob_stores).values(store_id=store_id, address=marked.address))
-    record(session, by, "blob_store.adopted", store_id, replaced=None if known is None else known.store_id)
+    record(session, actor, "blob_store.adopted", store_id, replaced=None if known is None else known.store_id)
     adopted = find_store(session)
     if adopted is None:
         raise RuntimeError("the row just written is not there")

@@ -45,25 +45,25 @@ SELECT :audit_id, :audit_organization_id, :audit_actor_kind, :audit_actor_id, :a
 """Records an act in the statement that does it, by `event_parameters`; a FROM says of which row, and whether."""
 
 
-def record(session: Session, by: Actor, action: str, resource_id: UUID | str, **said: Any) -> None:
+def record(session: Session, actor: Actor, action: str, resource_id: UUID | str, **said: Any) -> None:
     """Record an act, to be committed together with it.
 
     Its action begins with the kind of resource, unless `resource_kind` says another. `organization_id` tells whose
     the resource is; all else that is said are details.
     """
-    session.execute(insert(audit_events).values(_event_values(by, action, resource_id, **said)))
+    session.execute(insert(audit_events).values(_event_values(actor, action, resource_id, **said)))
 
 
-def event_parameters(by: Actor, action: str, resource_id: UUID | str, **said: Any) -> dict[str, Any]:
+def event_parameters(actor: Actor, action: str, resource_id: UUID | str, **said: Any) -> dict[str, Any]:
     """Give the parameters of `RECORD_EVENT` for what `record` takes."""
-    values = _event_values(by, action, resource_id, **said)
+    values = _event_values(actor, action, resource_id, **said)
     return {f"audit_{name}": value for name, value in values.items()} | {
         "audit_details": json.dumps(values["details"])
     }
 
 
 def _event_values(
-    by: Actor,
+    actor: Actor,
     action: str,
     resource_id: UUID | str,
     *,
@@ -71,7 +71,7 @@ def _event_values(
     organization_id: UUID | None = None,
     **details: Any,
 ) -> dict[str, Any]:
-    executor = by.caller.executor
+    executor = actor.caller.executor
     return {
         "id": new_id(),
         "organization_id": organization_id,
@@ -81,17 +81,17 @@ def _event_values(
         "resource_kind": resource_kind or action.partition(".")[0],
         "resource_id": str(resource_id),
         "details": {name: value if value is None else str(value) for name, value in details.items()},
-        "request_id": by.request_id,
-        "credential_id": None if executor.kind is ExecutorKind.OPERATOR else by.caller.credential_id,
-        "client_address": by.client_address,
+        "request_id": actor.request_id,
+        "credential_id": None if executor.kind is ExecutorKind.OPERATOR else actor.caller.credential_id,
+        "client_address": actor.client_address,
     }
 
 
 def list_audit_events(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[AuditEvent]:
     """List what happened in an organization, newest first."""
-    authorize_administration(by, Permission.AUDIT_READ, organization_id)
+    authorize_administration(actor, Permission.AUDIT_READ, organization_id)
     statement = select(audit_events).where(audit_events.c.organization_id == organization_id)
     return newest_first(session, statement, audit_events.c.id, _event, **page)
 

@@ -91,19 +91,19 @@ def bootstrap(
 
 
 def _set_up(session: Session, settings: Settings) -> Credentials:
-    owner = create_operator(session, by=OPERATOR, email=FIRST_OWNER_EMAIL)
-    organization = create_organization(session, by=OPERATOR, name=FIRST_NAME, owner_id=owner.id)
-    key = issue_api_key(session, by=OPERATOR, user_id=owner.id, organization_id=None, name="First key")
+    owner = create_operator(session, actor=OPERATOR, email=FIRST_OWNER_EMAIL)
+    organization = create_organization(session, actor=OPERATOR, name=FIRST_NAME, owner_id=owner.id)
+    key = issue_api_key(session, actor=OPERATOR, user_id=owner.id, organization_id=None, name="First key")
     created = create_deployment(
-        session, by=OPERATOR, organization_id=organization.id, kind=DeploymentKind.REMOTE, name=FIRST_NAME
+        session, actor=OPERATOR, organization_id=organization.id, kind=DeploymentKind.REMOTE, name=FIRST_NAME
     )
     principal = create_principal_identity(
-        session, by=OPERATOR, organization_id=organization.id, name=FIRST_NAME
+        session, actor=OPERATOR, organization_id=organization.id, name=FIRST_NAME
     )
     distribution = create_distribution(
         session,
         settings,
-        by=OPERATOR,
+        actor=OPERATOR,
         organization_id=organization.id,
         name=FIRST_NAME,
         networks=FIRST_NETWORKS,

@@ -104,7 +104,7 @@ def seen(service: ModelService, chromium: str, tmp_path_factory: pytest.TempPath
 
 def link(service: ModelService, owner: Person) -> str:
     with service.database.transaction() as session:
-        return issue_link(session, by=OPERATOR, user_id=owner.user_id).address(service.front.url)
+        return issue_link(session, actor=OPERATOR, user_id=owner.user_id).address(service.front.url)
 
 
 def wrong(looks: list[dict[str, Any]], what: str) -> list[Any]:

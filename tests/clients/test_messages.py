@@ -229,6 +229,6 @@ def test_an_organization_without_credits_pays_nothing(service: ModelService) -> 
     assert (error.status_code, code_of(error)) == (402, "insufficient_credits")
     service.give_credits(organization_id, 1_000_000)
     with service.database.transaction() as session:
-        set_policy(session, organization_id=organization_id, policy=Policy.SUSPENDED, by=OPERATOR)
+        set_policy(session, organization_id=organization_id, policy=Policy.SUSPENDED, actor=OPERATOR)
     error = Counted(service, person.api_key).refusal()
     assert (error.status_code, code_of(error)) == (403, "credit_policy_suspended")

@@ -153,7 +153,7 @@ def test_an_organization_whose_credit_policy_is_suspended(service: ModelService,
     organization = service.identity.organization()
     service.give_credits(organization.id, CREDITS)
     with service.database.transaction() as session:
-        set_policy(session, organization_id=organization.id, policy=Policy.SUSPENDED, by=OPERATOR)
+        set_policy(session, organization_id=organization.id, policy=Policy.SUSPENDED, actor=OPERATOR)
     person = service.identity.person(organization.id, bound=True)
     error = Counted(service, person.api_key).refusal(ask)
     assert isinstance(error, openai.PermissionDeniedError)

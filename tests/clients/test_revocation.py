@@ -52,15 +52,15 @@ class Revocable:
             )[0][0]
         )
         with self.service.database.transaction() as session:
-            revoke_api_key(session, by=OPERATOR, key_id=key_id)
+            revoke_api_key(session, actor=OPERATOR, key_id=key_id)
 
     def suspend(self) -> None:
         with self.service.database.transaction() as session:
-            suspend_organization(session, by=OPERATOR, organization_id=self.organization_id)
+            suspend_organization(session, actor=OPERATOR, organization_id=self.organization_id)
 
     def disable(self) -> None:
         with self.service.database.transaction() as session:
-            disable_deployment(session, by=OPERATOR, deployment_id=self.deployment.deployment.id)
+            disable_deployment(session, actor=OPERATOR, deployment_id=self.deployment.deployment.id)
 
     def take_role(self) -> None:
         daemon_id = self.deployment.deployment.daemon_identity_id
@@ -68,7 +68,7 @@ class Revocable:
         found = query(self.service.stack, statement, (daemon_id,))
         with self.service.database.transaction() as session:
             for (binding_id,) in found:
-                unbind_role(session, by=OPERATOR, binding_id=UUID(binding_id))
+                unbind_role(session, actor=OPERATOR, binding_id=UUID(binding_id))
 
     @cached_property
     def authorization(self) -> dict[str, str]:

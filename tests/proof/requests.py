@@ -75,7 +75,7 @@ def _invite(world: World, email: str) -> str:
     organization_id = world.front.identity.organization().id
     with world.database.transaction() as session:
         issued = invite_member(
-            session, by=OPERATOR, organization_id=organization_id, email=email, role=Role.MEMBER
+            session, actor=OPERATOR, organization_id=organization_id, email=email, role=Role.MEMBER
         )
     return issued.token.value
 

@@ -149,7 +149,7 @@ def _signed_in(world: World) -> State:
 
 def _sign_out_everywhere(world: World, state: State) -> None:
     with world.database.transaction() as session:
-        sign_out_everywhere(session, by=OPERATOR, user_id=state["id"])
+        sign_out_everywhere(session, actor=OPERATOR, user_id=state["id"])
 
 
 def _require_signed_out(world: World, state: State) -> None:

@@ -156,7 +156,7 @@ def make_world(front: Front, worker: BoundWorker, calls: ModelCalls, **parts: An
     deployment = identity.deployment(organization_id)
     promote(front, deployment)
     with front.services.database.transaction() as session:
-        top_up(session, organization_id=organization_id, amount=1_000_000, reference="proof", by=OPERATOR)
+        top_up(session, organization_id=organization_id, amount=1_000_000, reference="proof", actor=OPERATOR)
     link = psycopg2.connect(front.settings.database_url.replace("+psycopg2", ""))
     link.autocommit = True
     return World(

@@ -128,13 +128,13 @@ def served(app: Flask) -> Iterator[int]:
 def new_code(front: Front, user_id: UUID) -> str:
     """Issue a link for a user; give its code."""
     with front.services.database.transaction() as session:
-        return issue_link(session, by=OPERATOR, user_id=user_id).code.value
+        return issue_link(session, actor=OPERATOR, user_id=user_id).code.value
 
 
 def begin_session(front: Front, user_id: UUID, organization_id: UUID) -> str:
     """Begin a session that looks at an organization, without asking the front; give what its cookie holds."""
     with front.services.database.transaction() as session:
-        begun = sign_in(session, issue_link(session, by=OPERATOR, user_id=user_id).code.value)
+        begun = sign_in(session, issue_link(session, actor=OPERATOR, user_id=user_id).code.value)
         assert begun is not None
         this = update(console_sessions).where(console_sessions.c.id == begun.id)
         session.execute(this.values(organization_id=organization_id))

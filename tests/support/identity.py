@@ -89,17 +89,19 @@ class IdentityFactory:
     def organization(self, name: str = "Acme") -> Organization:
         """An organization with an owner nobody else knows."""
         with self.database.transaction() as session:
-            owner = create_user(session, by=OPERATOR, email=_email())
-            return create_organization(session, by=OPERATOR, name=name, owner_id=owner.id)
+            owner = create_user(session, actor=OPERATOR, email=_email())
+            return create_organization(session, actor=OPERATOR, name=name, owner_id=owner.id)
 
     def person(self, organization_id: UUID, role: Role = Role.MEMBER, *, bound: bool = False) -> Person:
         """A member with an API key; `bound` ties the key to the organization."""
         email = _email()
         with self.database.transaction() as session:
-            member = add_member(session, by=OPERATOR, organization_id=organization_id, email=email, role=role)
+            member = add_member(
+                session, actor=OPERATOR, organization_id=organization_id, email=email, role=role
+            )
             issued = issue_api_key(
                 session,
-                by=OPERATOR,
+                actor=OPERATOR,
                 user_id=member.user_id,
                 organization_id=organization_id if bound else None,
                 name="test",
@@ -112,8 +114,10 @@ class IdentityFactory:
         """An operator without any organization."""
         email = _email()
         with self.database.transaction() as session:
-            user = create_operator(session, by=OPERATOR, email=email)
-            issued = issue_api_key(session, by=OPERATOR, user_id=user.id, organization_id=None, name="test")
+            user = create_operator(session, actor=OPERATOR, email=email)
+            issued = issue_api_key(
+                session, actor=OPERATOR, user_id=user.id, organization_id=None, name="test"
+            )
         return Person(user_id=user.id, email=email, api_key=issued.secret.value, api_key_id=issued.key.id)
 
     def actor(self, person: Person) -> Actor:
@@ -126,13 +130,19 @@ class IdentityFactory:
         """A remote deployment with its daemon, version and client secret."""
         with self.database.transaction() as session:
             return create_deployment(
-                session, by=OPERATOR, organization_id=organization_id, kind=DeploymentKind.REMOTE, name=name
+                session,
+                actor=OPERATOR,
+                organization_id=organization_id,
+                kind=DeploymentKind.REMOTE,
+                name=name,
             )
 
     def principal(self, organization_id: UUID, name: str = "mailbox") -> Identity:
         """A receiving identity."""
         with self.database.transaction() as session:
-            return create_principal_identity(session, by=OPERATOR, organization_id=organization_id, name=name)
+            return create_principal_identity(
+                session, actor=OPERATOR, organization_id=organization_id, name=name
+            )
 
     def distribution(
         self, organization_id: UUID, *, principal_id: UUID, deployment_id: UUID
@@ -142,7 +152,7 @@ class IdentityFactory:
             return create_distribution(
                 session,
                 self.settings,
-                by=OPERATOR,
+                actor=OPERATOR,
                 organization_id=organization_id,
                 name="distribution",
                 networks=["slack"],
@@ -157,7 +167,7 @@ class IdentityFactory:
         with self.database.transaction() as session:
             bind_identity_role(
                 session,
-                by=OPERATOR,
+                actor=OPERATOR,
                 organization_id=organization_id,
                 identity_id=identity_id,
                 role=role,
@@ -170,7 +180,7 @@ class IdentityFactory:
         with self.database.transaction() as session:
             bind_user_role(
                 session,
-                by=OPERATOR,
+                actor=OPERATOR,
                 organization_id=organization_id,
                 user_id=user_id,
                 role=role,

@@ -85,7 +85,11 @@ class ModelService:
         """Top an organization up by so many µcr."""
         with self.database.transaction() as session:
             top_up(
-                session, organization_id=organization_id, amount=amount, reference=str(uuid4()), by=OPERATOR
+                session,
+                organization_id=organization_id,
+                amount=amount,
+                reference=str(uuid4()),
+                actor=OPERATOR,
             )
 
     def records(self, where: str = "true", *parameters: object) -> list[dict[str, Any]]:

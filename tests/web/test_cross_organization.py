@@ -413,7 +413,7 @@ def visit(world: World, name: str, person: Person) -> TestResponse:
     """Open a page of the console, or post its form, with a session of a person; about Acme's resources."""
     front, route = world.front, CONSOLE[name]
     with front.services.database.transaction() as session:
-        link = issue_link(session, by=OPERATOR, user_id=person.user_id)
+        link = issue_link(session, actor=OPERATOR, user_id=person.user_id)
         begun = sign_in(session, link.code.value)
     assert begun is not None
     cookie = begun.token.value

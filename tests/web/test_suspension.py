@@ -36,7 +36,7 @@ def suspended(world: World) -> Iterator[World]:
     with front.services.database.transaction() as session:
         add_member(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=world.acme,
             email=operator.email,
             role=Role.WORKSPACE_OWNER,
@@ -46,10 +46,10 @@ def suspended(world: World) -> Iterator[World]:
     chosen = front.client.put("/admin/me/active-organization", headers=headers, json=choice)
     assert chosen.status_code == 200, chosen.text
     with front.services.database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=world.acme)
+        suspend_organization(session, actor=OPERATOR, organization_id=world.acme)
     yield replace(world, insiders={**world.insiders, "operator": headers})
     with front.services.database.transaction() as session:
-        resume_organization(session, by=OPERATOR, organization_id=world.acme)
+        resume_organization(session, actor=OPERATOR, organization_id=world.acme)
 
 
 def serves(kind: str, name: str) -> bool:

@@ -95,12 +95,12 @@ def replace_secrets(
     context: WorkerContext, database: Database, distribution_id: UUID, *, overlap_seconds: int
 ) -> None:
     with database.transaction() as session:
-        update_distribution(session, by=OPERATOR, distribution_id=distribution_id, networks=["telegram"])
+        update_distribution(session, actor=OPERATOR, distribution_id=distribution_id, networks=["telegram"])
         for secret in ("first", "second"):
             put_network_settings(
                 session,
                 context.settings,
-                by=OPERATOR,
+                actor=OPERATOR,
                 distribution_id=distribution_id,
                 network=NETWORKS["telegram"],
                 values={"secretToken": secret * 4, "botToken": "123456:" + "t" * 30},
@@ -109,7 +109,7 @@ def replace_secrets(
         rotate_webhook_secret(
             session,
             context.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             overlap_seconds=overlap_seconds,
         )

@@ -20,13 +20,13 @@ routes = AdministrationRoutes("behaviors")
 )
 def create_behavior(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewBehavior = call.read_body(**NUMBERS)
-    by = call.actor
+    actor = call.actor
     with call.services.database.autocommit() as session:
-        domain.authorize_drafting(session, by=by, deployment_id=deployment_id)
+        domain.authorize_drafting(session, actor=actor, deployment_id=deployment_id)
     draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
         made = domain.create_behavior(
-            session, by=by, deployment_id=deployment_id, draft=draft, is_default=body.is_default
+            session, actor=actor, deployment_id=deployment_id, draft=draft, is_default=body.is_default
         )
     return created(call, schemas.BehaviorBody.of(made), f"/behaviors/{made.id}")
 
@@ -52,12 +52,12 @@ behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior wit
 )
 def replace_behavior(call: RequestContext, behavior_id: UUID) -> JsonResponse:
     body: schemas.ChangedBehavior = call.read_body(**NUMBERS)
-    by = call.actor
+    actor = call.actor
     with call.services.database.autocommit() as session:
-        domain.authorize_changing(session, by=by, behavior_id=behavior_id)
+        domain.authorize_changing(session, actor=actor, behavior_id=behavior_id)
     draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
-        changed = domain.replace_behavior(session, by=by, behavior_id=behavior_id, draft=draft)
+        changed = domain.replace_behavior(session, actor=actor, behavior_id=behavior_id, draft=draft)
     return JsonResponse(body=schemas.BehaviorBody.of(changed))
 
 

@@ -31,10 +31,10 @@ routes = AdministrationRoutes("endpoints")
 )
 def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewEndpoint = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         shown = domain.put_endpoint(
-            session, call.services.settings, by=by, deployment_id=deployment_id, draft=body.draft()
+            session, call.services.settings, actor=actor, deployment_id=deployment_id, draft=body.draft()
         )
     return JsonResponse(body=schemas.EndpointBody.of(shown))
 
@@ -50,9 +50,9 @@ def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     ),
 )
 def check_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
-    by, services = call.actor, call.services
+    actor, services = call.actor, call.services
     report = check(
-        services.database, services.signing_keys, services.settings, by=by, deployment_id=deployment_id
+        services.database, services.signing_keys, services.settings, actor=actor, deployment_id=deployment_id
     )
     return JsonResponse(body=schemas.EndpointReportBody.of(report))
 

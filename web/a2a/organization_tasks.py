@@ -63,8 +63,8 @@ class OrganizationTaskQuery(RequestModel):
     description="What was said in a task is read at its agent, with the same permission.",
 )
 def list_organization_tasks(call: RequestContext, organization_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     query: OrganizationTaskQuery = call.query
     with call.services.database.transaction() as session:
-        page = list_page(session, by=by, organization_id=organization_id, **query.model_dump())
+        page = list_page(session, actor=actor, organization_id=organization_id, **query.model_dump())
     return JsonResponse(body=OrganizationTaskPage.of(page))

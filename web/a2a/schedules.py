@@ -21,9 +21,11 @@ ONE = f"{OF_DEPLOYMENT}/<id:schedule_id>"
 )
 def create_schedule(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        made = schedules.create_schedule(session, by=by, deployment_id=deployment_id, draft=body.draft())
+        made = schedules.create_schedule(
+            session, actor=actor, deployment_id=deployment_id, draft=body.draft()
+        )
     return created(call, schemas.ScheduleBody.of(made), f"/deployments/{deployment_id}/schedules/{made.id}")
 
 
@@ -46,10 +48,10 @@ schedule.reads("read_schedule", schedules.get_schedule, summary="Get a schedule"
 )
 def replace_schedule(call: RequestContext, deployment_id: UUID, schedule_id: UUID) -> JsonResponse:
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         changed = schedules.replace_schedule(
-            session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, draft=body.draft()
+            session, actor=actor, deployment_id=deployment_id, schedule_id=schedule_id, draft=body.draft()
         )
     return JsonResponse(body=schemas.ScheduleBody.of(changed))
 
@@ -72,10 +74,10 @@ schedule.acts(
     summary="List the runs of a schedule, newest first; the last thousand are kept",
 )
 def list_runs(call: RequestContext, deployment_id: UUID, schedule_id: UUID) -> JsonResponse:
-    by, base_url = call.actor, call.services.settings.base_url
+    actor, base_url = call.actor, call.services.settings.base_url
     with call.services.database.transaction() as session:
         page = schedules.list_runs(
-            session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, **call.query.position
+            session, actor=actor, deployment_id=deployment_id, schedule_id=schedule_id, **call.query.position
         )
     return JsonResponse(
         body=schemas.RunPage.linked(page, f"{base_url}/agents/{deployment_id}/tasks", base_url)

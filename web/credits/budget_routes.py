@@ -47,7 +47,7 @@ def read_own_key(call: RequestContext) -> JsonResponse:
 )
 def create_budget(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewBudgetBody = call.read_body()
-    by = call.actor
+    actor = call.actor
     new = NewBudget(
         subject_kind=SubjectKind(body.subject_kind),
         subject_id=body.subject_id,
@@ -57,7 +57,7 @@ def create_budget(call: RequestContext, organization_id: UUID) -> JsonResponse:
         model=body.model,
     )
     with call.services.database.transaction() as session:
-        made = budgets.create_budget(session, by=by, organization_id=organization_id, new=new)
+        made = budgets.create_budget(session, actor=actor, organization_id=organization_id, new=new)
     return created(call, schemas.BudgetBody.of(made), f"/organizations/{organization_id}/budgets/{made.id}")
 
 
@@ -86,10 +86,10 @@ budget.removes(
 )
 def change_budget(call: RequestContext, organization_id: UUID, budget_id: UUID) -> JsonResponse:
     body: schemas.ChangedBudget = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         changed = budgets.change_budget(
-            session, by=by, organization_id=organization_id, budget_id=budget_id, amount=body.amount
+            session, actor=actor, organization_id=organization_id, budget_id=budget_id, amount=body.amount
         )
     return JsonResponse(body=schemas.BudgetBody.of(changed))
 
@@ -104,10 +104,10 @@ def change_budget(call: RequestContext, organization_id: UUID, budget_id: UUID) 
 )
 def put_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:
     body: schemas.KeyModels = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         models = key_model_allowlist.set_key_models(
-            session, by=by, organization_id=organization_id, key_id=key_id, models=tuple(body.models)
+            session, actor=actor, organization_id=organization_id, key_id=key_id, models=tuple(body.models)
         )
     return JsonResponse(body=schemas.KeyModelsBody(models=models))
 
@@ -116,10 +116,10 @@ def put_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) ->
     "GET", KEY_MODELS, {200: schemas.KeyModelsBody}, summary="Get the models that a key may call; 404 for all"
 )
 def read_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         models = key_model_allowlist.get_key_models(
-            session, by=by, organization_id=organization_id, key_id=key_id
+            session, actor=actor, organization_id=organization_id, key_id=key_id
         )
     return JsonResponse(body=schemas.KeyModelsBody(models=models))
 

@@ -143,11 +143,11 @@ organization_credits.reads(
     summary="Get an organization's storage usage and its cost by day",
 )
 def read_organization_storage(call: RequestContext, organization_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     query: storage_schemas.OrganizationStorageQuery = call.query
     with call.services.database.transaction() as session:
         report = storage_reports.read_storage_usage(
-            session, by=by, organization_id=organization_id, question=query.question
+            session, actor=actor, organization_id=organization_id, question=query.question
         )
     return JsonResponse(body=storage_schemas.OrganizationStorage.of(report))
 
@@ -159,11 +159,11 @@ def read_organization_storage(call: RequestContext, organization_id: UUID) -> Js
     summary="List the entries of an organization's ledger, newest first",
 )
 def list_credit_entries(call: RequestContext, organization_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     query: schemas.EntryQuery = call.query
     with call.services.database.transaction() as session:
         page = ledger.list_entries(
-            session, by=by, organization_id=organization_id, cursor=query.cursor, limit=query.limit
+            session, actor=actor, organization_id=organization_id, cursor=query.cursor, limit=query.limit
         )
     return JsonResponse(body=schemas.EntryPage.of(page))
 
@@ -207,10 +207,14 @@ def adjust_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
 
 def _enter(call: RequestContext, act: Callable[..., ledger.Entered], organization_id: UUID) -> JsonResponse:
     body: schemas.NewTopUp | schemas.NewAdjustment = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         entered = act(
-            session, organization_id=organization_id, amount=body.amount, reference=body.reference, by=by
+            session,
+            organization_id=organization_id,
+            amount=body.amount,
+            reference=body.reference,
+            actor=actor,
         )
     return JsonResponse(body=schemas.EnteredBody.entered(entered), status=200 if entered.is_replayed else 201)
 
@@ -227,7 +231,7 @@ def _enter(call: RequestContext, act: Callable[..., ledger.Entered], organizatio
 )
 def set_credit_policy(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewPolicy = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         balance = policies.set_policy(
             session,
@@ -235,7 +239,7 @@ def set_credit_policy(call: RequestContext, organization_id: UUID) -> JsonRespon
             policy=balances.Policy(body.policy),
             overdraft=body.overdraft,
             spending_limit=body.spending_limit,
-            by=by,
+            actor=actor,
         )
     return JsonResponse(body=schemas.OrganizationCredits.of(balance))
 

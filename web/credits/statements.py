@@ -106,11 +106,11 @@ class StatementQuery(RequestModel):
     answer_headers=FILE_HEADERS,
 )
 def list_credit_statements(call: RequestContext, organization_id: UUID) -> JsonResponse | Response:
-    by = call.actor
+    actor = call.actor
     query: StatementQuery = call.query
     with call.services.database.transaction() as session:
         page = list_statements(
-            session, by=by, organization_id=organization_id, before=query.cursor, limit=query.limit
+            session, actor=actor, organization_id=organization_id, before=query.cursor, limit=query.limit
         )
     if negotiate(call.http, (JSON, CSV)) == CSV:
         rows = (
@@ -130,9 +130,9 @@ def list_credit_statements(call: RequestContext, organization_id: UUID) -> JsonR
     answer_headers=FILE_HEADERS,
 )
 def get_credit_statement(call: RequestContext, organization_id: UUID, month: date) -> JsonResponse | Response:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        statement = read_statement(session, by=by, organization_id=organization_id, month=month)
+        statement = read_statement(session, actor=actor, organization_id=organization_id, month=month)
     if negotiate(call.http, (JSON, CSV)) == CSV:
         name = f"statement-{_write_month(month)}"
         return _file(name, ("month", "line", "entries", "amount"), _rows(statement))

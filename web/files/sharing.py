@@ -79,7 +79,7 @@ def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
     with call.services.database.autocommit() as session:
         page = grant_revocation.list_grants(
             session,
-            by=actor_of(call),
+            actor=actor_of(call),
             file_id=file_id,
             cursor=None if call.query.cursor is None else str(call.query.cursor),
             limit=call.query.limit,
@@ -100,7 +100,7 @@ def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
 def revoke_grant(call: RequestContext, file_id: UUID, grant_id: UUID) -> JsonResponse:
     with call.services.database.transaction() as session:
         revoked = grant_revocation.revoke_grant(
-            session, by=actor_of(call), file_id=file_id, grant_id=grant_id
+            session, actor=actor_of(call), file_id=file_id, grant_id=grant_id
         )
     return JsonResponse(body=schemas.ListedGrantBody.of(revoked))
 

@@ -143,7 +143,7 @@ def replace_content(call: RequestContext, file_id: UUID) -> JsonResponse | Respo
 def _write(
     call: RequestContext,
     write: Callable[..., Receipt],
-    by: Caller | Actor,
+    actor: Caller | Actor,
     request: uploads.UploadRequest | replaces.ReplaceRequest,
     *,
     first_status: int,
@@ -155,7 +155,7 @@ def _write(
     receipt = write(
         services.database,
         services.blobs,
-        by,
+        actor,
         request,
         partial(_receive, call, request.byte_size),
         recheck=services.rechecks.current,

@@ -127,9 +127,9 @@ class Resource:
 
 def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
     """Have the caller do this in a transaction."""
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        return act(session, by=by, **arguments)
+        return act(session, actor=actor, **arguments)
 
 
 def created(call: RequestContext, body: BaseModel, path: str) -> JsonResponse:

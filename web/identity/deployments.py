@@ -21,11 +21,11 @@ routes = AdministrationRoutes("deployments")
 )
 def create_deployment(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewDeployment = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         made = deployments.create_deployment(
             session,
-            by=by,
+            actor=actor,
             organization_id=organization_id,
             kind=deployments.DeploymentKind(body.kind),
             name=body.name,
@@ -67,10 +67,10 @@ deployment.acts("enable", deployments.enable_deployment, summary="Enable a disab
 )
 def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewDaemon = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         changed = daemons.change_daemon(
-            session, by=by, deployment_id=deployment_id, daemon_identity_id=body.daemon_identity_id
+            session, actor=actor, deployment_id=deployment_id, daemon_identity_id=body.daemon_identity_id
         )
     return JsonResponse(body=schemas.DeploymentBody.of(changed))
 
@@ -86,10 +86,10 @@ def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
 )
 def put_repository(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewRepository = call.read_body()
-    by = call.actor
+    actor = call.actor
     draft = repositories.RepositoryDraft(**body.model_dump())
     with call.services.database.transaction() as session:
-        shown = repositories.put_repository(session, by=by, deployment_id=deployment_id, draft=draft)
+        shown = repositories.put_repository(session, actor=actor, deployment_id=deployment_id, draft=draft)
     return JsonResponse(body=schemas.RepositoryBody.of(shown))
 
 
@@ -111,9 +111,9 @@ repository.removes(
 )
 def deploy_version(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewVersion = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        made = versions.deploy_version(session, by=by, deployment_id=deployment_id, label=body.label)
+        made = versions.deploy_version(session, actor=actor, deployment_id=deployment_id, label=body.label)
     return created(call, schemas.DeployedVersionBody.of(made), f"/versions/{made.id}")
 
 
@@ -144,10 +144,10 @@ deployed_version.acts("revoke", versions.revoke_version, summary="Revoke a versi
 )
 def issue_client_credential(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewClientCredential = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         issued = client_credentials.issue_client_credential(
-            session, by=by, deployment_id=deployment_id, expires_at=body.expires_at
+            session, actor=actor, deployment_id=deployment_id, expires_at=body.expires_at
         )
     shown = schemas.IssuedClientCredential.with_secret(issued.credential, client_secret=issued.secret.value)
     return created(call, shown, f"/client-credentials/{issued.credential.id}")

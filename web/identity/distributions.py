@@ -23,12 +23,12 @@ routes = AdministrationRoutes("distributions")
 )
 def create_distribution(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewDistribution = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         made = distributions.create_distribution(
             session,
             call.services.settings,
-            by=by,
+            actor=actor,
             organization_id=organization_id,
             name=body.name,
             networks=body.networks,
@@ -62,11 +62,11 @@ distribution.reads("read_distribution", distributions.get_distribution, summary=
 )
 def update_distribution(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: schemas.ChangedDistribution = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         changed = distributions.update_distribution(
             session,
-            by=by,
+            actor=actor,
             distribution_id=distribution_id,
             name=body.name,
             networks=body.networks,
@@ -93,10 +93,10 @@ distribution.acts("enable", distributions.enable_distribution, summary="Enable a
     query=schemas.RotationQuery,
 )
 def rotate_distribution_token(call: RequestContext, distribution_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         token = distributions.rotate_distribution_token(
-            session, by=by, distribution_id=distribution_id, overlap_seconds=call.query.overlap_seconds
+            session, actor=actor, distribution_id=distribution_id, overlap_seconds=call.query.overlap_seconds
         )
     return JsonResponse(body=schemas.RotatedToken(token=token.value), headers=NO_STORE)
 
@@ -110,12 +110,12 @@ def rotate_distribution_token(call: RequestContext, distribution_id: UUID) -> Js
     query=schemas.RotationQuery,
 )
 def rotate_webhook_secret(call: RequestContext, distribution_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         secret = distributions.rotate_webhook_secret(
             session,
             call.services.settings,
-            by=by,
+            actor=actor,
             distribution_id=distribution_id,
             overlap_seconds=call.query.overlap_seconds,
         )

@@ -23,10 +23,10 @@ routes = AdministrationRoutes("identities")
 )
 def create_principal_identity(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewPrincipalIdentity = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         made = identities.create_principal_identity(
-            session, by=by, organization_id=organization_id, name=body.name
+            session, actor=actor, organization_id=organization_id, name=body.name
         )
     return created(call, schemas.IdentityBody.of(made), f"/identities/{made.id}")
 
@@ -57,9 +57,9 @@ identity.acts("enable", identities.enable_identity, summary="Enable a disabled i
 )
 def bind_role(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewRoleBinding = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        made = _bind(session, by, organization_id, body)
+        made = _bind(session, actor, organization_id, body)
     return created(call, schemas.RoleBindingBody.of(made), f"/role-bindings/{made.id}")
 
 
@@ -75,12 +75,12 @@ role_binding.removes(role_bindings.unbind_role, GrantExceedsGranter, summary="De
 
 
 def _bind(
-    session: Session, by: Actor, organization_id: UUID, body: schemas.NewRoleBinding
+    session: Session, actor: Actor, organization_id: UUID, body: schemas.NewRoleBinding
 ) -> role_bindings.RoleBinding:
     if body.subject_identity_id is not None:
         return role_bindings.bind_identity_role(
             session,
-            by=by,
+            actor=actor,
             organization_id=organization_id,
             identity_id=body.subject_identity_id,
             role=Role(body.role),
@@ -89,7 +89,7 @@ def _bind(
         )
     return role_bindings.bind_user_role(
         session,
-        by=by,
+        actor=actor,
         organization_id=organization_id,
         user_id=body.user_id,
         role=Role(body.role),

@@ -44,11 +44,11 @@ _REFUSED: tuple[type[DomainError], ...] = (
 )
 def create_invitation(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewInvitation = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         issued = invitations.invite_member(
             session,
-            by=by,
+            actor=actor,
             organization_id=organization_id,
             role=Role(body.role),
             email=body.email,
@@ -91,9 +91,9 @@ invitation.acts(
 )
 def accept_invitation(call: RequestContext) -> JsonResponse:
     body: schemas.AcceptedInvitation = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        member = invitation_acceptance.accept_invitation(session, by=by, token=body.token)
+        member = invitation_acceptance.accept_invitation(session, actor=actor, token=body.token)
     return JsonResponse(body=MemberBody.of(member))
 
 

@@ -21,9 +21,9 @@ routes = AdministrationRoutes("organizations")
 )
 def create_organization(call: RequestContext) -> JsonResponse:
     body: schemas.NewOrganization = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        made = organizations.create_organization(session, by=by, name=body.name, owner_id=body.owner_id)
+        made = organizations.create_organization(session, actor=actor, name=body.name, owner_id=body.owner_id)
     return created(call, schemas.OrganizationBody.of(made), f"/organizations/{made.id}")
 
 
@@ -46,10 +46,10 @@ organization.reads("read_organization", organizations.get_organization, summary=
 )
 def rename_organization(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.ChangedOrganization = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         changed = organizations.rename_organization(
-            session, by=by, organization_id=organization_id, name=body.name
+            session, actor=actor, organization_id=organization_id, name=body.name
         )
     return JsonResponse(body=schemas.OrganizationBody.of(changed))
 
@@ -74,10 +74,10 @@ organization.acts(
 )
 def add_member(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewMember = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         made = memberships.add_member(
-            session, by=by, organization_id=organization_id, email=body.email, role=Role(body.role)
+            session, actor=actor, organization_id=organization_id, email=body.email, role=Role(body.role)
         )
     path = f"/organizations/{organization_id}/members/{made.user_id}"
     return created(call, schemas.MemberBody.of(made), path)
@@ -104,10 +104,10 @@ member.reads("read_member", memberships.get_member, summary="Get a member")
 )
 def change_member_role(call: RequestContext, organization_id: UUID, user_id: UUID) -> JsonResponse:
     body: schemas.ChangedMember = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         changed = memberships.change_member_role(
-            session, by=by, organization_id=organization_id, user_id=user_id, role=Role(body.role)
+            session, actor=actor, organization_id=organization_id, user_id=user_id, role=Role(body.role)
         )
     return JsonResponse(body=schemas.MemberBody.of(changed))
 

@@ -27,7 +27,7 @@ def list_signing_keys(call: RequestContext) -> JsonResponse:
     summary="Rotate the signing keys; tokens signed before stay good. For operators",
 )
 def rotate_signing_keys(call: RequestContext) -> JsonResponse:
-    key_rotation.rotate_keys(call.services.database, call.services.settings, by=call.actor)
+    key_rotation.rotate_keys(call.services.database, call.services.settings, actor=call.actor)
     return _list(call)
 
 
@@ -38,13 +38,13 @@ def rotate_signing_keys(call: RequestContext) -> JsonResponse:
     summary="Revoke a signing key, with every token it signed; for operators",
 )
 def revoke_signing_key(call: RequestContext, kid: str) -> JsonResponse:
-    key_rotation.revoke_key(call.services.database, call.services.settings, by=call.actor, kid=kid)
+    key_rotation.revoke_key(call.services.database, call.services.settings, actor=call.actor, kid=kid)
     return _list(call)
 
 
 def _list(call: RequestContext) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        keys = key_rotation.list_signing_keys(session, by=by)
+        keys = key_rotation.list_signing_keys(session, actor=actor)
     shown = [schemas.SigningKeyBody.of(key) for key in keys]
     return JsonResponse(body=schemas.SigningKeyList(signing_keys=shown))

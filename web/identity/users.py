@@ -22,9 +22,9 @@ routes = AdministrationRoutes("users")
     serves_suspended=True,
 )
 def read_me(call: RequestContext) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        found = users.get_user(session, by=by, user_id=_own_id(by))
+        found = users.get_user(session, actor=actor, user_id=_own_id(actor))
     return JsonResponse(body=schemas.UserBody.of(found))
 
 
@@ -38,9 +38,9 @@ def read_me(call: RequestContext) -> JsonResponse:
 )
 def select_active_organization(call: RequestContext) -> JsonResponse:
     body: schemas.ActiveOrganization = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        changed = users.select_active_organization(session, by=by, organization_id=body.organization_id)
+        changed = users.select_active_organization(session, actor=actor, organization_id=body.organization_id)
     return JsonResponse(body=schemas.UserBody.of(changed))
 
 
@@ -53,9 +53,9 @@ def select_active_organization(call: RequestContext) -> JsonResponse:
 )
 def create_user(call: RequestContext) -> JsonResponse:
     body: schemas.NewUser = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        made = users.create_user(session, by=by, email=body.email)
+        made = users.create_user(session, actor=actor, email=body.email)
     return created(call, schemas.UserBody.of(made), f"/users/{made.id}")
 
 
@@ -77,12 +77,12 @@ user.acts("enable", users.enable_user, summary="Enable a disabled user; for oper
 )
 def issue_api_key(call: RequestContext) -> JsonResponse:
     body: schemas.NewApiKey = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         issued = api_keys.issue_api_key(
             session,
-            by=by,
-            user_id=body.user_id or _own_id(by),
+            actor=actor,
+            user_id=body.user_id or _own_id(actor),
             organization_id=body.organization_id,
             name=body.name,
             expires_at=body.expires_at,
@@ -98,10 +98,12 @@ def issue_api_key(call: RequestContext) -> JsonResponse:
     summary="List the caller's own API keys, or, for operators, any user's",
 )
 def list_api_keys(call: RequestContext) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     query: schemas.ApiKeyQuery = call.query
     with call.services.database.transaction() as session:
-        page = api_keys.list_api_keys(session, by=by, user_id=query.user_id or _own_id(by), **query.position)
+        page = api_keys.list_api_keys(
+            session, actor=actor, user_id=query.user_id or _own_id(actor), **query.position
+        )
     return JsonResponse(body=schemas.ApiKeyPage.of(page))
 
 
@@ -120,7 +122,7 @@ api_key.acts(
 )
 
 
-def _own_id(by: Actor) -> UUID:
-    if by.user_id is None:
+def _own_id(actor: Actor) -> UUID:
+    if actor.user_id is None:
         raise PermissionDenied
-    return by.user_id
+    return actor.user_id

@@ -68,10 +68,10 @@ def list_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     errors=(*_REFUSED, ImportNotFound, ImportNotRetryable, TooManyImports),
 )
 def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         retried = retrying.retry_import(
-            session, call.services.settings, by=by, distribution_id=distribution_id, import_id=import_id
+            session, call.services.settings, actor=actor, distribution_id=distribution_id, import_id=import_id
         )
     return JsonResponse(body=schemas.ImportBody.of(retried))
 
@@ -89,12 +89,12 @@ def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -
 )
 def retry_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     asked: schemas.RetryRequest = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         count = retrying.retry_imports(
             session,
             call.services.settings,
-            by=by,
+            actor=actor,
             distribution_id=distribution_id,
             state=None if asked.state is None else ImportState(asked.state),
             code=asked.code,
@@ -114,4 +114,4 @@ def require_reader(call: RequestContext, distribution_id: UUID) -> None:
         return
     caller = call.services.authenticator.resolve(call.credential, None)
     with call.services.database.autocommit() as session:
-        get_distribution(session, by=administrator(caller, request_id()), distribution_id=distribution_id)
+        get_distribution(session, actor=administrator(caller, request_id()), distribution_id=distribution_id)

@@ -52,12 +52,12 @@ class InstallationBody(ResponseModel):
 )
 def begin_installation(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: NewInstallation = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         begun = slack_installations.begin_installation(
             session,
             call.services.settings,
-            by=by,
+            actor=actor,
             distribution_id=distribution_id,
             target_id=body.target_distribution_id,
         )

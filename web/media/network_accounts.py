@@ -55,11 +55,11 @@ def put_network_account(
     call: RequestContext, distribution_id: UUID, network: Network, account: str
 ) -> JsonResponse:
     body: NewNetworkAccount = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         routed = network_accounts.put_network_account(
             session,
-            by=by,
+            actor=actor,
             distribution_id=distribution_id,
             network=network,
             account=account,

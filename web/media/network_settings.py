@@ -26,12 +26,12 @@ routes = AdministrationRoutes("networks")
 )
 def put_network_settings(call: RequestContext, distribution_id: UUID, network: Network) -> JsonResponse:
     body: NewNetworkSettings = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         shown = network_administration.put_network_settings(
             session,
             call.services.settings,
-            by=by,
+            actor=actor,
             distribution_id=distribution_id,
             network=network,
             values=body.settings,
@@ -47,10 +47,10 @@ def put_network_settings(call: RequestContext, distribution_id: UUID, network: N
     summary="Get which settings a distribution has for a network, by name and last four characters",
 )
 def read_network_settings(call: RequestContext, distribution_id: UUID, network: Network) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         shown = network_administration.get_network_settings(
-            session, by=by, distribution_id=distribution_id, network=network
+            session, actor=actor, distribution_id=distribution_id, network=network
         )
     return JsonResponse(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
 

@@ -41,9 +41,9 @@ def declare_replay(routes: AdministrationRoutes, path: str, act: Act, **texts: s
 
     def handle(call: RequestContext, **ids: Any) -> JsonResponse:
         asked: ReplayRequest = call.read_body()
-        by = call.actor
+        actor = call.actor
         with call.services.database.transaction() as session:
-            replayed = act(session, by=by, **ids, since=asked.since, cursor=asked.cursor)
+            replayed = act(session, actor=actor, **ids, since=asked.since, cursor=asked.cursor)
         return JsonResponse(
             body=ReplayedNotifications(count=replayed.count, next_cursor=replayed.next_cursor)
         )

@@ -31,10 +31,10 @@ routes = AdministrationRoutes("notifications")
 )
 def put_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: schemas.NewNotificationEndpoint = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.set_endpoint(
-            session, call.services.settings, by=by, distribution_id=distribution_id, url=body.url
+            session, call.services.settings, actor=actor, distribution_id=distribution_id, url=body.url
         )
     return JsonResponse(body=schemas.NotificationEndpointBody.of(endpoint))
 
@@ -46,10 +46,10 @@ def put_notification_endpoint(call: RequestContext, distribution_id: UUID) -> Js
     summary="Get the endpoint of a distribution's notifications",
 )
 def read_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.get_endpoint(
-            session, call.services.settings, by=by, distribution_id=distribution_id
+            session, call.services.settings, actor=actor, distribution_id=distribution_id
         )
     return JsonResponse(body=schemas.NotificationEndpointBody.of(endpoint))
 
@@ -61,9 +61,9 @@ def read_notification_endpoint(call: RequestContext, distribution_id: UUID) -> J
     summary="Delete the endpoint of notifications; what waits is given up, and can be replayed to the next one",
 )
 def remove_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
-        notification_endpoints.remove_endpoint(session, by=by, distribution_id=distribution_id)
+        notification_endpoints.remove_endpoint(session, actor=actor, distribution_id=distribution_id)
     return JsonResponse(status=204)
 
 
@@ -101,9 +101,9 @@ declare_replay(
     summary="Replay the notifications of a distribution that were given up, up to 1,000, oldest first",
 )
 def resend_dead_notifications(call: RequestContext, distribution_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         count = notification_endpoints.resend_dead_notifications(
-            session, by=by, distribution_id=distribution_id
+            session, actor=actor, distribution_id=distribution_id
         )
     return JsonResponse(body=schemas.ResentNotifications(count=count))

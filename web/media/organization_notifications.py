@@ -30,10 +30,10 @@ routes = AdministrationRoutes("notifications")
 )
 def put_organization_endpoint(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewNotificationEndpoint = call.read_body()
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         issued = organization_endpoints.set_endpoint(
-            session, call.services.settings, by=by, organization_id=organization_id, url=body.url
+            session, call.services.settings, actor=actor, organization_id=organization_id, url=body.url
         )
     shown = schemas.IssuedOrganizationEndpoint.with_secret(
         issued.endpoint, webhook_secret=issued.webhook_secret.value
@@ -48,10 +48,10 @@ def put_organization_endpoint(call: RequestContext, organization_id: UUID) -> Js
     summary="Get the endpoint of an organization's notifications",
 )
 def read_organization_endpoint(call: RequestContext, organization_id: UUID) -> JsonResponse:
-    by = call.actor
+    actor = call.actor
     with call.services.database.transaction() as session:
         endpoint = organization_endpoints.get_endpoint(
-            session, call.services.settings, by=by, organization_id=organization_id
+            session, call.services.settings, actor=actor, organization_id=organization_id
         )
     return JsonResponse(body=schemas.OrganizationEndpointBody.of(endpoint))
 

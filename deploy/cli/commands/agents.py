@@ -50,7 +50,7 @@ def create_deployment(organization_id: UUID, name: str, kind: str, label: str | 
     with administration() as session:
         made = domain.create_deployment(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             kind=domain.DeploymentKind(kind),
             name=name,
@@ -81,7 +81,7 @@ acts_on(
 def change_daemon(deployment_id: UUID, daemon_identity_id: UUID | None) -> None:
     with administration() as session:
         changed = daemons.change_daemon(
-            session, by=OPERATOR, deployment_id=deployment_id, daemon_identity_id=daemon_identity_id
+            session, actor=OPERATOR, deployment_id=deployment_id, daemon_identity_id=daemon_identity_id
         )
     show(changed)
 
@@ -94,7 +94,7 @@ versions = click.Group("versions", help="Manage the versions of a deployment.")
 @click.option("--label", help="A name for it, such as a commit.")
 def deploy_version(deployment_id: UUID, label: str | None) -> None:
     with administration() as session:
-        made = deployed.deploy_version(session, by=OPERATOR, deployment_id=deployment_id, label=label)
+        made = deployed.deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label=label)
     show(made)
 
 
@@ -119,7 +119,7 @@ client_credentials = click.Group("client-credentials", help="Manage the client s
 def issue_client_credential(deployment_id: UUID, expires_at: datetime | None) -> None:
     with administration() as session:
         issued = credentials.issue_client_credential(
-            session, by=OPERATOR, deployment_id=deployment_id, expires_at=in_utc(expires_at)
+            session, actor=OPERATOR, deployment_id=deployment_id, expires_at=in_utc(expires_at)
         )
     show(issued.credential, client_secret=issued.secret.value)
 
@@ -147,7 +147,7 @@ signing_keys = click.Group("signing-keys", help="Manage the keys that sign token
 @signing_keys.command("list", help="List the signing keys.")
 def list_signing_keys() -> None:
     with administration() as session:
-        keys = key_rotation.list_signing_keys(session, by=OPERATOR)
+        keys = key_rotation.list_signing_keys(session, actor=OPERATOR)
     show_page("signingKeys", Page(items=keys, next_cursor=None))
 
 
@@ -160,10 +160,10 @@ def list_signing_keys() -> None:
 @click.argument("kid")
 def revoke_signing_key(kid: str) -> None:
     with installation() as (database, settings):
-        key_rotation.revoke_key(database, settings, by=OPERATOR, kid=kid)
+        key_rotation.revoke_key(database, settings, actor=OPERATOR, kid=kid)
 
 
 @click.command("rotate-keys", help="Rotate the signing keys; tokens signed before stay good.")
 def rotate_keys() -> None:
     with installation() as (database, settings):
-        key_rotation.rotate_keys(database, settings, by=OPERATOR)
+        key_rotation.rotate_keys(database, settings, actor=OPERATOR)

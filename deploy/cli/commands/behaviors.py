@@ -39,7 +39,7 @@ def create_behavior(
     draft = domain.BehaviorDraft(kind=BehaviorKind(kind), script=text, **said)  # type: ignore[arg-type]
     with administration() as session:
         made = domain.create_behavior(
-            session, by=OPERATOR, deployment_id=deployment_id, draft=draft, is_default=is_default
+            session, actor=OPERATOR, deployment_id=deployment_id, draft=draft, is_default=is_default
         )
     show(made)
 

@@ -52,7 +52,7 @@ def create_budget(
         **options,
     )
     with administration() as session:
-        made = domain.create_budget(session, by=OPERATOR, organization_id=organization_id, new=new)
+        made = domain.create_budget(session, actor=OPERATOR, organization_id=organization_id, new=new)
     print_json(_document(made))
 
 
@@ -62,7 +62,7 @@ def create_budget(
 def list_budgets(organization_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = domain.list_budgets(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+            session, actor=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
         )
     print_json({"budgets": [_document(at) for at in page.items], "nextCursor": page.next_cursor})
 
@@ -72,7 +72,9 @@ def list_budgets(organization_id: UUID, cursor: str | None, limit: int) -> None:
 @_budget
 def show_budget(organization_id: UUID, budget_id: UUID) -> None:
     with administration() as session:
-        found = domain.get_budget(session, by=OPERATOR, organization_id=organization_id, budget_id=budget_id)
+        found = domain.get_budget(
+            session, actor=OPERATOR, organization_id=organization_id, budget_id=budget_id
+        )
     print_json(_document(found))
 
 
@@ -83,7 +85,7 @@ def show_budget(organization_id: UUID, budget_id: UUID) -> None:
 def set_amount(organization_id: UUID, budget_id: UUID, amount: int) -> None:
     with administration() as session:
         changed = domain.change_budget(
-            session, by=OPERATOR, organization_id=organization_id, budget_id=budget_id, amount=amount
+            session, actor=OPERATOR, organization_id=organization_id, budget_id=budget_id, amount=amount
         )
     print_json(_document(changed))
 
@@ -93,7 +95,7 @@ def set_amount(organization_id: UUID, budget_id: UUID, amount: int) -> None:
 @_budget
 def delete_budget(organization_id: UUID, budget_id: UUID) -> None:
     with administration() as session:
-        domain.delete_budget(session, by=OPERATOR, organization_id=organization_id, budget_id=budget_id)
+        domain.delete_budget(session, actor=OPERATOR, organization_id=organization_id, budget_id=budget_id)
 
 
 @budgets.command("set-models", help="Set the only models that a key may call.")
@@ -105,7 +107,7 @@ def delete_budget(organization_id: UUID, budget_id: UUID) -> None:
 def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> None:
     with administration() as session:
         named = key_model_allowlist.set_key_models(
-            session, by=OPERATOR, organization_id=organization_id, key_id=key_id, models=models
+            session, actor=OPERATOR, organization_id=organization_id, key_id=key_id, models=models
         )
     print_json({"models": list(named)})
 
@@ -116,7 +118,7 @@ def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> 
 def show_models(organization_id: UUID, key_id: UUID) -> None:
     with administration() as session:
         models = key_model_allowlist.get_key_models(
-            session, by=OPERATOR, organization_id=organization_id, key_id=key_id
+            session, actor=OPERATOR, organization_id=organization_id, key_id=key_id
         )
     print_json({"models": list(models)})
 
@@ -127,7 +129,7 @@ def show_models(organization_id: UUID, key_id: UUID) -> None:
 def remove_models(organization_id: UUID, key_id: UUID) -> None:
     with administration() as session:
         key_model_allowlist.remove_key_models(
-            session, by=OPERATOR, organization_id=organization_id, key_id=key_id
+            session, actor=OPERATOR, organization_id=organization_id, key_id=key_id
         )
 
 

@@ -32,14 +32,14 @@ def link(email: str | None) -> None:
 def sign_out(email: str | None) -> None:
     with installation() as (database, _), database.transaction() as session:
         user_id = _find(email, domain.find_operator(session) if email is None else find_user(session, email))
-        print_json({"sessions": domain.sign_out_everywhere(session, by=OPERATOR, user_id=user_id)})
+        print_json({"sessions": domain.sign_out_everywhere(session, actor=OPERATOR, user_id=user_id)})
 
 
 def issue_console_link(database: Database, base_url: str, email: str | None = None) -> str:
     """Issue a link for the user of an address, the first operator by default; give what to open in a browser."""
     with database.transaction() as session:
         user_id = _find(email, domain.find_operator(session) if email is None else find_user(session, email))
-        return domain.issue_link(session, by=OPERATOR, user_id=user_id).address(base_url)
+        return domain.issue_link(session, actor=OPERATOR, user_id=user_id).address(base_url)
 
 
 def _find(email: str | None, user_id: UUID | None) -> UUID:

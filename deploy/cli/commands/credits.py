@@ -71,7 +71,7 @@ credits = click.Group("credits", help="Manage organizations' credits.")  # noqa:
 @organization
 def show_credits(organization_id: UUID) -> None:
     with administration() as session:
-        found = balances.read_balance(session, by=OPERATOR, organization_id=organization_id)
+        found = balances.read_balance(session, actor=OPERATOR, organization_id=organization_id)
     _show(found)
 
 
@@ -82,7 +82,7 @@ def show_credits(organization_id: UUID) -> None:
 def top_up(organization_id: UUID, amount: int, reference: str) -> None:
     with administration() as session:
         entered = ledger.top_up(
-            session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
+            session, organization_id=organization_id, amount=amount, reference=reference, actor=OPERATOR
         )
     _show(entered.entry, replayed=entered.is_replayed)
 
@@ -94,7 +94,7 @@ def top_up(organization_id: UUID, amount: int, reference: str) -> None:
 def adjust(organization_id: UUID, amount: int, reference: str) -> None:
     with administration() as session:
         entered = ledger.adjust(
-            session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
+            session, organization_id=organization_id, amount=amount, reference=reference, actor=OPERATOR
         )
     _show(entered.entry, replayed=entered.is_replayed)
 
@@ -119,7 +119,7 @@ def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spendi
             policy=balances.Policy(policy),
             overdraft=overdraft,
             spending_limit=spending_limit,
-            by=OPERATOR,
+            actor=OPERATOR,
         )
     _show(balance)
 
@@ -128,7 +128,7 @@ def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spendi
 @organization
 def suspend_spending(organization_id: UUID) -> None:
     with administration() as session:
-        balance = policies.suspend_spending(session, by=OPERATOR, organization_id=organization_id)
+        balance = policies.suspend_spending(session, actor=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 
@@ -136,7 +136,7 @@ def suspend_spending(organization_id: UUID) -> None:
 @organization
 def resume_spending(organization_id: UUID) -> None:
     with administration() as session:
-        balance = policies.resume_spending(session, by=OPERATOR, organization_id=organization_id)
+        balance = policies.resume_spending(session, actor=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 
@@ -147,7 +147,7 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
     before = int(cursor) if cursor and cursor.isdecimal() else None
     with administration() as session:
         page = ledger.list_entries(
-            session, by=OPERATOR, organization_id=organization_id, cursor=before, limit=limit
+            session, actor=OPERATOR, organization_id=organization_id, cursor=before, limit=limit
         )
     print_json({"entries": [_document(entry) for entry in page.items], "nextCursor": page.next_cursor})
 
@@ -158,7 +158,7 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
 def list_holds(organization_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = open_holds.list_holds(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+            session, actor=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
         )
     print_json({"holds": [_document(hold) for hold in page.items], "nextCursor": page.next_cursor})
 
@@ -197,7 +197,7 @@ def enter_payment(source: str, event: IO[bytes]) -> None:
 def list_statements(organization_id: UUID, before: date | None, limit: int) -> None:
     with administration() as session:
         page = statements.list_statements(
-            session, by=OPERATOR, organization_id=organization_id, before=before, limit=limit
+            session, actor=OPERATOR, organization_id=organization_id, before=before, limit=limit
         )
     print_json({"statements": [_of_month(at) for at in page.items], "nextCursor": page.next_cursor})
 
@@ -208,7 +208,7 @@ def list_statements(organization_id: UUID, before: date | None, limit: int) -> N
 def show_statement(organization_id: UUID, month: date) -> None:
     with administration() as session:
         statement = statements.read_statement(
-            session, by=OPERATOR, organization_id=organization_id, month=month
+            session, actor=OPERATOR, organization_id=organization_id, month=month
         )
     lines = [_document(line) for line in statement.lines]
     print_json(_of_month(statement) | {"lines": lines})
@@ -237,7 +237,9 @@ def list_storage(
         group_by=tuple(dict.fromkeys(map(StorageDimension, group_by))),
     )
     with administration() as session:
-        report = read_storage_usage(session, by=OPERATOR, organization_id=organization_id, question=question)
+        report = read_storage_usage(
+            session, actor=OPERATOR, organization_id=organization_id, question=question
+        )
     shown = {name: value for name, value in _document(report).items() if name != "question"}
     days = [_document(day) | {"day": day.day.isoformat(), "byteDays": day.byte_days} for day in report.days]
     groups = [_document(group) | {"byteDays": group.byte_days} for group in report.groups]

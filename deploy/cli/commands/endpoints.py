@@ -51,7 +51,9 @@ def set_endpoint(
         resends=resends,
     )
     with installation() as (database, settings), database.transaction() as session:
-        shown = domain.put_endpoint(session, settings, by=OPERATOR, deployment_id=deployment_id, draft=draft)
+        shown = domain.put_endpoint(
+            session, settings, actor=OPERATOR, deployment_id=deployment_id, draft=draft
+        )
     show(shown)
 
 
@@ -60,7 +62,7 @@ def set_endpoint(
 def check_endpoint(deployment_id: UUID) -> None:
     with installation() as (database, settings):
         keys = SigningKeys(database, settings)
-        report = check(database, keys, settings, by=OPERATOR, deployment_id=deployment_id)
+        report = check(database, keys, settings, actor=OPERATOR, deployment_id=deployment_id)
     show(report)
     if not report.is_usable:
         raise click.exceptions.Exit(1)

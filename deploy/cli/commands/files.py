@@ -37,7 +37,7 @@ lists(
 @_file
 def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
     with administration() as session:
-        revoked = domain.revoke_grant(session, by=OPERATOR, file_id=file_id, grant_id=grant_id)
+        revoked = domain.revoke_grant(session, actor=OPERATOR, file_id=file_id, grant_id=grant_id)
     show(revoked)
 
 
@@ -66,7 +66,7 @@ def adopt_blob_store() -> None:
     with installation() as (database, settings):
         marked = open_configured_marker(settings)
         with database.transaction() as session:
-            adopted = adopt_store(session, by=OPERATOR, marked=marked)
+            adopted = adopt_store(session, actor=OPERATOR, marked=marked)
     show(adopted)
 
 
@@ -90,7 +90,7 @@ def move_blob_store(threads: int) -> None:
         moved = move(database, pair, threads=threads, progress=Progress().add)
         if moved.is_complete:
             with database.transaction() as session:
-                retire_store(session, by=OPERATOR, moved_to=open_configured_marker(settings))
+                retire_store(session, actor=OPERATOR, moved_to=open_configured_marker(settings))
     print_json(
         {
             "versions": moved.versions,

@@ -41,7 +41,7 @@ identities = click.Group("identities", help="Manage identities.")
 def create_principal_identity(organization_id: UUID, name: str) -> None:
     with administration() as session:
         made = principals.create_principal_identity(
-            session, by=OPERATOR, organization_id=organization_id, name=name
+            session, actor=OPERATOR, organization_id=organization_id, name=name
         )
     show(made)
 
@@ -80,7 +80,7 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
     with administration() as session:
         made = bindings.bind_identity_role(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             identity_id=identity_id,
             role=Role(role),
@@ -99,7 +99,7 @@ def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UU
     with administration() as session:
         made = bindings.bind_user_role(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             user_id=user_id,
             role=Role(role),
@@ -161,7 +161,7 @@ def create_distribution(
         made = domain.create_distribution(
             session,
             settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             name=name,
             networks=networks,
@@ -197,7 +197,7 @@ def update_distribution(
     with administration() as session:
         changed = domain.update_distribution(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             name=name,
             networks=networks or None,
@@ -213,9 +213,9 @@ def update_distribution(
 def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> None:
     with administration() as session:
         token = domain.rotate_distribution_token(
-            session, by=OPERATOR, distribution_id=distribution_id, overlap_seconds=overlap_seconds
+            session, actor=OPERATOR, distribution_id=distribution_id, overlap_seconds=overlap_seconds
         )
-        distribution = domain.get_distribution(session, by=OPERATOR, distribution_id=distribution_id)
+        distribution = domain.get_distribution(session, actor=OPERATOR, distribution_id=distribution_id)
     show(distribution, token=token.value)
 
 
@@ -229,11 +229,11 @@ def rotate_webhook_secret(distribution_id: UUID, overlap_seconds: int) -> None:
         secret = domain.rotate_webhook_secret(
             session,
             settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             overlap_seconds=overlap_seconds,
         )
-        distribution = domain.get_distribution(session, by=OPERATOR, distribution_id=distribution_id)
+        distribution = domain.get_distribution(session, actor=OPERATOR, distribution_id=distribution_id)
     show(distribution, webhook_secret=secret.value)
 
 

@@ -34,7 +34,7 @@ imports = click.Group("imports", help="Manage the imports of distributions.")
 @paged
 def list_imports(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
-        get_distribution(session, by=OPERATOR, distribution_id=distribution_id)
+        get_distribution(session, actor=OPERATOR, distribution_id=distribution_id)
         page = domain.list_imports(
             session,
             distribution_id=distribution_id,
@@ -60,7 +60,7 @@ def show_import(distribution_id: UUID, import_id: UUID) -> None:
 def retry(distribution_id: UUID, import_id: UUID) -> None:
     with installation() as (database, settings), database.transaction() as session:
         retried = retrying.retry_import(
-            session, settings, by=OPERATOR, distribution_id=distribution_id, import_id=import_id
+            session, settings, actor=OPERATOR, distribution_id=distribution_id, import_id=import_id
         )
     print_json(_document(retried))
 
@@ -75,7 +75,7 @@ def retry_all(distribution_id: UUID, state: str | None, code: str | None, since:
         count = retrying.retry_imports(
             session,
             settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             state=ImportState(state) if state else None,
             code=code,

@@ -54,7 +54,7 @@ def put_network_settings(distribution_id: UUID, network: str, source: TextIO, ov
         shown = domain.put_network_settings(
             session,
             settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             network=NETWORKS[network],
             values=values,
@@ -69,7 +69,7 @@ def put_network_settings(distribution_id: UUID, network: str, source: TextIO, ov
 def read_network_settings(distribution_id: UUID, network: str) -> None:
     with administration() as session:
         shown = domain.get_network_settings(
-            session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
+            session, actor=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
         )
     _show(shown)
 
@@ -80,7 +80,7 @@ def read_network_settings(distribution_id: UUID, network: str) -> None:
 def remove_network_settings(distribution_id: UUID, network: str) -> None:
     with administration() as session:
         domain.remove_network_settings(
-            session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
+            session, actor=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
         )
 
 
@@ -93,7 +93,7 @@ def put_network_account(distribution_id: UUID, network: str, account: str, targe
     with administration() as session:
         routed = network_accounts.put_network_account(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             network=NETWORKS[network],
             account=account,
@@ -110,7 +110,7 @@ def put_network_account(distribution_id: UUID, network: str, account: str, targe
 def begin_installation(distribution_id: UUID, target_id: UUID) -> None:
     with installation() as (database, settings), database.transaction() as session:
         begun = slack_installations.begin_installation(
-            session, settings, by=OPERATOR, distribution_id=distribution_id, target_id=target_id
+            session, settings, actor=OPERATOR, distribution_id=distribution_id, target_id=target_id
         )
     show(begun)
 
@@ -123,7 +123,7 @@ def list_network_accounts(distribution_id: UUID, network: str, cursor: str | Non
     with administration() as session:
         page = network_accounts.list_network_accounts(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             network=NETWORKS[network],
             cursor=cursor,
@@ -140,7 +140,7 @@ def remove_network_account(distribution_id: UUID, network: str, account: str) ->
     with administration() as session:
         network_accounts.remove_network_account(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             network=NETWORKS[network],
             account=account,

@@ -51,7 +51,7 @@ def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.set_endpoint(
-            session, settings, by=OPERATOR, distribution_id=distribution_id, url=url
+            session, settings, actor=OPERATOR, distribution_id=distribution_id, url=url
         )
     show(endpoint)
 
@@ -60,7 +60,7 @@ def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
 @_distribution
 def show_endpoint(distribution_id: UUID) -> None:
     with installation() as (database, settings), database.transaction() as session:
-        endpoint = domain.get_endpoint(session, settings, by=OPERATOR, distribution_id=distribution_id)
+        endpoint = domain.get_endpoint(session, settings, actor=OPERATOR, distribution_id=distribution_id)
     show(endpoint)
 
 
@@ -70,7 +70,7 @@ def show_endpoint(distribution_id: UUID) -> None:
 @_distribution
 def remove_endpoint(distribution_id: UUID) -> None:
     with administration() as session:
-        domain.remove_endpoint(session, by=OPERATOR, distribution_id=distribution_id)
+        domain.remove_endpoint(session, actor=OPERATOR, distribution_id=distribution_id)
 
 
 @notifications.command("list", help="List a distribution's notifications, newest first.")
@@ -81,7 +81,7 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
     with administration() as session:
         page = domain.list_notifications(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=distribution_id,
             state=DeliveryState(state) if state else None,
             cursor=cursor,
@@ -98,7 +98,7 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
 def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
     with administration() as session:
         resent = domain.resend_notification(
-            session, by=OPERATOR, distribution_id=distribution_id, notification_id=notification_id
+            session, actor=OPERATOR, distribution_id=distribution_id, notification_id=notification_id
         )
     show(resent)
 
@@ -109,7 +109,7 @@ def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
 @_distribution
 def resend_dead_notifications(distribution_id: UUID) -> None:
     with administration() as session:
-        count = domain.resend_dead_notifications(session, by=OPERATOR, distribution_id=distribution_id)
+        count = domain.resend_dead_notifications(session, actor=OPERATOR, distribution_id=distribution_id)
     print_json({"count": count})
 
 
@@ -122,7 +122,7 @@ def resend_dead_notifications(distribution_id: UUID) -> None:
 def replay_notifications(distribution_id: UUID, since: datetime | None, cursor: UUID | None) -> None:
     with administration() as session:
         replayed = domain.replay_notifications(
-            session, by=OPERATOR, distribution_id=distribution_id, since=in_utc(since), cursor=cursor
+            session, actor=OPERATOR, distribution_id=distribution_id, since=in_utc(since), cursor=cursor
         )
     show(replayed)
 
@@ -137,7 +137,7 @@ def set_organization_endpoint(organization_id: UUID, source: TextIO) -> None:
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
         issued = organization_endpoints.set_endpoint(
-            session, settings, by=OPERATOR, organization_id=organization_id, url=url
+            session, settings, actor=OPERATOR, organization_id=organization_id, url=url
         )
     show(issued.endpoint, webhook_secret=issued.webhook_secret.value)
 
@@ -149,7 +149,7 @@ def set_organization_endpoint(organization_id: UUID, source: TextIO) -> None:
 def show_organization_endpoint(organization_id: UUID) -> None:
     with installation() as (database, settings), database.transaction() as session:
         endpoint = organization_endpoints.get_endpoint(
-            session, settings, by=OPERATOR, organization_id=organization_id
+            session, settings, actor=OPERATOR, organization_id=organization_id
         )
     show(endpoint)
 
@@ -161,7 +161,7 @@ def show_organization_endpoint(organization_id: UUID) -> None:
 def remove_organization_endpoint(organization_id: UUID) -> None:
     with administration() as session:
         organization_endpoints.remove_organization_endpoint(
-            session, by=OPERATOR, organization_id=organization_id
+            session, actor=OPERATOR, organization_id=organization_id
         )
 
 
@@ -175,7 +175,7 @@ def list_organization_notifications(
     with administration() as session:
         page = organization_endpoints.list_notifications(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             state=DeliveryState(state) if state else None,
             cursor=cursor,
@@ -192,7 +192,7 @@ def list_organization_notifications(
 def resend_organization_notification(organization_id: UUID, notification_id: UUID) -> None:
     with administration() as session:
         resent = organization_endpoints.resend_notification(
-            session, by=OPERATOR, organization_id=organization_id, notification_id=notification_id
+            session, actor=OPERATOR, organization_id=organization_id, notification_id=notification_id
         )
     show(resent)
 
@@ -208,6 +208,6 @@ def replay_organization_notifications(
 ) -> None:
     with administration() as session:
         replayed = organization_endpoints.replay_notifications(
-            session, by=OPERATOR, organization_id=organization_id, since=in_utc(since), cursor=cursor
+            session, actor=OPERATOR, organization_id=organization_id, since=in_utc(since), cursor=cursor
         )
     show(replayed)

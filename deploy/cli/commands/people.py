@@ -37,7 +37,7 @@ organizations = click.Group("organizations", help="Manage organizations.")
 @click.option("--owner", "owner_id", type=click.UUID, required=True, help="The user who owns it.")
 def create_organization(name: str, owner_id: UUID) -> None:
     with administration() as session:
-        made = domain.create_organization(session, by=OPERATOR, name=name, owner_id=owner_id)
+        made = domain.create_organization(session, actor=OPERATOR, name=name, owner_id=owner_id)
     show(made)
 
 
@@ -49,7 +49,9 @@ lists(organizations, domain.list_organizations, "List all organizations.")
 @click.option("--name", required=True, help="What people call it.")
 def rename_organization(organization_id: UUID, name: str) -> None:
     with administration() as session:
-        changed = domain.rename_organization(session, by=OPERATOR, organization_id=organization_id, name=name)
+        changed = domain.rename_organization(
+            session, actor=OPERATOR, organization_id=organization_id, name=name
+        )
     show(changed)
 
 
@@ -75,7 +77,7 @@ members = click.Group("members", help="Manage the members of an organization.")
 def add_member(organization_id: UUID, email: str, role: str) -> None:
     with administration() as session:
         made = memberships.add_member(
-            session, by=OPERATOR, organization_id=organization_id, email=email, role=Role(role)
+            session, actor=OPERATOR, organization_id=organization_id, email=email, role=Role(role)
         )
     show(made)
 
@@ -90,7 +92,7 @@ lists(members, memberships.list_members, "List the members of an organization.",
 def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
     with administration() as session:
         changed = memberships.change_member_role(
-            session, by=OPERATOR, organization_id=organization_id, user_id=user_id, role=Role(role)
+            session, actor=OPERATOR, organization_id=organization_id, user_id=user_id, role=Role(role)
         )
     show(changed)
 
@@ -100,7 +102,7 @@ def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
 @_user
 def remove_member(organization_id: UUID, user_id: UUID) -> None:
     with administration() as session:
-        memberships.remove_member(session, by=OPERATOR, organization_id=organization_id, user_id=user_id)
+        memberships.remove_member(session, actor=OPERATOR, organization_id=organization_id, user_id=user_id)
 
 
 invitations = click.Group("invitations", help="Manage the invitations to an organization.")
@@ -118,7 +120,7 @@ def create_invitation(
     with administration() as session:
         issued = asked.invite_member(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             email=email,
             user_id=user_id,
@@ -151,7 +153,7 @@ users = click.Group("users", help="Manage users.")
 def create_user(email: str, *, is_operator: bool) -> None:
     create = people.create_operator if is_operator else people.create_user
     with administration() as session:
-        made = create(session, by=OPERATOR, email=email)
+        made = create(session, actor=OPERATOR, email=email)
     show(made)
 
 
@@ -179,7 +181,7 @@ def issue_api_key(
     with administration() as session:
         issued = keys.issue_api_key(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             user_id=user_id,
             organization_id=organization_id,
             name=name,

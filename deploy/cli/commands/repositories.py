@@ -26,7 +26,7 @@ repositories = click.Group("repositories", help="Manage the repositories of GitH
 def set_repository(deployment_id: UUID, **draft: str) -> None:
     with administration() as session:
         shown = domain.put_repository(
-            session, by=OPERATOR, deployment_id=deployment_id, draft=domain.RepositoryDraft(**draft)
+            session, actor=OPERATOR, deployment_id=deployment_id, draft=domain.RepositoryDraft(**draft)
         )
     show(shown)
 

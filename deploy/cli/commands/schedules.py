@@ -61,7 +61,7 @@ def create_schedule(
 ) -> None:
     draft = ScheduleDraft(message=read_message(text, message), missed=Missed(missed), **said)
     with administration() as session:
-        made = domain.create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
+        made = domain.create_schedule(session, actor=OPERATOR, deployment_id=deployment_id, draft=draft)
     _show(made)
 
 
@@ -71,7 +71,7 @@ def create_schedule(
 def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = domain.list_schedules(
-            session, by=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
+            session, actor=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
         )
     print_json({"schedules": [_document(item) for item in page.items], "nextCursor": page.next_cursor})
 
@@ -82,7 +82,7 @@ def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
 @paged
 def list_runs(schedule_id: UUID, cursor: str | None, limit: int, **_: object) -> None:
     with administration() as session:
-        page = domain.list_runs(session, by=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
+        page = domain.list_runs(session, actor=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
     show_page("runs", page)
 
 

@@ -23,7 +23,7 @@ def list_tasks(
     with administration() as session:
         page = list_organization_tasks(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             state=TaskState(state) if state else None,
             deployment_id=deployment_id,

@@ -59,7 +59,7 @@ def usage(
         filters={Dimension(name): _value(name, value) for name, value in only},
     )
     with administration() as session:
-        report = read_usage(session, by=OPERATOR, organization_id=organization_id, question=question)
+        report = read_usage(session, actor=OPERATOR, organization_id=organization_id, question=question)
     span = {"starts_at": report.starts_at, "ends_at": report.ends_at}
     groups = [
         {"starts_at": group.step, "keys": dict(zip(question.group_by, group.keys, strict=True))}
@@ -101,7 +101,12 @@ def list_records(organization_id: UUID, cursor: UUID | None, limit: int, **filte
     )
     with administration() as session:
         page = read_usage_records(
-            session, by=OPERATOR, organization_id=organization_id, wanted=wanted, cursor=cursor, limit=limit
+            session,
+            actor=OPERATOR,
+            organization_id=organization_id,
+            wanted=wanted,
+            cursor=cursor,
+            limit=limit,
         )
     shown = [document(record) | {"cost": format_credits(record.cost)} for record in page.items]
     print_json({"usageRecords": shown, "nextCursor": page.next_cursor})

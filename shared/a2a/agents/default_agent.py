@@ -39,7 +39,9 @@ def equip_default_agent(session: Session, settings: Settings) -> None:
         model = _first_model(settings)
         if model is not None:
             held = (
-                create_behavior(session, by=OPERATOR, deployment_id=deployment_id, draft=_assistant(model)),
+                create_behavior(
+                    session, actor=OPERATOR, deployment_id=deployment_id, draft=_assistant(model)
+                ),
             )
     _follow_setting(session, deployment_id, held, is_scripted=settings.a2a_script is not None)
 
@@ -50,13 +52,15 @@ def _follow_setting(
     script = next((at for at in held if at.kind is BehaviorKind.SCRIPT and at.script is None), None)
     others = [behavior for behavior in held if behavior is not script]
     if is_scripted and script is None:
-        create_behavior(session, by=OPERATOR, deployment_id=deployment_id, draft=_scripted(), is_default=True)
+        create_behavior(
+            session, actor=OPERATOR, deployment_id=deployment_id, draft=_scripted(), is_default=True
+        )
     elif is_scripted and script is not None and not script.is_default:
-        make_default_behavior(session, by=OPERATOR, behavior_id=script.id)
+        make_default_behavior(session, actor=OPERATOR, behavior_id=script.id)
     elif script is not None and not is_scripted and others:
         if script.is_default:
-            make_default_behavior(session, by=OPERATOR, behavior_id=others[0].id)
-        remove_behavior(session, by=OPERATOR, behavior_id=script.id)
+            make_default_behavior(session, actor=OPERATOR, behavior_id=others[0].id)
+        remove_behavior(session, actor=OPERATOR, behavior_id=script.id)
 
 
 def _first_model(settings: Settings) -> str | None:

@@ -75,14 +75,14 @@ class BehaviorDraft:
     extensions: Sequence[DeclaredExtension] = ()
 
 
-def authorize_drafting(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+def authorize_drafting(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
     """Raise unless the actor may give this deployment a behavior."""
-    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
 
 
-def authorize_changing(session: Session, *, by: Actor, behavior_id: UUID) -> None:
+def authorize_changing(session: Session, *, actor: Actor, behavior_id: UUID) -> None:
     """Raise unless the actor may change this behavior."""
-    _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
 
 
 def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
@@ -92,10 +92,10 @@ def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
 
 
 def create_behavior(
-    session: Session, *, by: Actor, deployment_id: UUID, draft: BehaviorDraft, is_default: bool = False
+    session: Session, *, actor: Actor, deployment_id: UUID, draft: BehaviorDraft, is_default: bool = False
 ) -> BehaviorSettings:
     """Give a deployment a behavior. Raises BehaviorNameTaken, ValidationFailed."""
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(draft)
     hold_deployment(session, deployment_id)
     count = session.execute(
@@ -112,58 +112,58 @@ def create_behavior(
             id=behavior_id, deployment_id=deployment_id, is_default=is_default or count == 0, **values
         )
     )
-    _record(session, by, "behavior.created", behavior_id, organization_id)
+    _record(session, actor, "behavior.created", behavior_id, organization_id)
     return _get(session, behavior_id)
 
 
-def get_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
+def get_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> BehaviorSettings:
     """Get a behavior."""
-    return _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)[0]
+    return _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)[0]
 
 
 def list_behaviors(
-    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[BehaviorSettings]:
     """List the behaviors of a deployment."""
-    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
     return oldest_first(session, statement, behaviors.c.id, behavior_settings, **page)
 
 
 def replace_behavior(
-    session: Session, *, by: Actor, behavior_id: UUID, draft: BehaviorDraft
+    session: Session, *, actor: Actor, behavior_id: UUID, draft: BehaviorDraft
 ) -> BehaviorSettings:
     """Make a behavior another one under the same id; turns that have begun go on as they began.
 
     Raises BehaviorOfEndpoint, BehaviorNameTaken and ValidationFailed.
     """
-    before, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    before, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(before)
     values = _values(draft)
     hold_deployment(session, before.deployment_id)
     require_free_name(session, before.deployment_id, values["name"], behavior_id)
     if set_values(session, behaviors, behavior_id, values, updated_at=func.now()):
-        _record(session, by, "behavior.replaced", behavior_id, organization_id)
+        _record(session, actor, "behavior.replaced", behavior_id, organization_id)
     return _get(session, behavior_id)
 
 
-def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
+def make_default_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> BehaviorSettings:
     """Set the default behavior, which answers messages that ask for no other."""
-    behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     hold_deployment(session, behavior.deployment_id)
     if not _get(session, behavior_id).is_default:
         unset_default(session, behavior.deployment_id)
         set_values(session, behaviors, behavior_id, {"is_default": True}, updated_at=func.now())
-        _record(session, by, "behavior.made_default", behavior_id, organization_id)
+        _record(session, actor, "behavior.made_default", behavior_id, organization_id)
     return _get(session, behavior_id)
 
 
-def remove_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> None:
+def remove_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> None:
     """Delete a behavior of a deployment.
 
     Raises BehaviorOfEndpoint, and DefaultBehavior for the default one while there are others.
     """
-    behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(behavior)
     hold_deployment(session, behavior.deployment_id)
     behavior = _get(session, behavior_id)  # another may have removed it, or made it the default
@@ -173,7 +173,7 @@ def remove_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> None:
     if behavior.is_default and session.execute(others).scalar_one():
         raise DefaultBehavior
     session.execute(delete(behaviors).where(behaviors.c.id == behavior_id))
-    _record(session, by, "behavior.removed", behavior_id, organization_id)
+    _record(session, actor, "behavior.removed", behavior_id, organization_id)
 
 
 def _values(draft: BehaviorDraft) -> dict[str, Any]:
@@ -256,10 +256,10 @@ def _texts(name: str, values: Sequence[str]) -> list[str]:
 
 
 def _authorized(
-    session: Session, by: Actor, permission: Permission, behavior_id: UUID
+    session: Session, actor: Actor, permission: Permission, behavior_id: UUID
 ) -> tuple[BehaviorSettings, UUID]:
     behavior = _get(session, behavior_id)
-    return behavior, authorize_for_deployment(session, by, permission, behavior.deployment_id)
+    return behavior, authorize_for_deployment(session, actor, permission, behavior.deployment_id)
 
 
 def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
@@ -292,8 +292,8 @@ def _require_own(behavior: BehaviorSettings) -> None:
         raise BehaviorOfEndpoint
 
 
-def _record(session: Session, by: Actor, action: str, behavior_id: UUID, organization_id: UUID) -> None:
-    record(session, by, action, behavior_id, organization_id=organization_id)
+def _record(session: Session, actor: Actor, action: str, behavior_id: UUID, organization_id: UUID) -> None:
+    record(session, actor, action, behavior_id, organization_id=organization_id)
 
 
 def _wrong(name: str, message: str) -> ValidationFailed:

@@ -140,13 +140,13 @@ def find_endpoint(session: Session, deployment_id: UUID) -> Endpoint | None:
 
 
 def put_endpoint(
-    session: Session, settings: Settings, *, by: Actor, deployment_id: UUID, draft: EndpointDraft
+    session: Session, settings: Settings, *, actor: Actor, deployment_id: UUID, draft: EndpointDraft
 ) -> ShownEndpoint:
     """Set or replace the endpoint of a deployment; its card is read soon.
 
     Raises SchemeRefused, UrlRefused, AddressRefused, ValidationFailed, BehaviorNameTaken.
     """
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(settings, draft)
     install_remote_behavior(session, deployment_id)
     before = find_endpoint(session, deployment_id)
@@ -159,27 +159,27 @@ def put_endpoint(
         .values(deployment_id=deployment_id, organization_id=organization_id, **values)
         .on_conflict_do_update(index_elements=[_table.deployment_id], set_=values)
     )
-    record(session, by, "endpoint.set", deployment_id, organization_id=organization_id, url=values["url"])
+    record(session, actor, "endpoint.set", deployment_id, organization_id=organization_id, url=values["url"])
     session.enqueue(ReadCards())
     return _get(session, deployment_id)
 
 
-def get_endpoint(session: Session, *, by: Actor, deployment_id: UUID) -> ShownEndpoint:
+def get_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> ShownEndpoint:
     """Get the endpoint of a deployment. Raises ResourceNotFound when there is none."""
-    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     return _get(session, deployment_id)
 
 
-def remove_endpoint(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+def remove_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
     """Delete the endpoint of a deployment; another behavior becomes the default.
 
     Its turns under way fail once their workers look (`turns/leases.py`); the agent, whose address is gone, is not told.
     """
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     remove_remote_behavior(session, deployment_id)
     removed = session.execute(delete(deployment_endpoints).where(_table.deployment_id == deployment_id))
     if removed.rowcount:
-        record(session, by, "endpoint.removed", deployment_id, organization_id=organization_id)
+        record(session, actor, "endpoint.removed", deployment_id, organization_id=organization_id)
 
 
 def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:

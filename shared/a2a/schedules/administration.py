@@ -32,9 +32,9 @@ from shared.pagination import Page, Position, newest_first, oldest_first
 SCHEDULES_LIMIT = 200
 
 
-def create_schedule(session: Session, *, by: Actor, deployment_id: UUID, draft: ScheduleDraft) -> Schedule:
+def create_schedule(session: Session, *, actor: Actor, deployment_id: UUID, draft: ScheduleDraft) -> Schedule:
     """Make a schedule; its first tick is the next that comes. Raises ValidationFailed."""
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = checked_values(session, draft, deployment_id, organization_id)
     count = session.execute(
         select(func.count()).where(schedules.c.deployment_id == deployment_id)
@@ -48,22 +48,22 @@ def create_schedule(session: Session, *, by: Actor, deployment_id: UUID, draft: 
             id=schedule_id, deployment_id=deployment_id, next_at=_next_tick(session, draft), **values
         )
     )
-    _record(session, by, "schedule.created", schedule_id, organization_id)
+    _record(session, actor, "schedule.created", schedule_id, organization_id)
     return _get(session, schedule_id)
 
 
 def get_schedule(
-    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
+    session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Read a schedule; with `deployment_id` only if it is of that deployment."""
-    return _authorized(session, by, schedule_id, deployment_id)[0]
+    return _authorized(session, actor, schedule_id, deployment_id)[0]
 
 
 def list_schedules(
-    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[Schedule]:
     """List the schedules of a deployment."""
-    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = _SCHEDULES.where(schedules.c.deployment_id == deployment_id)
     return oldest_first(session, statement, schedules.c.id, _schedule, **page)
 
@@ -71,61 +71,61 @@ def list_schedules(
 def replace_schedule(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     schedule_id: UUID,
     draft: ScheduleDraft,
     deployment_id: UUID | None = None,
 ) -> Schedule:
     """Replace a schedule under the same id; ticks that have come by now are not run."""
-    before, organization_id = _hold(session, by, schedule_id, deployment_id)
+    before, organization_id = _hold(session, actor, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
     if set_values(session, schedules, schedule_id, {**values, "next_at": next_at}, updated_at=func.now()):
-        _record(session, by, "schedule.replaced", schedule_id, organization_id)
+        _record(session, actor, "schedule.replaced", schedule_id, organization_id)
     return _get(session, schedule_id)
 
 
 def disable_schedule(
-    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
+    session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Disable a schedule."""
-    before, organization_id = _hold(session, by, schedule_id, deployment_id)
+    before, organization_id = _hold(session, actor, schedule_id, deployment_id)
     if before.disabled_at is None:
         _change(session, schedule_id, {"disabled_at": func.now(), "next_at": None})
-        _record(session, by, "schedule.disabled", schedule_id, organization_id)
+        _record(session, actor, "schedule.disabled", schedule_id, organization_id)
     return _get(session, schedule_id)
 
 
 def enable_schedule(
-    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
+    session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Enable a schedule from the next tick on; ticks while it was disabled do not count as missed."""
-    before, organization_id = _hold(session, by, schedule_id, deployment_id)
+    before, organization_id = _hold(session, actor, schedule_id, deployment_id)
     if before.disabled_at is not None:
         _change(session, schedule_id, {"disabled_at": None, "next_at": _next_tick(session, before)})
-        _record(session, by, "schedule.enabled", schedule_id, organization_id)
+        _record(session, actor, "schedule.enabled", schedule_id, organization_id)
     return _get(session, schedule_id)
 
 
 def delete_schedule(
-    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
+    session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> None:
     """Delete a schedule and what is known of its runs; tasks that it began go on."""
-    _, organization_id = _hold(session, by, schedule_id, deployment_id)
+    _, organization_id = _hold(session, actor, schedule_id, deployment_id)
     session.execute(delete(schedules).where(schedules.c.id == schedule_id))
-    _record(session, by, "schedule.deleted", schedule_id, organization_id)
+    _record(session, actor, "schedule.deleted", schedule_id, organization_id)
 
 
 def list_runs(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     schedule_id: UUID,
     deployment_id: UUID | None = None,
     **page: Unpack[Position],
 ) -> Page[Run]:
     """List what became of a schedule's ticks, newest first."""
-    _authorized(session, by, schedule_id, deployment_id)
+    _authorized(session, actor, schedule_id, deployment_id)
     statement = (
         select(schedule_runs, tasks.c.state.label("task_state"))
         .outerjoin(tasks, tasks.c.id == schedule_runs.c.task_id)
@@ -147,21 +147,23 @@ def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime |
 
 
 def _hold(
-    session: Session, by: Actor, schedule_id: UUID, deployment_id: UUID | None
+    session: Session, actor: Actor, schedule_id: UUID, deployment_id: UUID | None
 ) -> tuple[Schedule, UUID]:
     """Lock a schedule that the actor may change, so that no tick is run with half of the change."""
     session.execute(select(schedules.c.id).where(schedules.c.id == schedule_id).with_for_update())
-    return _authorized(session, by, schedule_id, deployment_id)
+    return _authorized(session, actor, schedule_id, deployment_id)
 
 
 def _authorized(
-    session: Session, by: Actor, schedule_id: UUID, deployment_id: UUID | None
+    session: Session, actor: Actor, schedule_id: UUID, deployment_id: UUID | None
 ) -> tuple[Schedule, UUID]:
     """Return a schedule and its organization if the actor may manage its deployment."""
     found = _get(session, schedule_id)
     if deployment_id not in (None, found.deployment_id):
         raise ResourceNotFound
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, found.deployment_id)
+    organization_id = authorize_for_deployment(
+        session, actor, Permission.DEPLOYMENT_MANAGE, found.deployment_id
+    )
     return found, organization_id
 
 
@@ -174,8 +176,8 @@ def _change(session: Session, schedule_id: UUID, values: dict[str, Any]) -> None
     session.execute(changed.values(**values, updated_at=func.now()))
 
 
-def _record(session: Session, by: Actor, action: str, schedule_id: UUID, organization_id: UUID) -> None:
-    record(session, by, action, schedule_id, organization_id=organization_id)
+def _record(session: Session, actor: Actor, action: str, schedule_id: UUID, organization_id: UUID) -> None:
+    record(session, actor, action, schedule_id, organization_id=organization_id)
 
 
 def _schedule(row: Row[Any]) -> Schedule:

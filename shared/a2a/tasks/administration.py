@@ -44,7 +44,7 @@ class ListedTask:
 def list_organization_tasks(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     state: TaskState | None = None,
     deployment_id: UUID | None = None,
@@ -56,8 +56,8 @@ def list_organization_tasks(
     Raises PermissionDenied, ResourceNotFound, ValidationFailed for a cursor that this list did not give.
     """
     # The command line sees tasks, as it sees all that is administered, and nothing that was said.
-    if by.caller.executor.kind is not ExecutorKind.OPERATOR:
-        authorize_administration(by, Permission.TASK_READ, organization_id)
+    if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
+        authorize_administration(actor, Permission.TASK_READ, organization_id)
     require_organization(session, organization_id)
     statement = select(*columns_of(ListedTask, tasks)).where(
         tasks.c.organization_id == organization_id, tasks.c.is_visible

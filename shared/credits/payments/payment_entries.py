@@ -55,7 +55,7 @@ def _credit(session: Session, name: str, payment: Payment) -> Received:
             organization_id=payment.organization_id,
             amount=payment.credits,
             reference=reference,
-            by=OPERATOR,
+            actor=OPERATOR,
         )
     except ReferenceConflict:
         # The first event of a payment decides: a rate that changed since does not change what was entered.
@@ -80,7 +80,7 @@ def _take_back(session: Session, name: str, refund: Refund) -> Received:
         organization_id=refund.organization_id,
         amount=-owed,
         reference=f"{prefix}{refund.refunded}",
-        by=OPERATOR,
+        actor=OPERATOR,
     )
     return Received.REFUNDED
 

@@ -101,9 +101,9 @@ class NewBudget:
     model: str | None = None
 
 
-def create_budget(session: Session, *, by: Actor, organization_id: UUID, new: NewBudget) -> Budget:
+def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new: NewBudget) -> Budget:
     """Create a budget. Raises ValidationFailed, AlreadyExists, TooManyLimits, ResourceNotFound for a foreign one."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if (new.unit is Unit.CREDITS) is (new.period is Period.MINUTE):
         raise wrong("period", "is `minute` for requests and tokens, and longer for credits")
     amount = _counted(new.unit, new.amount)
@@ -128,27 +128,27 @@ def create_budget(session: Session, *, by: Actor, organization_id: UUID, new: Ne
         )
     count_limits(session, organization_id, 1)
     budget = _get(session, organization_id, budget_id)
-    _record(session, by, "budget.created", budget)
+    _record(session, actor, "budget.created", budget)
     return budget
 
 
-def get_budget(session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID) -> Budget:
+def get_budget(session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID) -> Budget:
     """Get a budget: any with credit.read, else one of oneself or one's own keys."""
-    return get_one(session, _visible(by, organization_id).where(budgets.c.id == budget_id), _budget)
+    return get_one(session, _visible(actor, organization_id).where(budgets.c.id == budget_id), _budget)
 
 
 def list_budgets(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Budget]:
     """List budgets, oldest first: all with credit.read, else those of oneself and one's own keys."""
-    return oldest_first(session, _visible(by, organization_id), budgets.c.id, _budget, **page)
+    return oldest_first(session, _visible(actor, organization_id), budgets.c.id, _budget, **page)
 
 
 def change_budget(
-    session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID, amount: int
+    session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID, amount: int
 ) -> Budget:
     """Change a budget's amount. What is spent and held stays: a lower one refuses until enough of it is free again."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     before = _get(session, organization_id, budget_id)
     counted = _counted(before.unit, amount)
@@ -162,18 +162,18 @@ def change_budget(
     session.execute(update(budgets).where(is_this).values(amount=counted, alerted_share=reached))
     count_limits(session, organization_id, 0)
     budget = _get(session, organization_id, budget_id)
-    _record(session, by, "budget.changed", budget, amount_before=shown_amount(before.unit, before.amount))
+    _record(session, actor, "budget.changed", budget, amount_before=shown_amount(before.unit, before.amount))
     return budget
 
 
-def delete_budget(session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID) -> None:
+def delete_budget(session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID) -> None:
     """Delete a budget; calls that are open in it go on, and end without it."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     budget = _get(session, organization_id, budget_id)
     session.execute(delete(budgets).where(budgets.c.id == budget_id))
     count_limits(session, organization_id, -1)
-    _record(session, by, "budget.deleted", budget)
+    _record(session, actor, "budget.deleted", budget)
 
 
 def covering_budgets(session: Session, organization_id: UUID, subjects: list[UUID]) -> list[Budget]:
@@ -213,15 +213,15 @@ def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, 
                 raise ResourceNotFound
 
 
-def _visible(by: Actor, organization_id: UUID) -> Select[Any]:
+def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
     """Select what the actor may read."""
     statement = _SELECT.where(budgets.c.organization_id == organization_id)
-    held = by.caller.permissions_on(organization_id=organization_id)
-    if not held or by.caller.is_operator or Permission.CREDIT_READ in held:
-        authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    held = actor.caller.permissions_on(organization_id=organization_id)
+    if not held or actor.caller.is_operator or Permission.CREDIT_READ in held:
+        authorize_administration(actor, Permission.CREDIT_READ, organization_id)
         return statement
     own = union_all(
-        select(literal(by.user_id, Uuid)), select(api_keys.c.id).where(api_keys.c.user_id == by.user_id)
+        select(literal(actor.user_id, Uuid)), select(api_keys.c.id).where(api_keys.c.user_id == actor.user_id)
     )
     return statement.where(budgets.c.subject_id.in_(own))
 
@@ -243,10 +243,10 @@ def wrong(name: str, message: str) -> ValidationFailed:
     return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
 
 
-def _record(session: Session, by: Actor, action: str, budget: Budget, **details: Any) -> None:
+def _record(session: Session, actor: Actor, action: str, budget: Budget, **details: Any) -> None:
     record(
         session,
-        by,
+        actor,
         action,
         budget.id,
         organization_id=budget.organization_id,

@@ -20,10 +20,10 @@ MAX_MODELS = 200
 
 
 def set_key_models(
-    session: Session, *, by: Actor, organization_id: UUID, key_id: UUID, models: tuple[str, ...]
+    session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID, models: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Let a key call these models only, in this organization."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if not 1 <= len(models) <= MAX_MODELS:
         raise wrong("models", f"must name 1 to {MAX_MODELS} models")
     lock_balance(session, organization_id)
@@ -35,13 +35,13 @@ def set_key_models(
     statement = insert(key_models).values(organization_id=organization_id, api_key_id=key_id, models=named)
     session.execute(statement.on_conflict_do_update(constraint="pk_key_models", set_={"models": named}))
     count_limits(session, organization_id, int(present is None))
-    _record_models(session, by, "set", organization_id, key_id, models=", ".join(named))
+    _record_models(session, actor, "set", organization_id, key_id, models=", ".join(named))
     return tuple(named)
 
 
-def get_key_models(session: Session, *, by: Actor, organization_id: UUID, key_id: UUID) -> tuple[str, ...]:
+def get_key_models(session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID) -> tuple[str, ...]:
     """Get the models that a key may call. Raises ResourceNotFound for one that may call all."""
-    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     models = find_key_models(session, organization_id, key_id)
     if models is None:
         raise ResourceNotFound
@@ -61,13 +61,13 @@ def find_own_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
     return find_key_models(session, caller.payer_id, caller.credential_id)
 
 
-def remove_key_models(session: Session, *, by: Actor, organization_id: UUID, key_id: UUID) -> None:
+def remove_key_models(session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID) -> None:
     """Let a key call all models again."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     if session.execute(delete(key_models).where(*_of_key(organization_id, key_id))).rowcount:
         count_limits(session, organization_id, -1)
-        _record_models(session, by, "removed", organization_id, key_id)
+        _record_models(session, actor, "removed", organization_id, key_id)
 
 
 def _of_key(organization_id: UUID, key_id: UUID) -> tuple[ColumnElement[bool], ...]:
@@ -75,7 +75,7 @@ def _of_key(organization_id: UUID, key_id: UUID) -> tuple[ColumnElement[bool], .
 
 
 def _record_models(
-    session: Session, by: Actor, verb: str, organization_id: UUID, key_id: UUID, **details: Any
+    session: Session, actor: Actor, verb: str, organization_id: UUID, key_id: UUID, **details: Any
 ) -> None:
     action = f"api_key.models_{verb}"
-    record(session, by, action, key_id, organization_id=organization_id, **details)
+    record(session, actor, action, key_id, organization_id=organization_id, **details)

@@ -163,10 +163,10 @@ def storage_usage(session: Session, organization_id: UUID, question: StorageQues
 
 
 def read_storage_usage(
-    session: Session, *, by: Actor, organization_id: UUID, question: StorageQuestion
+    session: Session, *, actor: Actor, organization_id: UUID, question: StorageQuestion
 ) -> StorageReport:
     """Report it to one who administers the organization."""
-    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    authorize_administration(actor, Permission.USAGE_READ, organization_id)
     require_organization(session, organization_id)
     return storage_usage(session, organization_id, question)
 

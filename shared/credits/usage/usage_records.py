@@ -147,14 +147,14 @@ def list_usage_records(
 def read_usage_records(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     wanted: RecordFilter = ALL_RECORDS,
     cursor: UUID | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
     """List them to one who administers the organization."""
-    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    authorize_administration(actor, Permission.USAGE_READ, organization_id)
     require_organization(session, organization_id)
     return list_usage_records(session, organization_id, wanted=wanted, cursor=cursor, limit=limit)
 

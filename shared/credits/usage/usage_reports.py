@@ -134,9 +134,9 @@ def usage(
     )
 
 
-def read_usage(session: Session, *, by: Actor, organization_id: UUID, question: Question) -> UsageReport:
+def read_usage(session: Session, *, actor: Actor, organization_id: UUID, question: Question) -> UsageReport:
     """Report it to one who administers the organization."""
-    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    authorize_administration(actor, Permission.USAGE_READ, organization_id)
     require_organization(session, organization_id)
     return usage(session, organization_id, question)
 

@@ -40,7 +40,7 @@ def give_again(store: BlobStore, outcome: Outcome, announced: Announced) -> Rece
 
 
 def complete(
-    database: Database, store: BlobStore, by: Actor, resumable: ResumableUpload, recheck: Recheck
+    database: Database, store: BlobStore, actor: Actor, resumable: ResumableUpload, recheck: Recheck
 ) -> Receipt:
     """Make a version of content that is whole; an upload whose content has another digest is given up.
 
@@ -48,7 +48,7 @@ def complete(
     """
     request = resumable.request
     if resumable.is_finished:
-        judged = judge(database, store, by.caller, request)
+        judged = judge(database, store, actor.caller, request)
         if judged.outcome is None:
             raise OperationConflict
         return give_again(store, judged.outcome, resumable.announced)
@@ -57,9 +57,9 @@ def complete(
     receive = receiver(database, store, resumable)
     try:
         if isinstance(request, ReplaceRequest):
-            receipt = replace(database, store, by, request, receive, recheck=recheck)
+            receipt = replace(database, store, actor, request, receive, recheck=recheck)
         else:
-            receipt = upload(database, store, by.caller, request, receive, recheck=recheck)
+            receipt = upload(database, store, actor.caller, request, receive, recheck=recheck)
     except DigestMismatch:
         end(database, resumable.id, UploadState.CANCELLED)
         raise

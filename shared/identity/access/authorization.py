@@ -56,9 +56,9 @@ def administrator(caller: Caller, request_id: str | None, client_address: str | 
     return Actor(caller=caller, request_id=request_id, client_address=client_address)
 
 
-def authorize_administration(by: Actor, permission: Permission, organization_id: UUID) -> None:
+def authorize_administration(actor: Actor, permission: Permission, organization_id: UUID) -> None:
     """Raise unless the actor holds an administrative permission in an organization."""
-    caller = by.caller
+    caller = actor.caller
     if caller.is_operator and permission in ADMINISTRATION_PERMISSIONS:
         return
     held = caller.permissions_on(organization_id=organization_id)
@@ -70,28 +70,28 @@ def authorize_administration(by: Actor, permission: Permission, organization_id:
 
 
 def authorize_for_deployment(
-    session: Session, by: Actor, permission: Permission, deployment_id: UUID
+    session: Session, actor: Actor, permission: Permission, deployment_id: UUID
 ) -> UUID:
     """Raise unless the actor holds a permission in the organization of a deployment; give that organization."""
     statement = select(deployments.c.organization_id).where(deployments.c.id == deployment_id)
     organization_id: UUID | None = session.execute(statement).scalar()
     if organization_id is None:
         raise ResourceNotFound
-    authorize_administration(by, permission, organization_id)
+    authorize_administration(actor, permission, organization_id)
     return organization_id
 
 
-def authorize_operation(by: Actor) -> None:
+def authorize_operation(actor: Actor) -> None:
     """Raise unless the actor is an operator of the installation."""
-    if not by.caller.is_operator:
+    if not actor.caller.is_operator:
         raise PermissionDenied(
             "Only an operator of this installation may do that.", permission=Permission.INSTALLATION_OPERATE
         )
 
 
-def authorize_grant(by: Actor, role: Role, organization_id: UUID) -> None:
+def authorize_grant(actor: Actor, role: Role, organization_id: UUID) -> None:
     """Raise unless the actor holds every permission of a role: an actor grants only what it holds."""
-    if by.caller.is_operator:
+    if actor.caller.is_operator:
         return
-    if not ROLE_PERMISSIONS[role] <= by.caller.permissions_on(organization_id=organization_id):
+    if not ROLE_PERMISSIONS[role] <= actor.caller.permissions_on(organization_id=organization_id):
         raise GrantExceedsGranter

@@ -52,14 +52,14 @@ class IssuedApiKey:
 def issue_api_key(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     user_id: UUID,
     organization_id: UUID | None,
     name: str,
     expires_at: datetime | None = None,
 ) -> IssuedApiKey:
     """Issue a key, bound to an organization if one is given; raise TooManyLive when the user has a hundred there."""
-    _authorize_issue(session, by, user_id, organization_id)
+    _authorize_issue(session, actor, user_id, organization_id)
     require_future(session, expires_at)
     _require_room(session, user_id, organization_id)
     secret = issue(Prefix.API_KEY)
@@ -76,62 +76,62 @@ def issue_api_key(
         )
     )
     key = _get(session, key_id)
-    _record(session, by, "api_key.issued", key)
+    _record(session, actor, "api_key.issued", key)
     return IssuedApiKey(key=key, secret=secret)
 
 
-def get_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
+def get_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
     """Get a key without its secret: one's own, or one bound to an organization whose credentials one manages."""
     key = _get(session, key_id)
-    _authorize_access(by, key)
+    _authorize_access(actor, key)
     return key
 
 
-def list_api_keys(session: Session, *, by: Actor, user_id: UUID, **page: Unpack[Position]) -> Page[ApiKey]:
+def list_api_keys(session: Session, *, actor: Actor, user_id: UUID, **page: Unpack[Position]) -> Page[ApiKey]:
     """List a user's keys, without the secrets: all of one's own, or, for an operator, anyone's."""
-    if by.user_id != user_id and not by.caller.is_operator:
+    if actor.user_id != user_id and not actor.caller.is_operator:
         raise ResourceNotFound
     statement = _KEYS.where(api_keys.c.user_id == user_id)
-    if by.caller.bound_organization_id is not None:
-        statement = statement.where(api_keys.c.organization_id == by.caller.bound_organization_id)
+    if actor.caller.bound_organization_id is not None:
+        statement = statement.where(api_keys.c.organization_id == actor.caller.bound_organization_id)
     return oldest_first(session, statement, api_keys.c.id, _key, **page)
 
 
 def list_organization_api_keys(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[ApiKey]:
     """List the keys bound to an organization, no matter whose they are."""
-    authorize_administration(by, Permission.CREDENTIAL_MANAGE, organization_id)
+    authorize_administration(actor, Permission.CREDENTIAL_MANAGE, organization_id)
     statement = _KEYS.where(api_keys.c.organization_id == organization_id)
     return oldest_first(session, statement, api_keys.c.id, _key, **page)
 
 
-def revoke_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
+def revoke_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
     """Revoke a key: one's own, or one bound to an organization whose credentials one manages."""
     key = _get(session, key_id)
-    _authorize_access(by, key)
+    _authorize_access(actor, key)
     if mark_disabled(session, api_keys, api_keys.c.revoked_at, key_id):
-        _record(session, by, "api_key.revoked", key)
+        _record(session, actor, "api_key.revoked", key)
     return _get(session, key_id)
 
 
-def _authorize_issue(session: Session, by: Actor, user_id: UUID, organization_id: UUID | None) -> None:
-    bound_to = by.caller.bound_organization_id
+def _authorize_issue(session: Session, actor: Actor, user_id: UUID, organization_id: UUID | None) -> None:
+    bound_to = actor.caller.bound_organization_id
     if bound_to is not None and organization_id != bound_to:
         raise PermissionDenied("A key that is bound to an organization can only make keys bound to it.")
-    if by.user_id != user_id and not by.caller.is_operator:
+    if actor.user_id != user_id and not actor.caller.is_operator:
         raise PermissionDenied("A key is made by its user; invite people, and they make keys of their own.")
     if organization_id is not None:
         require_member(session, organization_id, user_id)
 
 
-def _authorize_access(by: Actor, key: ApiKey) -> None:
-    bound_to = by.caller.bound_organization_id
-    if by.user_id == key.user_id and bound_to in (None, key.organization_id):
+def _authorize_access(actor: Actor, key: ApiKey) -> None:
+    bound_to = actor.caller.bound_organization_id
+    if actor.user_id == key.user_id and bound_to in (None, key.organization_id):
         return
     if key.organization_id is not None:
-        authorize_administration(by, Permission.CREDENTIAL_MANAGE, key.organization_id)
-    elif not by.caller.is_operator:
+        authorize_administration(actor, Permission.CREDENTIAL_MANAGE, key.organization_id)
+    elif not actor.caller.is_operator:
         raise ResourceNotFound
 
 
@@ -153,8 +153,8 @@ def _get(session: Session, key_id: UUID) -> ApiKey:
     return get_one(session, _KEYS.where(api_keys.c.id == key_id), _key)
 
 
-def _record(session: Session, by: Actor, action: str, key: ApiKey) -> None:
-    record(session, by, action, key.id, organization_id=key.organization_id, user_id=key.user_id)
+def _record(session: Session, actor: Actor, action: str, key: ApiKey) -> None:
+    record(session, actor, action, key.id, organization_id=key.organization_id, user_id=key.user_id)
 
 
 def _key(row: Row[Any]) -> ApiKey:

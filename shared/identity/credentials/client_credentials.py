@@ -46,10 +46,10 @@ class IssuedClientCredential:
 
 
 def issue_client_credential(
-    session: Session, *, by: Actor, deployment_id: UUID, expires_at: datetime | None = None
+    session: Session, *, actor: Actor, deployment_id: UUID, expires_at: datetime | None = None
 ) -> IssuedClientCredential:
     """Issue another secret; raise TooManyLive when two live already."""
-    organization_id = authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
+    organization_id = authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
     require_future(session, expires_at)
     session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
     live = select(func.count()).where(
@@ -60,35 +60,35 @@ def issue_client_credential(
     if session.execute(live).scalar_one() >= LIVE_LIMIT:
         raise TooManyLive
     issued = insert_client_credential(session, deployment_id=deployment_id, expires_at=expires_at)
-    _record(session, by, "client_credential.issued", issued.credential, organization_id)
+    _record(session, actor, "client_credential.issued", issued.credential, organization_id)
     return issued
 
 
-def get_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
+def get_client_credential(session: Session, *, actor: Actor, credential_id: UUID) -> ClientCredential:
     """Get what may be shown of one secret."""
     credential = _get(session, credential_id)
-    authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id)
+    authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, credential.deployment_id)
     return credential
 
 
 def list_client_credentials(
-    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[ClientCredential]:
     """List the secrets a deployment has had, without the secrets."""
-    authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
+    authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
     of_deployment = client_credentials.c.deployment_id == deployment_id
     statement = _CREDENTIALS.where(of_deployment, client_credentials.c.is_of_workflows.is_(False))
     return oldest_first(session, statement, client_credentials.c.id, _credential, **page)
 
 
-def revoke_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
+def revoke_client_credential(session: Session, *, actor: Actor, credential_id: UUID) -> ClientCredential:
     """Revoke a secret and every token exchanged for it; revoking it again changes nothing."""
     credential = _get(session, credential_id)
     organization_id = authorize_for_deployment(
-        session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id
+        session, actor, Permission.CREDENTIAL_MANAGE, credential.deployment_id
     )
     if mark_disabled(session, client_credentials, client_credentials.c.revoked_at, credential_id):
-        _record(session, by, "client_credential.revoked", credential, organization_id)
+        _record(session, actor, "client_credential.revoked", credential, organization_id)
     return _get(session, credential_id)
 
 
@@ -123,11 +123,11 @@ def _get(session: Session, credential_id: UUID) -> ClientCredential:
 
 
 def _record(
-    session: Session, by: Actor, action: str, credential: ClientCredential, organization_id: UUID
+    session: Session, actor: Actor, action: str, credential: ClientCredential, organization_id: UUID
 ) -> None:
     record(
         session,
-        by,
+        actor,
         action,
         credential.id,
         organization_id=organization_id,

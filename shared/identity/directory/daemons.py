@@ -23,38 +23,38 @@ from shared.identity.tables import deployments, identities, role_bindings
 
 
 def change_daemon(
-    session: Session, *, by: Actor, deployment_id: UUID, daemon_identity_id: UUID | None
+    session: Session, *, actor: Actor, deployment_id: UUID, daemon_identity_id: UUID | None
 ) -> Deployment:
     """Give a deployment another daemon: a new one, or a Daemon Identity of the organization that serves no other.
 
     Raises ResourceNotFound, PermissionDenied, GrantExceedsGranter, AlreadyExists, ValidationFailed.
     """
-    before = get_deployment(session, by=by, deployment_id=deployment_id)
+    before = get_deployment(session, actor=actor, deployment_id=deployment_id)
     organization_id = before.organization_id
-    authorize_administration(by, Permission.DEPLOYMENT_MANAGE, organization_id)
+    authorize_administration(actor, Permission.DEPLOYMENT_MANAGE, organization_id)
     if daemon_identity_id == before.daemon_identity_id:
         return before
     if daemon_identity_id is None:
-        authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+        authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
         daemon_id = insert_daemon_identity(session, organization_id=organization_id, name=before.name).id
     else:
         daemon_id = daemon_identity_id
-        _require_free(session, by, organization_id, daemon_id)
+        _require_free(session, actor, organization_id, daemon_id)
     changed = update(deployments).where(deployments.c.id == deployment_id)
     session.execute(changed.values(daemon_identity_id=daemon_id))
     record(
         session,
-        by,
+        actor,
         "deployment.daemon_changed",
         deployment_id,
         organization_id=organization_id,
         daemon_identity_id=daemon_id,
         instead_of=before.daemon_identity_id,
     )
-    return get_deployment(session, by=by, deployment_id=deployment_id)
+    return get_deployment(session, actor=actor, deployment_id=deployment_id)
 
 
-def _require_free(session: Session, by: Actor, organization_id: UUID, identity_id: UUID) -> None:
+def _require_free(session: Session, actor: Actor, organization_id: UUID, identity_id: UUID) -> None:
     """Raise unless an identity can become a daemon by the hand of one who holds all that it holds."""
     require_identity(session, organization_id, identity_id)
     # Locked, so that of two who give it away one is refused.
@@ -64,7 +64,7 @@ def _require_free(session: Session, by: Actor, organization_id: UUID, identity_i
         raise ValidationFailed(errors=[FieldError(location="body", name="daemonIdentityId", message=message)])
     roles = select(role_bindings.c.role).where(role_bindings.c.subject_identity_id == identity_id)
     for role in session.execute(roles.distinct()).scalars():
-        authorize_grant(by, Role(role), organization_id)
+        authorize_grant(actor, Role(role), organization_id)
     served = select(deployments.c.id).where(deployments.c.daemon_identity_id == identity_id)
     if session.execute(served).first() is not None:
         raise AlreadyExists("This identity is the daemon of another deployment.")

@@ -61,15 +61,15 @@ class CreatedDeployment:
 def create_deployment(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     kind: DeploymentKind,
     name: str,
     label: str | None = None,
 ) -> CreatedDeployment:
     """Make a deployment, its daemon as a `ProjectAgent` of the organization, its first version and its secret."""
-    authorize_administration(by, Permission.DEPLOYMENT_MANAGE, organization_id)
-    authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+    authorize_administration(actor, Permission.DEPLOYMENT_MANAGE, organization_id)
+    authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     daemon = insert_daemon_identity(session, organization_id=organization_id, name=name)
     deployment_id = new_id()
@@ -86,43 +86,43 @@ def create_deployment(
     version = insert_version(session, deployment_id=deployment_id, label=label)
     deployment = _get(session, deployment_id)
     credential = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
-    _record(session, by, "deployment.created", deployment)
+    _record(session, actor, "deployment.created", deployment)
     return CreatedDeployment(deployment=deployment, version=version, credential=credential)
 
 
-def get_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+def get_deployment(session: Session, *, actor: Actor, deployment_id: UUID) -> Deployment:
     """Get a deployment of an organization that the actor acts in."""
-    return _authorized(session, by, Permission.ORGANIZATION_READ, deployment_id)
+    return _authorized(session, actor, Permission.ORGANIZATION_READ, deployment_id)
 
 
 def list_deployments(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Deployment]:
     """List the deployments of an organization."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(deployments).where(deployments.c.organization_id == organization_id)
     return oldest_first(session, statement, deployments.c.id, _deployment, **page)
 
 
-def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+def disable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) -> Deployment:
     """Disable a deployment: its tokens and secrets are refused until it is enabled."""
-    deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    deployment = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     if mark_disabled(session, deployments, deployments.c.disabled_at, deployment_id):
-        _record(session, by, "deployment.disabled", deployment)
+        _record(session, actor, "deployment.disabled", deployment)
     return _get(session, deployment_id)
 
 
-def enable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+def enable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) -> Deployment:
     """Enable a disabled deployment."""
-    deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    deployment = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     if mark_enabled(session, deployments, deployments.c.disabled_at, deployment_id):
-        _record(session, by, "deployment.enabled", deployment)
+        _record(session, actor, "deployment.enabled", deployment)
     return _get(session, deployment_id)
 
 
-def _authorized(session: Session, by: Actor, permission: Permission, deployment_id: UUID) -> Deployment:
+def _authorized(session: Session, actor: Actor, permission: Permission, deployment_id: UUID) -> Deployment:
     deployment = _get(session, deployment_id)
-    authorize_administration(by, permission, deployment.organization_id)
+    authorize_administration(actor, permission, deployment.organization_id)
     return deployment
 
 
@@ -130,8 +130,8 @@ def _get(session: Session, deployment_id: UUID) -> Deployment:
     return get_one(session, select(deployments).where(deployments.c.id == deployment_id), _deployment)
 
 
-def _record(session: Session, by: Actor, action: str, deployment: Deployment) -> None:
-    record(session, by, action, deployment.id, organization_id=deployment.organization_id)
+def _record(session: Session, actor: Actor, action: str, deployment: Deployment) -> None:
+    record(session, actor, action, deployment.id, organization_id=deployment.organization_id)
 
 
 def _deployment(row: Row[Any]) -> Deployment:

@@ -65,7 +65,7 @@ def create_distribution(
     session: Session,
     settings: Settings,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     name: str,
     networks: Sequence[str],
@@ -75,7 +75,7 @@ def create_distribution(
     routes_messages: bool = False,
 ) -> CreatedDistribution:
     """Make a distribution that routes from networks, through a receiving identity, to a deployment."""
-    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, organization_id)
+    authorize_administration(actor, Permission.DISTRIBUTION_MANAGE, organization_id)
     require_organization(session, organization_id)
     require_principal(session, organization_id, principal_identity_id)
     require_deployment(session, organization_id, deployment_id)
@@ -97,27 +97,27 @@ def create_distribution(
         )
     )
     distribution = _get(session, distribution_id)
-    record_change(session, by, "distribution.created", distribution)
+    record_change(session, actor, "distribution.created", distribution)
     return CreatedDistribution(distribution=distribution, token=token, webhook_secret=webhook_secret)
 
 
-def get_managed_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+def get_managed_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
     """Get a distribution that the caller may manage. Raises ResourceNotFound, PermissionDenied."""
-    distribution = get_distribution(session, by=by, distribution_id=distribution_id)
-    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
+    distribution = get_distribution(session, actor=actor, distribution_id=distribution_id)
+    authorize_administration(actor, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
     return distribution
 
 
-def get_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+def get_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
     """Get a distribution of an organization that the actor acts in."""
-    return _authorized(session, by, Permission.ORGANIZATION_READ, distribution_id)
+    return _authorized(session, actor, Permission.ORGANIZATION_READ, distribution_id)
 
 
 def list_distributions(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Distribution]:
     """List the distributions of an organization."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = _DISTRIBUTIONS.where(distributions.c.organization_id == organization_id)
     return oldest_first(session, statement, distributions.c.id, _distribution, **page)
 
@@ -125,7 +125,7 @@ def list_distributions(
 def update_distribution(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     distribution_id: UUID,
     name: str | None = None,
     networks: Sequence[str] | None = None,
@@ -133,7 +133,7 @@ def update_distribution(
     routes_messages: bool | None = None,
 ) -> Distribution:
     """Change what is given; media that is stored already keeps its deadline."""
-    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    distribution = _authorized(session, actor, Permission.DISTRIBUTION_MANAGE, distribution_id)
     changes: dict[str, Any] = {}
     if name is not None:
         changes["name"] = require_name(name)
@@ -144,15 +144,15 @@ def update_distribution(
     if routes_messages is not None:
         changes["routes_messages"] = routes_messages
     if changes and set_values(session, distributions, distribution_id, changes):
-        record_change(session, by, "distribution.updated", distribution)
+        record_change(session, actor, "distribution.updated", distribution)
     return _get(session, distribution_id)
 
 
 def rotate_distribution_token(
-    session: Session, *, by: Actor, distribution_id: UUID, overlap_seconds: int = DEFAULT_OVERLAP_SECONDS
+    session: Session, *, actor: Actor, distribution_id: UUID, overlap_seconds: int = DEFAULT_OVERLAP_SECONDS
 ) -> Secret:
     """Give a new token; the one it replaces stays good for the overlap, the one before that no longer."""
-    distribution = _authorized(session, by, Permission.CREDENTIAL_MANAGE, distribution_id)
+    distribution = _authorized(session, actor, Permission.CREDENTIAL_MANAGE, distribution_id)
     token = issue(Prefix.DISTRIBUTION_TOKEN)
     changes = {
         "previous_token_hash": distributions.c.token_hash,
@@ -161,7 +161,7 @@ def rotate_distribution_token(
         "token_last4": token.last4,
     }
     _change(session, distribution_id, changes)
-    record_change(session, by, "distribution.token_rotated", distribution)
+    record_change(session, actor, "distribution.token_rotated", distribution)
     return token
 
 
@@ -169,12 +169,12 @@ def rotate_webhook_secret(
     session: Session,
     settings: Settings,
     *,
-    by: Actor,
+    actor: Actor,
     distribution_id: UUID,
     overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
 ) -> Secret:
     """Give a new webhook secret; signatures by the one it replaces stay good for the overlap."""
-    distribution = _authorized(session, by, Permission.CREDENTIAL_MANAGE, distribution_id)
+    distribution = _authorized(session, actor, Permission.CREDENTIAL_MANAGE, distribution_id)
     secret = issue_webhook_secret()
     changes = {
         "previous_webhook_secret_encrypted": distributions.c.webhook_secret_encrypted,
@@ -182,23 +182,23 @@ def rotate_webhook_secret(
         "webhook_secret_encrypted": Encryption(settings).encrypt(secret.value),
     }
     _change(session, distribution_id, changes)
-    record_change(session, by, "distribution.webhook_secret_rotated", distribution)
+    record_change(session, actor, "distribution.webhook_secret_rotated", distribution)
     return secret
 
 
-def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+def disable_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
     """Disable a distribution: its token and attributions are refused until it is enabled."""
-    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    distribution = _authorized(session, actor, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if mark_disabled(session, distributions, distributions.c.disabled_at, distribution_id):
-        record_change(session, by, "distribution.disabled", distribution)
+        record_change(session, actor, "distribution.disabled", distribution)
     return _get(session, distribution_id)
 
 
-def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+def enable_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
     """Enable a disabled distribution."""
-    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    distribution = _authorized(session, actor, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if mark_enabled(session, distributions, distributions.c.disabled_at, distribution_id):
-        record_change(session, by, "distribution.enabled", distribution)
+        record_change(session, actor, "distribution.enabled", distribution)
     return _get(session, distribution_id)
 
 
@@ -208,9 +208,11 @@ def has_routed_messages(session: Session, distribution_id: UUID) -> bool:
     return bool(session.execute(statement).scalar())
 
 
-def _authorized(session: Session, by: Actor, permission: Permission, distribution_id: UUID) -> Distribution:
+def _authorized(
+    session: Session, actor: Actor, permission: Permission, distribution_id: UUID
+) -> Distribution:
     distribution = _get(session, distribution_id)
-    authorize_administration(by, permission, distribution.organization_id)
+    authorize_administration(actor, permission, distribution.organization_id)
     return distribution
 
 
@@ -223,10 +225,10 @@ def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) ->
 
 
 def record_change(
-    session: Session, by: Actor, action: str, distribution: Distribution, **details: Any
+    session: Session, actor: Actor, action: str, distribution: Distribution, **details: Any
 ) -> None:
     """Record in the audit what was done to a distribution, or to what belongs to it."""
-    record(session, by, action, distribution.id, organization_id=distribution.organization_id, **details)
+    record(session, actor, action, distribution.id, organization_id=distribution.organization_id, **details)
 
 
 def _overlap_end(overlap_seconds: int) -> Any:

@@ -38,10 +38,12 @@ class Identity:
     created_at: datetime
 
 
-def create_principal_identity(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Identity:
+def create_principal_identity(
+    session: Session, *, actor: Actor, organization_id: UUID, name: str
+) -> Identity:
     """Make an identity that can receive messages."""
-    authorize_administration(by, Permission.IDENTITY_MANAGE, organization_id)
-    authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+    authorize_administration(actor, Permission.IDENTITY_MANAGE, organization_id)
+    authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     identity = _insert(session, organization_id, OwnerKind.PRINCIPAL_IDENTITY, name)
     insert_role_binding(
@@ -52,7 +54,7 @@ def create_principal_identity(session: Session, *, by: Actor, organization_id: U
         scope_kind=ScopeKind.IDENTITY,
         scope_id=identity.id,
     )
-    _record(session, by, "identity.created", identity)
+    _record(session, actor, "identity.created", identity)
     return identity
 
 
@@ -70,39 +72,39 @@ def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str
     return identity
 
 
-def get_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+def get_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:
     """Get an identity of an organization that the actor acts in."""
-    return _authorized(session, by, Permission.ORGANIZATION_READ, identity_id)
+    return _authorized(session, actor, Permission.ORGANIZATION_READ, identity_id)
 
 
 def list_identities(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Identity]:
     """List the identities of an organization, of both kinds."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(identities).where(identities.c.organization_id == organization_id)
     return oldest_first(session, statement, identities.c.id, _identity, **page)
 
 
-def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+def disable_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:
     """Disable an identity: nothing is executed as it or received for it."""
-    identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
+    identity = _authorized(session, actor, Permission.IDENTITY_MANAGE, identity_id)
     if mark_disabled(session, identities, identities.c.disabled_at, identity_id):
-        _record(session, by, "identity.disabled", identity)
+        _record(session, actor, "identity.disabled", identity)
     return _get(session, identity_id)
 
 
-def enable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+def enable_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:
     """Enable a disabled identity."""
-    identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
+    identity = _authorized(session, actor, Permission.IDENTITY_MANAGE, identity_id)
     if mark_enabled(session, identities, identities.c.disabled_at, identity_id):
-        _record(session, by, "identity.enabled", identity)
+        _record(session, actor, "identity.enabled", identity)
     return _get(session, identity_id)
 
 
-def _authorized(session: Session, by: Actor, permission: Permission, identity_id: UUID) -> Identity:
+def _authorized(session: Session, actor: Actor, permission: Permission, identity_id: UUID) -> Identity:
     identity = _get(session, identity_id)
-    authorize_administration(by, permission, identity.organization_id)
+    authorize_administration(actor, permission, identity.organization_id)
     return identity
 
 
@@ -115,8 +117,8 @@ def _insert(session: Session, organization_id: UUID, kind: OwnerKind, name: str)
     return _identity(session.execute(insert(identities).values(values).returning(identities)).one())
 
 
-def _record(session: Session, by: Actor, action: str, identity: Identity) -> None:
-    record(session, by, action, identity.id, organization_id=identity.organization_id, kind=identity.kind)
+def _record(session: Session, actor: Actor, action: str, identity: Identity) -> None:
+    record(session, actor, action, identity.id, organization_id=identity.organization_id, kind=identity.kind)
 
 
 def _identity(row: Row[Any]) -> Identity:

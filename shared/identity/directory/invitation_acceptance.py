@@ -37,16 +37,16 @@ class Registration:
     key: IssuedApiKey
 
 
-def accept_invitation(session: Session, *, by: Actor, token: str) -> Membership:
+def accept_invitation(session: Session, *, actor: Actor, token: str) -> Membership:
     """Join as the user who asks, whom the invitation must name; raise InvitationEnded, or ResourceNotFound."""
-    user_id = by.user_id
-    if user_id is None or by.caller.bound_organization_id is not None:
+    user_id = actor.user_id
+    if user_id is None or actor.caller.bound_organization_id is not None:
         raise PermissionDenied("Accept with a key of your own that is bound to no organization.")
     invitation = _lock_open(session, token)
     email = session.execute(select(users.c.email).where(users.c.id == user_id)).scalar_one()
     if invitation.user_id != user_id and fold_ascii(invitation.email or "") != fold_ascii(email):
         raise ResourceNotFound("There is no such invitation for you.")
-    return _join(session, by, invitation, user_id)
+    return _join(session, actor, invitation, user_id)
 
 
 def register_invited(session: Session, *, token: str, request_id: str | None) -> Registration:
@@ -60,10 +60,10 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
             "There is an account for this invitation; accept it with an API key of that account."
         )
     user = insert_user(session, invitation.email, is_operator=False)
-    by = _newcomer(user, request_id)
-    record(session, by, "user.registered", user.id)
-    membership = _join(session, by, invitation, user.id)
-    key = issue_api_key(session, by=by, user_id=user.id, organization_id=None, name=FIRST_KEY)
+    actor = _newcomer(user, request_id)
+    record(session, actor, "user.registered", user.id)
+    membership = _join(session, actor, invitation, user.id)
+    key = issue_api_key(session, actor=actor, user_id=user.id, organization_id=None, name=FIRST_KEY)
     return Registration(membership=membership, key=key)
 
 
@@ -108,7 +108,7 @@ def _may_still_invite(session: Session, invitation: Row[Any]) -> bool:
     return Permission.MEMBER_MANAGE in held and ROLE_PERMISSIONS[Role(invitation.role)] <= held
 
 
-def _join(session: Session, by: Actor, invitation: Row[Any], user_id: UUID) -> Membership:
+def _join(session: Session, actor: Actor, invitation: Row[Any], user_id: UUID) -> Membership:
     role = Role(invitation.role)
     insert_membership(session, organization_id=invitation.organization_id, user_id=user_id, role=role)
     session.execute(
@@ -118,7 +118,7 @@ def _join(session: Session, by: Actor, invitation: Row[Any], user_id: UUID) -> M
     )
     record(
         session,
-        by,
+        actor,
         "invitation.accepted",
         invitation.id,
         organization_id=invitation.organization_id,

@@ -59,7 +59,7 @@ class IssuedInvitation:
 def invite_member(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     role: Role,
     email: str | None = None,
@@ -70,8 +70,8 @@ def invite_member(
 
     Raises AlreadyExists for a member, and TooManyLive when a hundred invitations are open.
     """
-    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
-    authorize_role(by, role, organization_id)
+    authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
+    authorize_role(actor, role, organization_id)
     require_future(session, expires_at)
     _check_invitee(session, organization_id, email, user_id)
     _require_room(session, organization_id)
@@ -84,7 +84,7 @@ def invite_member(
             email=email,
             user_id=user_id,
             role=role,
-            invited_by=None if by.caller.is_operator else by.user_id,
+            invited_by=None if actor.caller.is_operator else actor.user_id,
             token_hash=token.hash,
             last4=token.last4,
             expires_at=_end(expires_at),
@@ -92,36 +92,36 @@ def invite_member(
         .returning(invitations)
     ).one()
     invitation = _invitation(row)
-    _record(session, by, "invitation.created", invitation, role=role, email=email, user_id=user_id)
+    _record(session, actor, "invitation.created", invitation, role=role, email=email, user_id=user_id)
     return IssuedInvitation(invitation=invitation, token=token)
 
 
-def get_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
+def get_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
     """Get an invitation of an organization whose members one manages."""
     row = session.execute(select(invitations).where(invitations.c.id == invitation_id)).one_or_none()
     if row is None:
         raise ResourceNotFound
-    authorize_administration(by, Permission.MEMBER_MANAGE, row.organization_id)
+    authorize_administration(actor, Permission.MEMBER_MANAGE, row.organization_id)
     return _invitation(row)
 
 
 def list_invitations(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Invitation]:
     """List an organization's invitations, newest first, those that ended too."""
-    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
+    authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     statement = select(invitations).where(invitations.c.organization_id == organization_id)
     return newest_first(session, statement, invitations.c.id, _invitation, **page)
 
 
-def revoke_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
+def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
     """Revoke an invitation that was not accepted yet; after that, remove the member."""
-    invitation = get_invitation(session, by=by, invitation_id=invitation_id)
+    invitation = get_invitation(session, actor=actor, invitation_id=invitation_id)
     if invitation.accepted_at is None and mark_disabled(
         session, invitations, invitations.c.revoked_at, invitation_id
     ):
-        _record(session, by, "invitation.revoked", invitation)
-    return get_invitation(session, by=by, invitation_id=invitation_id)
+        _record(session, actor, "invitation.revoked", invitation)
+    return get_invitation(session, actor=actor, invitation_id=invitation_id)
 
 
 def _check_invitee(session: Session, organization_id: UUID, email: str | None, user_id: UUID | None) -> None:
@@ -166,8 +166,8 @@ def _end(expires_at: datetime | None) -> Any:
     return func.least(expires_at, func.now() + func.make_interval(0, 0, 0, MAX_DAYS))
 
 
-def _record(session: Session, by: Actor, action: str, invitation: Invitation, **details: Any) -> None:
-    record(session, by, action, invitation.id, organization_id=invitation.organization_id, **details)
+def _record(session: Session, actor: Actor, action: str, invitation: Invitation, **details: Any) -> None:
+    record(session, actor, action, invitation.id, organization_id=invitation.organization_id, **details)
 
 
 def _invitation(row: Row[Any]) -> Invitation:

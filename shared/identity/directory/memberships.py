@@ -39,60 +39,62 @@ class Membership:
     created_at: datetime
 
 
-def add_member(session: Session, *, by: Actor, organization_id: UUID, email: str, role: Role) -> Membership:
+def add_member(
+    session: Session, *, actor: Actor, organization_id: UUID, email: str, role: Role
+) -> Membership:
     """Make the user of an address a member without asking, and the user if the address is new; for operators.
 
     Raises AlreadyExists for a member.
     """
-    authorize_administration(by, Permission.INSTALLATION_OPERATE, organization_id)
-    authorize_role(by, role, organization_id)
+    authorize_administration(actor, Permission.INSTALLATION_OPERATE, organization_id)
+    authorize_role(actor, role, organization_id)
     require_organization(session, organization_id)
     user_id = find_or_insert_user(session, email)
     insert_membership(session, organization_id=organization_id, user_id=user_id, role=role)
-    _record(session, by, "member.added", organization_id, user_id, role=role)
+    _record(session, actor, "member.added", organization_id, user_id, role=role)
     return get_membership(session, organization_id, user_id)
 
 
-def get_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
+def get_member(session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID) -> Membership:
     """Get one membership of an organization the actor acts in."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     return get_membership(session, organization_id, user_id)
 
 
 def list_members(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Membership]:
     """List the members of an organization."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = _MEMBERS.where(memberships.c.organization_id == organization_id)
     return oldest_first(session, statement, memberships.c.user_id, _membership, **page)
 
 
 def change_member_role(
-    session: Session, *, by: Actor, organization_id: UUID, user_id: UUID, role: Role
+    session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID, role: Role
 ) -> Membership:
     """Change a member's role; raise LastOwner when no owner would be left."""
-    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
-    authorize_role(by, role, organization_id)
-    current = _get_for_change(session, by, organization_id, user_id)
+    authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
+    authorize_role(actor, role, organization_id)
+    current = _get_for_change(session, actor, organization_id, user_id)
     if current.role is role:
         return current
     if current.role is Role.WORKSPACE_OWNER:
         _require_another_owner(session, organization_id, user_id)
     session.execute(update(memberships).where(*_is(organization_id, user_id)).values(role=role))
-    _record(session, by, "member.role_changed", organization_id, user_id, role=role, previous=current.role)
+    _record(session, actor, "member.role_changed", organization_id, user_id, role=role, previous=current.role)
     return get_membership(session, organization_id, user_id)
 
 
-def remove_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> None:
+def remove_member(session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID) -> None:
     """End a membership, and with it the user's bindings and bound keys there; raise LastOwner for the last owner."""
-    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
-    current = _get_for_change(session, by, organization_id, user_id)
+    authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
+    current = _get_for_change(session, actor, organization_id, user_id)
     if current.role is Role.WORKSPACE_OWNER:
         _require_another_owner(session, organization_id, user_id)
     _drop_rights(session, organization_id, user_id)
     session.execute(delete(memberships).where(*_is(organization_id, user_id)))
-    _record(session, by, "member.removed", organization_id, user_id)
+    _record(session, actor, "member.removed", organization_id, user_id)
 
 
 def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID, role: Role) -> None:
@@ -117,20 +119,20 @@ def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID,
     )
 
 
-def authorize_role(by: Actor, role: Role, organization_id: UUID) -> None:
+def authorize_role(actor: Actor, role: Role, organization_id: UUID) -> None:
     """Raise unless this is a role of members, and one that the actor may hand out."""
     if role not in MEMBERSHIP_ROLES:
         message = "must be Member, WorkspaceAdmin or WorkspaceOwner"
         raise ValidationFailed(errors=[FieldError(location="body", name="role", message=message)])
-    authorize_grant(by, role, organization_id)
+    authorize_grant(actor, role, organization_id)
 
 
-def _get_for_change(session: Session, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
+def _get_for_change(session: Session, actor: Actor, organization_id: UUID, user_id: UUID) -> Membership:
     """Read a membership under the organization's lock, so that two owners cannot remove each other at once."""
     session.execute(select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
     current = get_membership(session, organization_id, user_id)
     if current.role is Role.WORKSPACE_OWNER:
-        authorize_administration(by, Permission.OWNER_MANAGE, organization_id)
+        authorize_administration(actor, Permission.OWNER_MANAGE, organization_id)
     return current
 
 
@@ -179,9 +181,9 @@ def _is(organization_id: UUID, user_id: UUID) -> tuple[Any, Any]:
 
 
 def _record(
-    session: Session, by: Actor, action: str, organization_id: UUID, user_id: UUID, **details: Any
+    session: Session, actor: Actor, action: str, organization_id: UUID, user_id: UUID, **details: Any
 ) -> None:
-    record(session, by, action, user_id, organization_id=organization_id, **details)
+    record(session, actor, action, user_id, organization_id=organization_id, **details)
 
 
 def _membership(row: Row[Any]) -> Membership:

@@ -32,61 +32,61 @@ class Organization:
     created_at: datetime
 
 
-def create_organization(session: Session, *, by: Actor, name: str, owner_id: UUID) -> Organization:
+def create_organization(session: Session, *, actor: Actor, name: str, owner_id: UUID) -> Organization:
     """Create an organization with its first owner."""
-    authorize_operation(by)
-    get_user(session, by=by, user_id=owner_id)
+    authorize_operation(actor)
+    get_user(session, actor=actor, user_id=owner_id)
     row = session.execute(
         insert(organizations).values(id=new_id(), name=require_name(name)).returning(organizations)
     ).one()
     insert_membership(session, organization_id=row.id, user_id=owner_id, role=Role.WORKSPACE_OWNER)
-    _record(session, by, "organization.created", row.id, owner_id=owner_id)
+    _record(session, actor, "organization.created", row.id, owner_id=owner_id)
     return _organization(row)
 
 
-def get_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
+def get_organization(session: Session, *, actor: Actor, organization_id: UUID) -> Organization:
     """Get an organization that the actor acts in, or operates."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     return get_one(session, select(organizations).where(organizations.c.id == organization_id), _organization)
 
 
-def list_organizations(session: Session, *, by: Actor, **page: Unpack[Position]) -> Page[Organization]:
+def list_organizations(session: Session, *, actor: Actor, **page: Unpack[Position]) -> Page[Organization]:
     """List the organizations of a user, active or not; for an operator all there are."""
     statement = select(organizations)
-    if not by.caller.is_operator:
-        mine = memberships.c.user_id == by.user_id
+    if not actor.caller.is_operator:
+        mine = memberships.c.user_id == actor.user_id
         statement = statement.where(exists().where(mine, memberships.c.organization_id == organizations.c.id))
-    if by.caller.bound_organization_id is not None:
-        statement = statement.where(organizations.c.id == by.caller.bound_organization_id)
+    if actor.caller.bound_organization_id is not None:
+        statement = statement.where(organizations.c.id == actor.caller.bound_organization_id)
     return oldest_first(session, statement, organizations.c.id, _organization, **page)
 
 
-def rename_organization(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Organization:
+def rename_organization(session: Session, *, actor: Actor, organization_id: UUID, name: str) -> Organization:
     """Rename an organization."""
-    authorize_administration(by, Permission.ORGANIZATION_MANAGE, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_MANAGE, organization_id)
     if set_values(session, organizations, organization_id, {"name": require_name(name)}):
-        _record(session, by, "organization.renamed", organization_id)
-    return get_organization(session, by=by, organization_id=organization_id)
+        _record(session, actor, "organization.renamed", organization_id)
+    return get_organization(session, actor=actor, organization_id=organization_id)
 
 
-def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
+def suspend_organization(session: Session, *, actor: Actor, organization_id: UUID) -> Organization:
     """Suspend an organization: nothing is done in its name or at its cost."""
-    authorize_operation(by)
+    authorize_operation(actor)
     if mark_disabled(session, organizations, organizations.c.suspended_at, organization_id):
-        _record(session, by, "organization.suspended", organization_id)
-    return get_organization(session, by=by, organization_id=organization_id)
+        _record(session, actor, "organization.suspended", organization_id)
+    return get_organization(session, actor=actor, organization_id=organization_id)
 
 
-def resume_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
+def resume_organization(session: Session, *, actor: Actor, organization_id: UUID) -> Organization:
     """Resume a suspended organization."""
-    authorize_operation(by)
+    authorize_operation(actor)
     if mark_enabled(session, organizations, organizations.c.suspended_at, organization_id):
-        _record(session, by, "organization.resumed", organization_id)
-    return get_organization(session, by=by, organization_id=organization_id)
+        _record(session, actor, "organization.resumed", organization_id)
+    return get_organization(session, actor=actor, organization_id=organization_id)
 
 
-def _record(session: Session, by: Actor, action: str, organization_id: UUID, **details: Any) -> None:
-    record(session, by, action, organization_id, organization_id=organization_id, **details)
+def _record(session: Session, actor: Actor, action: str, organization_id: UUID, **details: Any) -> None:
+    record(session, actor, action, organization_id, organization_id=organization_id, **details)
 
 
 def _organization(row: Row[Any]) -> Organization:

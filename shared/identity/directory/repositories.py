@@ -63,12 +63,14 @@ class Repository:
     created_at: datetime
 
 
-def put_repository(session: Session, *, by: Actor, deployment_id: UUID, draft: RepositoryDraft) -> Repository:
+def put_repository(
+    session: Session, *, actor: Actor, deployment_id: UUID, draft: RepositoryDraft
+) -> Repository:
     """Set or replace the repository of a GitHub deployment; tokens of the one before end.
 
     Raises NoGitHubDeployment, ValidationFailed.
     """
-    organization_id = _authorize(session, by, deployment_id)
+    organization_id = _authorize(session, actor, deployment_id)
     values = _values(draft)
     kind = select(deployments.c.kind).where(deployments.c.id == deployment_id).with_for_update()
     if session.execute(kind).scalar_one() != "GitHub":
@@ -79,26 +81,26 @@ def put_repository(session: Session, *, by: Actor, deployment_id: UUID, draft: R
     session.execute(without_secret.values(is_of_workflows=True))
     values |= {"deployment_id": deployment_id, "credential_id": issued.credential.id}
     session.execute(insert(deployment_repositories).values(values))
-    record(session, by, "repository.set", deployment_id, organization_id=organization_id)
+    record(session, actor, "repository.set", deployment_id, organization_id=organization_id)
     return _get(session, deployment_id)
 
 
-def get_repository(session: Session, *, by: Actor, deployment_id: UUID) -> Repository:
+def get_repository(session: Session, *, actor: Actor, deployment_id: UUID) -> Repository:
     """Get the repository of a deployment."""
-    authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, deployment_id)
+    authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, deployment_id)
     return _get(session, deployment_id)
 
 
-def remove_repository(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+def remove_repository(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
     """Remove the repository of a deployment, and end the tokens of its workflows."""
-    organization_id = _authorize(session, by, deployment_id)
+    organization_id = _authorize(session, actor, deployment_id)
     get_one(session, _of(deployment_id).with_for_update(), _repository)
     _remove(session, deployment_id)
-    record(session, by, "repository.removed", deployment_id, organization_id=organization_id)
+    record(session, actor, "repository.removed", deployment_id, organization_id=organization_id)
 
 
-def _authorize(session: Session, by: Actor, deployment_id: UUID) -> UUID:
-    return authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
+def _authorize(session: Session, actor: Actor, deployment_id: UUID) -> UUID:
+    return authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
 
 
 def _remove(session: Session, deployment_id: UUID) -> None:

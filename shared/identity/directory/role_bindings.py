@@ -42,7 +42,7 @@ class RoleBinding:
 def bind_identity_role(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     organization_id: UUID,
     identity_id: UUID,
     role: Role,
@@ -50,7 +50,7 @@ def bind_identity_role(
     scope_id: UUID,
 ) -> RoleBinding:
     """Give an identity a role over its organization, or over one owner identity of it."""
-    _authorize(by, organization_id, role)
+    _authorize(actor, organization_id, role)
     require_identity(session, organization_id, identity_id)
     _require_scope(session, organization_id, scope_kind, scope_id)
     binding = insert_role_binding(
@@ -61,15 +61,15 @@ def bind_identity_role(
         scope_kind=scope_kind,
         scope_id=scope_id,
     )
-    _record(session, by, "role.bound", binding)
+    _record(session, actor, "role.bound", binding)
     return binding
 
 
 def bind_user_role(
-    session: Session, *, by: Actor, organization_id: UUID, user_id: UUID, role: Role, owner_id: UUID
+    session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID, role: Role, owner_id: UUID
 ) -> RoleBinding:
     """Give a member a role over one owner identity of the organization."""
-    _authorize(by, organization_id, role)
+    _authorize(actor, organization_id, role)
     require_member(session, organization_id, user_id)
     require_identity(session, organization_id, owner_id)
     binding = insert_role_binding(
@@ -80,33 +80,33 @@ def bind_user_role(
         scope_kind=ScopeKind.IDENTITY,
         scope_id=owner_id,
     )
-    _record(session, by, "role.bound", binding)
+    _record(session, actor, "role.bound", binding)
     return binding
 
 
-def get_role_binding(session: Session, *, by: Actor, binding_id: UUID) -> RoleBinding:
+def get_role_binding(session: Session, *, actor: Actor, binding_id: UUID) -> RoleBinding:
     """Get a role binding of an organization that the actor acts in."""
     binding = _get(session, binding_id)
-    authorize_administration(by, Permission.ORGANIZATION_READ, binding.organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, binding.organization_id)
     return binding
 
 
 def list_role_bindings(
-    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[RoleBinding]:
     """List the bindings made in an organization."""
-    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(role_bindings).where(role_bindings.c.organization_id == organization_id)
     return oldest_first(session, statement, role_bindings.c.id, _binding, **page)
 
 
-def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
+def unbind_role(session: Session, *, actor: Actor, binding_id: UUID) -> None:
     """Delete a role binding; one that is gone already raises ResourceNotFound."""
     held = select(role_bindings).where(role_bindings.c.id == binding_id).with_for_update()
     binding = get_one(session, held, _binding)
-    _authorize(by, binding.organization_id, binding.role)
+    _authorize(actor, binding.organization_id, binding.role)
     session.execute(delete(role_bindings).where(role_bindings.c.id == binding_id))
-    _record(session, by, "role.unbound", binding)
+    _record(session, actor, "role.unbound", binding)
 
 
 def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
@@ -118,9 +118,9 @@ def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
     return _binding(row)
 
 
-def _authorize(by: Actor, organization_id: UUID, role: Role) -> None:
-    authorize_administration(by, Permission.ROLE_MANAGE, organization_id)
-    authorize_grant(by, role, organization_id)
+def _authorize(actor: Actor, organization_id: UUID, role: Role) -> None:
+    authorize_administration(actor, Permission.ROLE_MANAGE, organization_id)
+    authorize_grant(actor, role, organization_id)
 
 
 def _require_scope(session: Session, organization_id: UUID, scope_kind: ScopeKind, scope_id: UUID) -> None:
@@ -135,10 +135,10 @@ def _get(session: Session, binding_id: UUID) -> RoleBinding:
     return get_one(session, select(role_bindings).where(role_bindings.c.id == binding_id), _binding)
 
 
-def _record(session: Session, by: Actor, action: str, binding: RoleBinding) -> None:
+def _record(session: Session, actor: Actor, action: str, binding: RoleBinding) -> None:
     record(
         session,
-        by,
+        actor,
         action,
         binding.id,
         resource_kind="role_binding",

@@ -38,39 +38,39 @@ class User:
     created_at: datetime
 
 
-def create_user(session: Session, *, by: Actor, email: str) -> User:
+def create_user(session: Session, *, actor: Actor, email: str) -> User:
     """Create a user who belongs to no organization yet; raise AlreadyExists for a known address."""
-    authorize_operation(by)
+    authorize_operation(actor)
     user = insert_user(session, email, is_operator=False)
-    _record(session, by, "user.created", user.id)
+    _record(session, actor, "user.created", user.id)
     return user
 
 
-def create_operator(session: Session, *, by: Actor, email: str) -> User:
+def create_operator(session: Session, *, actor: Actor, email: str) -> User:
     """Create a user who operates the installation: one who may administer every organization."""
-    authorize_operation(by)
+    authorize_operation(actor)
     user = insert_user(session, email, is_operator=True)
-    _record(session, by, "user.operator_created", user.id)
+    _record(session, actor, "user.operator_created", user.id)
     return user
 
 
-def get_user(session: Session, *, by: Actor, user_id: UUID) -> User:
+def get_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
     """Get a user: oneself, or, for an operator, anyone."""
-    if not by.caller.is_operator and by.user_id != user_id:
+    if not actor.caller.is_operator and actor.user_id != user_id:
         raise ResourceNotFound
     return get_one(session, select(users).where(users.c.id == user_id), _user)
 
 
-def list_users(session: Session, *, by: Actor, **page: Unpack[Position]) -> Page[User]:
+def list_users(session: Session, *, actor: Actor, **page: Unpack[Position]) -> Page[User]:
     """List every user of the installation, for its operators."""
-    authorize_operation(by)
+    authorize_operation(actor)
     return oldest_first(session, select(users), users.c.id, _user, **page)
 
 
-def select_active_organization(session: Session, *, by: Actor, organization_id: UUID) -> User:
+def select_active_organization(session: Session, *, actor: Actor, organization_id: UUID) -> User:
     """Make an organization the one a user's unbound keys act in; raise ResourceNotFound unless they are a member."""
-    user_id = by.user_id
-    if user_id is None or by.caller.bound_organization_id is not None:
+    user_id = actor.user_id
+    if user_id is None or actor.caller.bound_organization_id is not None:
         raise PermissionDenied("Only a user's key that is bound to no organization can select one.")
     # The membership is kept until this is committed: who ends it afterwards finds the organization selected.
     belongs = select(memberships.c.user_id).where(
@@ -79,31 +79,31 @@ def select_active_organization(session: Session, *, by: Actor, organization_id: 
     if session.execute(belongs.with_for_update(read=True)).one_or_none() is None:
         raise ResourceNotFound
     if set_values(session, users, user_id, {"active_organization_id": organization_id}):
-        _record(session, by, "user.organization_selected", user_id, selected=organization_id)
+        _record(session, actor, "user.organization_selected", user_id, selected=organization_id)
     return _user(session.execute(select(users).where(users.c.id == user_id)).one())
 
 
-def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
+def disable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
     """Disable a user, and with them all their keys: the last owner of an organization too.
 
     A stranger who has taken an account over must not keep it for as long as nobody else owns the organization.
     """
-    authorize_operation(by)
+    authorize_operation(actor)
     if mark_disabled(session, users, users.c.disabled_at, user_id):
-        _record(session, by, "user.disabled", user_id)
-    return get_user(session, by=by, user_id=user_id)
+        _record(session, actor, "user.disabled", user_id)
+    return get_user(session, actor=actor, user_id=user_id)
 
 
-def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
+def enable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
     """Enable a disabled user, with the keys that are left; sessions and links from before stay over.
 
     They are ended here and not with the user: one that was beginning just then would come back to life.
     """
-    authorize_operation(by)
+    authorize_operation(actor)
     if mark_enabled(session, users, users.c.disabled_at, user_id):
         end_sessions(session, user_id)
-        _record(session, by, "user.enabled", user_id)
-    return get_user(session, by=by, user_id=user_id)
+        _record(session, actor, "user.enabled", user_id)
+    return get_user(session, actor=actor, user_id=user_id)
 
 
 def find_user(session: Session, email: str) -> UUID | None:
@@ -137,8 +137,8 @@ def _insertion(email: str, *, is_operator: bool) -> Any:
     return insert(users).values(values).on_conflict_do_nothing().returning(users)
 
 
-def _record(session: Session, by: Actor, action: str, user_id: UUID, **details: Any) -> None:
-    record(session, by, action, user_id, **details)
+def _record(session: Session, actor: Actor, action: str, user_id: UUID, **details: Any) -> None:
+    record(session, actor, action, user_id, **details)
 
 
 def _user(row: Row[Any]) -> User:

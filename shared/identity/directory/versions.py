@@ -35,50 +35,52 @@ class Version:
     created_at: datetime
 
 
-def deploy_version(session: Session, *, by: Actor, deployment_id: UUID, label: str | None = None) -> Version:
+def deploy_version(
+    session: Session, *, actor: Actor, deployment_id: UUID, label: str | None = None
+) -> Version:
     """Record a new version and make it the active one."""
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     version = insert_version(session, deployment_id=deployment_id, label=label)
-    _record(session, by, "version.deployed", version, organization_id)
+    _record(session, actor, "version.deployed", version, organization_id)
     return version
 
 
-def get_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
+def get_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
     """Get a version of a deployment of an organization that the actor acts in."""
     version = _get(session, version_id)
-    authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, version.deployment_id)
+    authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, version.deployment_id)
     return version
 
 
 def list_versions(
-    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
+    session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[Version]:
     """List the versions of a deployment."""
-    authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, deployment_id)
+    authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, deployment_id)
     statement = select(versions).where(versions.c.deployment_id == deployment_id)
     return oldest_first(session, statement, versions.c.id, _version, **page)
 
 
-def activate_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
+def activate_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
     """Activate an earlier version; one that was revoked raises VersionRevoked."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
-        session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id
+        session, actor, Permission.DEPLOYMENT_MANAGE, version.deployment_id
     )
     _lock(session, version.deployment_id)
     version = _get(session, version_id)
     if version.revoked_at is not None:
         raise VersionRevoked
     if _activate(session, version):
-        _record(session, by, "version.activated", version, organization_id)
+        _record(session, actor, "version.activated", version, organization_id)
     return version
 
 
-def revoke_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
+def revoke_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
     """Revoke a version and every token of it; if it was the active one, none is until another is activated."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
-        session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id
+        session, actor, Permission.DEPLOYMENT_MANAGE, version.deployment_id
     )
     _lock(session, version.deployment_id)
     if mark_disabled(session, versions, versions.c.revoked_at, version_id):
@@ -87,7 +89,7 @@ def revoke_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
             .where(deployments.c.active_version_id == version_id)
             .values(active_version_id=None)
         )
-        _record(session, by, "version.revoked", version, organization_id)
+        _record(session, actor, "version.revoked", version, organization_id)
     return _get(session, version_id)
 
 
@@ -120,9 +122,14 @@ def _get(session: Session, version_id: UUID) -> Version:
     return get_one(session, select(versions).where(versions.c.id == version_id), _version)
 
 
-def _record(session: Session, by: Actor, action: str, version: Version, organization_id: UUID) -> None:
+def _record(session: Session, actor: Actor, action: str, version: Version, organization_id: UUID) -> None:
     record(
-        session, by, action, version.id, organization_id=organization_id, deployment_id=version.deployment_id
+        session,
+        actor,
+        action,
+        version.id,
+        organization_id=organization_id,
+        deployment_id=version.deployment_id,
     )
 
 

@@ -50,9 +50,9 @@ class NewSession:
     token: Secret = field(repr=False)
 
 
-def issue_link(session: Session, *, by: Actor, user_id: UUID) -> IssuedLink:
+def issue_link(session: Session, *, actor: Actor, user_id: UUID) -> IssuedLink:
     """Issue a link for a user; for operators."""
-    authorize_operation(by)
+    authorize_operation(actor)
     enabled = select(users.c.id).where(users.c.id == user_id, users.c.disabled_at.is_(None))
     if session.execute(enabled).one_or_none() is None:
         raise ResourceNotFound("There is no such user, or they are disabled.")
@@ -63,7 +63,7 @@ def issue_link(session: Session, *, by: Actor, user_id: UUID) -> IssuedLink:
         .returning(console_links.c.expires_at)
     )
     expires_at = session.execute(made).scalar_one()
-    record(session, by, "console_link.issued", user_id, user_id=user_id)
+    record(session, actor, "console_link.issued", user_id, user_id=user_id)
     return IssuedLink(user_id=user_id, expires_at=expires_at, code=code)
 
 
@@ -93,12 +93,12 @@ def sign_in_as(
     return made
 
 
-def step_up(session: Session, *, by: Actor, proof: str) -> NewSession | None:
+def step_up(session: Session, *, actor: Actor, proof: str) -> NewSession | None:
     """Put a fresh session in the place of one whose user proves who they are: by a new link, or a key of their own.
 
     None where it proves nothing.
     """
-    user_id, session_id = by.user_id, by.caller.credential_id
+    user_id, session_id = actor.user_id, actor.caller.credential_id
     if user_id is None or user_id not in (_use_link(session, proof), _user_of_key(session, proof)):
         return None
     before = select(console_sessions).where(console_sessions.c.id == session_id).with_for_update()
@@ -106,24 +106,24 @@ def step_up(session: Session, *, by: Actor, proof: str) -> NewSession | None:
     if not mark_disabled(session, console_sessions, console_sessions.c.revoked_at, session_id):
         return None
     made = _begin(session, user_id, organization_id=old.organization_id, expires_at=old.expires_at)
-    record(session, by, "console_session.stepped_up", made.id)
+    record(session, actor, "console_session.stepped_up", made.id)
     return made
 
 
-def sign_out(session: Session, *, by: Actor) -> None:
+def sign_out(session: Session, *, actor: Actor) -> None:
     """End the session that asks."""
-    session_id = by.caller.credential_id
+    session_id = actor.caller.credential_id
     if mark_disabled(session, console_sessions, console_sessions.c.revoked_at, session_id):
-        record(session, by, "console_session.ended", session_id)
+        record(session, actor, "console_session.ended", session_id)
 
 
-def sign_out_everywhere(session: Session, *, by: Actor, user_id: UUID) -> int:
+def sign_out_everywhere(session: Session, *, actor: Actor, user_id: UUID) -> int:
     """End all sessions of a user, and the links not used yet; for operators, and for oneself. Tell how many ended."""
-    if by.user_id != user_id:
-        authorize_operation(by)
+    if actor.user_id != user_id:
+        authorize_operation(actor)
     sessions, links = end_sessions(session, user_id)
     if sessions or links:
-        record(session, by, "console_session.ended", user_id, resource_kind="user", sessions=sessions)
+        record(session, actor, "console_session.ended", user_id, resource_kind="user", sessions=sessions)
     return sessions
 
 
@@ -136,14 +136,14 @@ def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
     return int(sessions), int(links)
 
 
-def look_at_organization(session: Session, *, by: Actor, organization_id: UUID) -> None:
+def look_at_organization(session: Session, *, actor: Actor, organization_id: UUID) -> None:
     """Have a session act in another organization; raise ResourceNotFound unless its user is a member."""
-    if by.caller.proof is None or not by.caller.proof.is_session:
+    if actor.caller.proof is None or not actor.caller.proof.is_session:
         raise PermissionDenied("Only a session of the console chooses for itself.")
     belongs = exists().where(
         memberships.c.user_id == console_sessions.c.user_id, memberships.c.organization_id == organization_id
     )
-    this = console_sessions.c.id == by.caller.credential_id
+    this = console_sessions.c.id == actor.caller.credential_id
     changed = update(console_sessions).where(this, belongs).values(organization_id=organization_id)
     if session.execute(changed).rowcount == 0:
         raise ResourceNotFound

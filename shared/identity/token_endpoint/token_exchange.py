@@ -139,12 +139,12 @@ def revoke(
     client, claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return
-    by = Actor(caller=_caller(client), request_id=request_id, client_address=client_address)
+    actor = Actor(caller=_caller(client), request_id=request_id, client_address=client_address)
     with database.transaction() as session:
         if revoke_token(session, claims):
             record(
                 session,
-                by,
+                actor,
                 "access_token.revoked",
                 claims.token_id,
                 organization_id=client.organization_id,

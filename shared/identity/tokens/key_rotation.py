@@ -60,9 +60,9 @@ class KeyRecord:
     retired_at: datetime | None
 
 
-def list_signing_keys(session: Session, *, by: Actor) -> tuple[KeyRecord, ...]:
+def list_signing_keys(session: Session, *, actor: Actor) -> tuple[KeyRecord, ...]:
     """List the signing keys there are, of both purposes, oldest first."""
-    authorize_operation(by)
+    authorize_operation(actor)
     columns = (signing_keys.c[name] for name in KeyRecord.__slots__)
     rows = session.execute(select(*columns).order_by(signing_keys.c.created_at, signing_keys.c.kid))
     return tuple(
@@ -97,28 +97,28 @@ def rotate_due_keys(database: Database, settings: Settings) -> int:
         take(session, AdvisoryLock.SIGNING_KEYS)
         due = [purpose for purpose in KeyPurpose if _is_due(session, settings, purpose)]
         for purpose in due:
-            _rotate(session, settings, purpose, by=OPERATOR)
+            _rotate(session, settings, purpose, actor=OPERATOR)
         for purpose in KeyPurpose:
             _drop_spent(session, settings, purpose)
     return len(due)
 
 
-def rotate_keys(database: Database, settings: Settings, *, by: Actor) -> None:
+def rotate_keys(database: Database, settings: Settings, *, actor: Actor) -> None:
     """Rotate both keys now; raise KeyNotPublished when the next ones are too young for everybody to know them."""
-    authorize_operation(by)
+    authorize_operation(actor)
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
         for purpose in KeyPurpose:
             _ensure(session, settings, purpose)
-            _rotate(session, settings, purpose, by=by)
+            _rotate(session, settings, purpose, actor=actor)
 
 
-def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -> None:
+def revoke_key(database: Database, settings: Settings, *, actor: Actor, kid: str) -> None:
     """Drop a leaked key at once, with every token it signed; a new one signs in its place.
 
     The next key replaces a current one even if it has not been published for long.
     """
-    authorize_operation(by)
+    authorize_operation(actor)
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
         purpose = session.execute(
@@ -128,7 +128,7 @@ def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -
             raise ResourceNotFound
         _promote_next(session, KeyPurpose(purpose))
         _ensure(session, settings, KeyPurpose(purpose))
-        record(session, by, "signing_key.revoked", kid)
+        record(session, actor, "signing_key.revoked", kid)
 
 
 def _ensure(session: Session, settings: Settings, purpose: KeyPurpose) -> None:
@@ -152,7 +152,7 @@ def _published(session: Session, purpose: KeyPurpose) -> Row[Any] | None:
     return _find(session, purpose, KeyState.NEXT, old_enough)
 
 
-def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, by: Actor) -> None:
+def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, actor: Actor) -> None:
     upcoming = _published(session, purpose)
     if upcoming is None:
         raise KeyNotPublished
@@ -163,7 +163,7 @@ def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, by: Ac
     )
     _promote_next(session, purpose)
     _create(session, settings, purpose, KeyState.NEXT)
-    record(session, by, "signing_key.rotated", upcoming.kid)
+    record(session, actor, "signing_key.rotated", upcoming.kid)
     log.info("signing_key.rotated", purpose=purpose, kid=upcoming.kid)
 
 

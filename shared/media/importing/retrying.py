@@ -32,14 +32,14 @@ _QUEUED_AGAIN = {
 
 
 def retry_import(
-    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, import_id: UUID
+    session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID, import_id: UUID
 ) -> Import:
     """Queue an import again. Raises ImportNotFound, ImportNotRetryable, TooManyImports, PermissionDenied."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     get_import(session, distribution_id=distribution_id, import_id=import_id)
     if not _queue_again(session, settings, distribution_id, [import_id]):
         raise ImportNotRetryable
-    record_change(session, by, "media_import.retried", distribution, import_id=import_id)
+    record_change(session, actor, "media_import.retried", distribution, import_id=import_id)
     return get_import(session, distribution_id=distribution_id, import_id=import_id)
 
 
@@ -47,14 +47,14 @@ def retry_imports(
     session: Session,
     settings: Settings,
     *,
-    by: Actor,
+    actor: Actor,
     distribution_id: UUID,
     state: ImportState | None = None,
     code: str | None = None,
     since: datetime | None = None,
 ) -> int:
     """Queue the first so many again of those that match, oldest first; give how many. Raises TooManyImports."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     asked = {_table.state: state and state.value, _table.code: code}
     which: list[ColumnElement[bool]] = [
         column == value for column, value in asked.items() if value is not None
@@ -67,7 +67,7 @@ def retry_imports(
     ids = session.execute(matching.order_by(_table.id).limit(MOST_AT_ONCE)).scalars().all()
     count = _queue_again(session, settings, distribution_id, ids)
     if count:
-        record_change(session, by, "media_imports.retried", distribution, count=count)
+        record_change(session, actor, "media_imports.retried", distribution, count=count)
     return count
 
 

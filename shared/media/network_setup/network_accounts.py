@@ -42,15 +42,15 @@ class NetworkAccount:
 
 
 def put_network_account(
-    session: Session, *, by: Actor, distribution_id: UUID, network: Network, account: str, target_id: UUID
+    session: Session, *, actor: Actor, distribution_id: UUID, network: Network, account: str, target_id: UUID
 ) -> NetworkAccount:
     """Route an account to a distribution from now on; the caller has to manage both.
 
     Raises NetworkNotRouted where one of them does not have the network, ValidationFailed, ResourceNotFound and
     PermissionDenied.
     """
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
-    target = get_managed_distribution(session, by=by, distribution_id=target_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
+    target = get_managed_distribution(session, actor=actor, distribution_id=target_id)
     if network.name not in distribution.networks or network.name not in target.networks:
         raise NetworkNotRouted
     if as_id(account) is None:
@@ -66,15 +66,15 @@ def put_network_account(
     )
     if routed.rowcount:
         said = {"network": network.name, "account": account, "target": str(target_id)}
-        record_change(session, by, "distribution.network_account_set", distribution, **said)
+        record_change(session, actor, "distribution.network_account_set", distribution, **said)
     return _read(session.execute(select(network_accounts).filter_by(**key)).one())
 
 
 def list_network_accounts(
-    session: Session, *, by: Actor, distribution_id: UUID, network: Network, **page: Unpack[Position]
+    session: Session, *, actor: Actor, distribution_id: UUID, network: Network, **page: Unpack[Position]
 ) -> Page[NetworkAccount]:
     """List the accounts that are routed to distributions, newest first."""
-    get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     statement = select(network_accounts).where(
         _table.distribution_id == distribution_id, _table.network == network.name
     )
@@ -82,15 +82,15 @@ def list_network_accounts(
 
 
 def remove_network_account(
-    session: Session, *, by: Actor, distribution_id: UUID, network: Network, account: str
+    session: Session, *, actor: Actor, distribution_id: UUID, network: Network, account: str
 ) -> None:
     """Forget the route of an account: it is the distribution's again whose address it is."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     is_this = _table.distribution_id == distribution_id, _table.network == network.name
     if not session.execute(delete(network_accounts).where(*is_this, _table.account == account)).rowcount:
         raise ResourceNotFound
     said = {"network": network.name, "account": account}
-    record_change(session, by, "distribution.network_account_removed", distribution, **said)
+    record_change(session, actor, "distribution.network_account_removed", distribution, **said)
 
 
 def find_targets(

@@ -60,7 +60,7 @@ def put_network_settings(
     session: Session,
     settings: Settings,
     *,
-    by: Actor,
+    actor: Actor,
     distribution_id: UUID,
     network: Network,
     values: Mapping[str, str],
@@ -72,7 +72,7 @@ def put_network_settings(
     put again with less; the one before it does not. Imports that the network's settings held up are tried again.
     Raises NetworkNotRouted, ValidationFailed, ResourceNotFound and PermissionDenied.
     """
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     if network.name not in distribution.networks:
         raise NetworkNotRouted
     checked = _check(settings, network, values)
@@ -88,24 +88,26 @@ def put_network_settings(
     resumed = resume(session, distribution_id, network=network.name)
     if resumed or is_shorter or kept != checked:
         said = {"network": network.name, "settings": ", ".join(sorted(checked))}
-        record_change(session, by, "distribution.network_set", distribution, **said)
+        record_change(session, actor, "distribution.network_set", distribution, **said)
     return _shown(session, distribution_id, network.name)
 
 
 def get_network_settings(
-    session: Session, *, by: Actor, distribution_id: UUID, network: Network
+    session: Session, *, actor: Actor, distribution_id: UUID, network: Network
 ) -> NetworkSettings:
     """Tell which settings a distribution has for a network. Raises ResourceNotFound where it has none."""
-    get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     return _shown(session, distribution_id, network.name)
 
 
-def remove_network_settings(session: Session, *, by: Actor, distribution_id: UUID, network: Network) -> None:
+def remove_network_settings(
+    session: Session, *, actor: Actor, distribution_id: UUID, network: Network
+) -> None:
     """Forget all settings of a network: its webhooks are refused from now on, and what still waits will fail."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     if not _remove(session, distribution_id, network.name):
         raise ResourceNotFound
-    record_change(session, by, "distribution.network_removed", distribution, network=network.name)
+    record_change(session, actor, "distribution.network_removed", distribution, network=network.name)
 
 
 def _hold(session: Session, distribution_id: UUID) -> None:

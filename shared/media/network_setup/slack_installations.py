@@ -67,14 +67,14 @@ class _Begun:
 
 
 def begin_installation(
-    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, target_id: UUID
+    session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID, target_id: UUID
 ) -> Installation:
     """Begin to install the app of a distribution in a workspace that another, or itself, receives for.
 
     Raises NetworkNotRouted where one of them does not have Slack, AppClientMissing where the app's client is not
     known, ResourceNotFound and PermissionDenied.
     """
-    distribution, _ = _authorize(session, by, distribution_id, target_id)
+    distribution, _ = _authorize(session, actor, distribution_id, target_id)
     credentials = _credentials(session, settings, distribution_id)
     now = session.execute(select(func.now())).scalar_one()
     expires_at = now + LIFE
@@ -84,13 +84,13 @@ def begin_installation(
         "target": str(target_id),
         "nonce": secrets.token_hex(16),
         "until": expires_at.isoformat(),
-        **_credential_of(by),
-        "organization": None if by.caller.organization_id is None else str(by.caller.organization_id),
+        **_credential_of(actor),
+        "organization": None if actor.caller.organization_id is None else str(actor.caller.organization_id),
     }
     state = Encryption(settings).encrypt(json.dumps(claims)).decode()
     address = authorize_url(credentials, redirect_uri=redirect_uri(settings, distribution_id), state=state)
     said = {"network": SLACK.name, "target": str(target_id)}
-    record_change(session, by, "distribution.network_installation_begun", distribution, **said)
+    record_change(session, actor, "distribution.network_installation_begun", distribution, **said)
     return Installation(authorize_url=address, expires_at=expires_at)
 
 
@@ -105,8 +105,8 @@ def complete_installation(
     begun = _open(settings, state, distribution_id)
     with database.transaction() as session:
         _use_once(session, begun)
-        by = _actor(session, begun)
-        _authorize(session, by, distribution_id, begun.target_id)
+        actor = _actor(session, begun)
+        _authorize(session, actor, distribution_id, begun.target_id)
         credentials = _credentials(session, settings, distribution_id)
     if not code:
         raise InstallationRefused
@@ -126,10 +126,10 @@ def redirect_uri(settings: Settings, distribution_id: UUID) -> str:
     return f"{settings.base_url}/distributions/{distribution_id}/webhooks/slack/installed"
 
 
-def _credential_of(by: Actor) -> dict[str, object]:
+def _credential_of(actor: Actor) -> dict[str, object]:
     """Name the credential that a state rests on; only the command line has none. Raises PermissionDenied."""
-    proof = by.caller.proof
-    if proof is None and by.caller.executor.kind is not ExecutorKind.OPERATOR:
+    proof = actor.caller.proof
+    if proof is None and actor.caller.executor.kind is not ExecutorKind.OPERATOR:
         raise PermissionDenied("An installation is begun with a credential of one's own.")
     return {
         "key": None if proof is None else proof.digest.hex(),
@@ -137,8 +137,8 @@ def _credential_of(by: Actor) -> dict[str, object]:
     }
 
 
-def _authorize(session: Session, by: Actor, *distribution_ids: UUID) -> list[Distribution]:
-    found = [get_managed_distribution(session, by=by, distribution_id=one) for one in distribution_ids]
+def _authorize(session: Session, actor: Actor, *distribution_ids: UUID) -> list[Distribution]:
+    found = [get_managed_distribution(session, actor=actor, distribution_id=one) for one in distribution_ids]
     if any(SLACK.name not in distribution.networks for distribution in found):
         raise NetworkNotRouted
     return found
@@ -209,7 +209,7 @@ def _keep(
     app: Credentials,
     installed: InstalledWorkspace,
 ) -> NetworkAccount:
-    by = _actor(session, begun)
+    actor = _actor(session, begun)
     try:
         known = get_credentials(session, Encryption(settings), begun.target_id, SLACK.name)
     except NetworkNotConfigured:
@@ -220,14 +220,14 @@ def _keep(
     put_network_settings(
         session,
         settings,
-        by=by,
+        actor=actor,
         distribution_id=begun.target_id,
         network=SLACK,
         values={**own, "botToken": installed.bot_token},
     )
     return put_network_account(
         session,
-        by=by,
+        actor=actor,
         distribution_id=begun.distribution_id,
         network=SLACK,
         account=installed.team_id,

@@ -32,78 +32,78 @@ class NotificationEndpoint:
 
 
 def set_endpoint(
-    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, url: str
+    session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID, url: str
 ) -> NotificationEndpoint:
     """Set or replace the endpoint; waiting notifications go there from now on.
 
     Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
     """
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     ENDPOINTS.put(session, settings, distribution_id, url, organization_id=distribution.organization_id)
-    record_change(session, by, "notification_endpoint.set", distribution)
+    record_change(session, actor, "notification_endpoint.set", distribution)
     return _get(session, settings, distribution_id)
 
 
 def get_endpoint(
-    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID
+    session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID
 ) -> NotificationEndpoint:
     """Read the endpoint. Raises ResourceNotFound when there is none."""
-    get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     return _get(session, settings, distribution_id)
 
 
-def remove_endpoint(session: Session, *, by: Actor, distribution_id: UUID) -> None:
+def remove_endpoint(session: Session, *, actor: Actor, distribution_id: UUID) -> None:
     """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     if ENDPOINTS.remove(session, distribution_id):
-        record_change(session, by, "notification_endpoint.removed", distribution)
+        record_change(session, actor, "notification_endpoint.removed", distribution)
 
 
 def list_notifications(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     distribution_id: UUID,
     state: DeliveryState | None = None,
     **page: Unpack[Position],
 ) -> Page[Delivery]:
     """List the notifications to a distribution, newest first."""
-    get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     return outbox.list_deliveries(session, destination_id=distribution_id, state=state, **page)
 
 
 def resend_notification(
-    session: Session, *, by: Actor, distribution_id: UUID, notification_id: UUID
+    session: Session, *, actor: Actor, distribution_id: UUID, notification_id: UUID
 ) -> Delivery:
     """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     resent = replaying.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
-    record_change(session, by, "notification.resent", distribution, notification_id=notification_id)
+    record_change(session, actor, "notification.resent", distribution, notification_id=notification_id)
     return resent
 
 
-def resend_dead_notifications(session: Session, *, by: Actor, distribution_id: UUID) -> int:
+def resend_dead_notifications(session: Session, *, actor: Actor, distribution_id: UUID) -> int:
     """Send the first so many notifications again that were given up; give how many."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     count = replaying.resend_dead(session, destination_id=distribution_id)
     if count:
-        record_change(session, by, "notification.dead_resent", distribution, count=count)
+        record_change(session, actor, "notification.dead_resent", distribution, count=count)
     return count
 
 
 def replay_notifications(
     session: Session,
     *,
-    by: Actor,
+    actor: Actor,
     distribution_id: UUID,
     since: datetime | None = None,
     cursor: UUID | None = None,
 ) -> Replayed:
     """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
-    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     replayed = replaying.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
     if replayed.count:
-        record_change(session, by, "notifications.replayed", distribution, count=replayed.count)
+        record_change(session, actor, "notifications.replayed", distribution, count=replayed.count)
     return replayed
 
 

@@ -51,13 +51,15 @@ def forget_changes() -> None:
     change: Any = budgets.change_budget
 
     def change_some(
-        session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID, amount: int
+        session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID, amount: int
     ) -> Budget:
-        before = budgets.get_budget(session, by=by, organization_id=organization_id, budget_id=budget_id)
+        before = budgets.get_budget(
+            session, actor=actor, organization_id=organization_id, budget_id=budget_id
+        )
         if before.unit is Unit.CREDITS and random.random() < OFTEN:
             amount = before.amount
         changed: Budget = change(
-            session, by=by, organization_id=organization_id, budget_id=budget_id, amount=amount
+            session, by=actor, organization_id=organization_id, budget_id=budget_id, amount=amount
         )
         return changed
 

@@ -114,7 +114,7 @@ class Subjects:
         with self._installation.identity.database.transaction() as session:
             issued = issue_api_key(
                 session,
-                by=OPERATOR,
+                actor=OPERATOR,
                 user_id=person.user_id,
                 organization_id=self._team.id,
                 name="second",

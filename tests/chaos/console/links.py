@@ -51,7 +51,7 @@ class Links:
     def issue(self) -> Link:
         """Issue a link, as the operators' command does."""
         issued = self._in_database(
-            lambda session: issue_link(session, by=OPERATOR, user_id=self._user_id).code.value
+            lambda session: issue_link(session, actor=OPERATOR, user_id=self._user_id).code.value
         )
         self._issued = [*self._issued[-LINKS_KEPT:], Link(code=issued)]
         return self._issued[-1]
@@ -90,7 +90,7 @@ class Links:
 
     def end_all(self) -> None:
         """Sign the person out everywhere, as the operators' command does."""
-        self._in_database(lambda session: sign_out_everywhere(session, by=OPERATOR, user_id=self._user_id))
+        self._in_database(lambda session: sign_out_everywhere(session, actor=OPERATOR, user_id=self._user_id))
 
     def age_proofs(self) -> None:
         """Let the time pass for which it counts, in each of the person's sessions, that they proved who they are."""

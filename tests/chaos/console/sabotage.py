@@ -35,8 +35,8 @@ def reuse_links() -> None:
 def keep_sessions() -> None:
     """Say that a session has ended, and let it go on."""
 
-    def end_nothing(session: Session, *, by: Actor) -> None:
-        del session, by
+    def end_nothing(session: Session, *, actor: Actor) -> None:
+        del session, actor
 
     setattr(signing, "sign_out", end_nothing)  # noqa: B010 (a name it does not export)
 

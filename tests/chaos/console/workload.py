@@ -46,6 +46,10 @@ class Console(Workload):
         person = at.identity.person(first.id, Role.WORKSPACE_OWNER)
         with at.identity.database.transaction() as session:
             add_member(
-                session, by=OPERATOR, organization_id=second.id, email=person.email, role=Role.WORKSPACE_OWNER
+                session,
+                actor=OPERATOR,
+                organization_id=second.id,
+                email=person.email,
+                role=Role.WORKSPACE_OWNER,
             )
         return Visitor(at, number, person, (first, second))

@@ -100,7 +100,7 @@ def make_tenant(installation: Installation, front: str, name: str, *, max_wait_s
     identity = installation.identity
     organization = identity.organization(name)
     with identity.database.transaction() as session:
-        top_up(session, organization_id=organization.id, amount=PLENTY, reference=name, by=OPERATOR)
+        top_up(session, organization_id=organization.id, amount=PLENTY, reference=name, actor=OPERATOR)
     person = identity.person(organization.id, Role.WORKSPACE_OWNER, bound=True)
     deployment = identity.deployment(organization.id, name)
     principal = identity.principal(organization.id, name)

@@ -162,4 +162,4 @@ def give_script(
         extensions=extensions,
     )
     with service.database.transaction() as session:
-        create_behavior(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
+        create_behavior(session, actor=OPERATOR, deployment_id=deployment_id, draft=draft)

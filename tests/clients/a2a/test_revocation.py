@@ -47,7 +47,7 @@ def revoke(agents: Agents, person: Person) -> None:
     statement = "SELECT id::text FROM api_keys WHERE user_id = %s"
     key_id = UUID(query(agents.service.stack, statement, (person.user_id,))[0][0])
     with agents.service.database.transaction() as session:
-        revoke_api_key(session, by=OPERATOR, key_id=key_id)
+        revoke_api_key(session, actor=OPERATOR, key_id=key_id)
 
 
 def message() -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_a_stream_ends_when_its_organization_is_suspended(
     with streaming(person, address) as (_, coming):
         next(coming)
         with agents.service.database.transaction() as session:
-            suspend_organization(session, by=OPERATOR, organization_id=organization_of(agents, person))
+            suspend_organization(session, actor=OPERATOR, organization_id=organization_of(agents, person))
         # Its turn ends as well: whichever is noticed first ends the stream.
         name, body = list(coming)[-1]
     assert name == "error" or body["statusUpdate"]["status"]["state"] == "TASK_STATE_FAILED"

@@ -116,10 +116,10 @@ def bench(
     organization = IdentityFactory(database, make_settings()).organization("Acme").id
     with database.transaction() as session:
         made = create_deployment(
-            session, by=OPERATOR, organization_id=organization, kind=DeploymentKind.GITHUB, name="Reporter"
+            session, actor=OPERATOR, organization_id=organization, kind=DeploymentKind.GITHUB, name="Reporter"
         ).deployment
         draft = RepositoryDraft(repository="acme/reporter", ref="main")
-        put_repository(session, by=OPERATOR, deployment_id=made.id, draft=draft)
+        put_repository(session, actor=OPERATOR, deployment_id=made.id, draft=draft)
     return Bench(
         database=database,
         environment={

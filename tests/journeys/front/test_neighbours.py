@@ -255,7 +255,7 @@ def tenants(installation: Installation) -> Iterator[Tenants]:
     identity = IdentityFactory(database, settings)
     organization = identity.organization("Hostile")
     with database.transaction() as session:
-        top_up(session, organization_id=organization.id, amount=10**9, reference="trial", by=OPERATOR)
+        top_up(session, organization_id=organization.id, amount=10**9, reference="trial", actor=OPERATOR)
     deployment = identity.deployment(organization.id)
     yield Tenants(
         hostile=identity.access_token(deployment),

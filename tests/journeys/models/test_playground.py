@@ -22,7 +22,7 @@ def browser(service: ModelService) -> Browser:
     with service.database.transaction() as session:
         user_id = find_operator(session)
         assert user_id is not None
-        code = issue_link(session, by=OPERATOR, user_id=user_id).code.value
+        code = issue_link(session, actor=OPERATOR, user_id=user_id).code.value
     assert browser.submit("/console/in", "/console/in", code=code).status == 303
     return browser
 

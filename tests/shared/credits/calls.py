@@ -37,7 +37,7 @@ class Calls:
                 organization_id=self.organization_id,
                 amount=amount,
                 reference=reference or str(uuid4()),
-                by=OPERATOR,
+                actor=OPERATOR,
             )
 
     def set_policy(self, policy: Policy, *, overdraft: int = 0, spending_limit: int | None = None) -> Balance:
@@ -48,7 +48,7 @@ class Calls:
                 policy=policy,
                 overdraft=overdraft,
                 spending_limit=spending_limit,
-                by=OPERATOR,
+                actor=OPERATOR,
             )
 
     def new(

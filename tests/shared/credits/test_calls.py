@@ -106,7 +106,7 @@ def test_what_charges_or_pays_waits_for_the_disk_whatever_came_before(funded: Ca
                 void(session, other.id)
             case "top_up":
                 organization = {"organization_id": funded.organization_id}
-                top_up(session, amount=1, reference="durable", by=OPERATOR, **organization)
+                top_up(session, amount=1, reference="durable", actor=OPERATOR, **organization)
         assert session.execute(asked).scalar_one() == "on"
 
 

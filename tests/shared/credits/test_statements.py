@@ -62,7 +62,7 @@ def write(calls: Calls, entries: list[Made]) -> None:
 
 def statement_of(calls: Calls, month: date) -> Statement:
     with calls.database.transaction() as session:
-        return read_statement(session, by=OPERATOR, organization_id=calls.organization_id, month=month)
+        return read_statement(session, actor=OPERATOR, organization_id=calls.organization_id, month=month)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -91,7 +91,7 @@ def test_the_list_has_every_month_since_the_first_entry_as_its_statement_says(ca
     while True:
         with calls.database.transaction() as session:
             page = list_statements(
-                session, by=OPERATOR, organization_id=calls.organization_id, before=before, limit=2
+                session, actor=OPERATOR, organization_id=calls.organization_id, before=before, limit=2
             )
         listed += page.items
         if page.next_cursor is None:
@@ -141,7 +141,7 @@ def test_a_month_of_many_charges_is_not_read_one_by_one(calls: Calls, database: 
 
 def test_an_organization_without_entries_has_no_statements(calls: Calls) -> None:
     with calls.database.transaction() as session:
-        page = list_statements(session, by=OPERATOR, organization_id=calls.organization_id)
+        page = list_statements(session, actor=OPERATOR, organization_id=calls.organization_id)
     assert (page.items, page.next_cursor) == ((), None)
     assert statement_of(calls, FIRST).closing == 0
 

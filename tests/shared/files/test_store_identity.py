@@ -300,9 +300,9 @@ def test_an_operator_says_which_store_it_is(database: Database, root: Path) -> N
         running.check()
     stranger = Actor(caller=caller_with_everything(database))
     with pytest.raises(PermissionDenied), database.transaction() as session:
-        adopt_store(session, by=stranger, marked=LocalDirectory(root))
+        adopt_store(session, actor=stranger, marked=LocalDirectory(root))
     with database.transaction() as session:
-        adopted = adopt_store(session, by=OPERATOR, marked=LocalDirectory(root))
+        adopted = adopt_store(session, actor=OPERATOR, marked=LocalDirectory(root))
     assert adopted.store_id == written_id(root) == known_id(database)
     running.check()
     assert is_intact(running, foreign)

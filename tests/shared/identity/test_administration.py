@@ -64,66 +64,74 @@ Operation = Callable[[Attempt], object]
 
 READS: dict[str, Operation] = {
     "get organization": lambda t: get_organization(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
-    "list members": lambda t: list_members(t.session, by=t.by, organization_id=t.world.organization_id),
-    "list identities": lambda t: list_identities(t.session, by=t.by, organization_id=t.world.organization_id),
-    "get identity": lambda t: get_identity(t.session, by=t.by, identity_id=t.world.principal_id),
+    "list members": lambda t: list_members(t.session, actor=t.by, organization_id=t.world.organization_id),
+    "list identities": lambda t: list_identities(
+        t.session, actor=t.by, organization_id=t.world.organization_id
+    ),
+    "get identity": lambda t: get_identity(t.session, actor=t.by, identity_id=t.world.principal_id),
     "list deployments": lambda t: list_deployments(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
     "get deployment": lambda t: get_deployment(
-        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+        t.session, actor=t.by, deployment_id=t.world.deployment.deployment.id
     ),
     "list versions": lambda t: list_versions(
-        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+        t.session, actor=t.by, deployment_id=t.world.deployment.deployment.id
     ),
     "list distributions": lambda t: distributions.list_distributions(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
     "get distribution": lambda t: distributions.get_distribution(
-        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+        t.session, actor=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "list role bindings": lambda t: list_role_bindings(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
 }
 
 
 CHANGES: dict[str, Operation] = {
     "rename organization": lambda t: rename_organization(
-        t.session, by=t.by, organization_id=t.world.organization_id, name="New"
+        t.session, actor=t.by, organization_id=t.world.organization_id, name="New"
     ),
     "invite member": lambda t: invite_member(
-        t.session, by=t.by, organization_id=t.world.organization_id, email="new@example.org", role=Role.MEMBER
+        t.session,
+        actor=t.by,
+        organization_id=t.world.organization_id,
+        email="new@example.org",
+        role=Role.MEMBER,
     ),
     "create principal": lambda t: create_principal_identity(
-        t.session, by=t.by, organization_id=t.world.organization_id, name="new"
+        t.session, actor=t.by, organization_id=t.world.organization_id, name="new"
     ),
-    "disable identity": lambda t: disable_identity(t.session, by=t.by, identity_id=t.world.principal_id),
+    "disable identity": lambda t: disable_identity(t.session, actor=t.by, identity_id=t.world.principal_id),
     "create deployment": lambda t: create_deployment(
-        t.session, by=t.by, organization_id=t.world.organization_id, kind=DeploymentKind.GITHUB, name="new"
+        t.session, actor=t.by, organization_id=t.world.organization_id, kind=DeploymentKind.GITHUB, name="new"
     ),
     "disable deployment": lambda t: disable_deployment(
-        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+        t.session, actor=t.by, deployment_id=t.world.deployment.deployment.id
     ),
     "deploy version": lambda t: deploy_version(
-        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+        t.session, actor=t.by, deployment_id=t.world.deployment.deployment.id
     ),
-    "revoke version": lambda t: revoke_version(t.session, by=t.by, version_id=t.world.deployment.version.id),
+    "revoke version": lambda t: revoke_version(
+        t.session, actor=t.by, version_id=t.world.deployment.version.id
+    ),
     "issue client secret": lambda t: issue_client_credential(
-        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+        t.session, actor=t.by, deployment_id=t.world.deployment.deployment.id
     ),
     "list client secrets": lambda t: list_client_credentials(
-        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+        t.session, actor=t.by, deployment_id=t.world.deployment.deployment.id
     ),
     "revoke client secret": lambda t: revoke_client_credential(
-        t.session, by=t.by, credential_id=t.world.deployment.credential.credential.id
+        t.session, actor=t.by, credential_id=t.world.deployment.credential.credential.id
     ),
     "create distribution": lambda t: distributions.create_distribution(
         t.session,
         t.settings,
-        by=t.by,
+        actor=t.by,
         organization_id=t.world.organization_id,
         name="new",
         networks=["telegram"],
@@ -131,23 +139,23 @@ CHANGES: dict[str, Operation] = {
         deployment_id=t.world.deployment.deployment.id,
     ),
     "update distribution": lambda t: distributions.update_distribution(
-        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id, media_retention_days=7
+        t.session, actor=t.by, distribution_id=t.world.distribution.distribution.id, media_retention_days=7
     ),
     "disable distribution": lambda t: distributions.disable_distribution(
-        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+        t.session, actor=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "enable distribution": lambda t: distributions.enable_distribution(
-        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+        t.session, actor=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "rotate distribution token": lambda t: distributions.rotate_distribution_token(
-        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+        t.session, actor=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "rotate webhook secret": lambda t: distributions.rotate_webhook_secret(
-        t.session, t.settings, by=t.by, distribution_id=t.world.distribution.distribution.id
+        t.session, t.settings, actor=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "bind role": lambda t: bind_identity_role(
         t.session,
-        by=t.by,
+        actor=t.by,
         organization_id=t.world.organization_id,
         identity_id=t.world.principal_id,
         role=Role.PROJECT_AGENT,
@@ -155,30 +163,30 @@ CHANGES: dict[str, Operation] = {
         scope_id=t.world.organization_id,
     ),
     "list keys of the organization": lambda t: list_organization_api_keys(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
     "list audit events": lambda t: list_audit_events(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
 }
 
 
 OPERATIONS: dict[str, Operation] = {
     "create organization": lambda t: create_organization(
-        t.session, by=t.by, name="Other", owner_id=t.by.user_id or UUID(int=0)
+        t.session, actor=t.by, name="Other", owner_id=t.by.user_id or UUID(int=0)
     ),
     "suspend organization": lambda t: suspend_organization(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
     "resume organization": lambda t: resume_organization(
-        t.session, by=t.by, organization_id=t.world.organization_id
+        t.session, actor=t.by, organization_id=t.world.organization_id
     ),
-    "create user": lambda t: create_user(t.session, by=t.by, email="someone@example.org"),
-    "list users": lambda t: list_users(t.session, by=t.by),
+    "create user": lambda t: create_user(t.session, actor=t.by, email="someone@example.org"),
+    "list users": lambda t: list_users(t.session, actor=t.by),
 }
 
 
-def attempt(factory: IdentityFactory, operation: Operation, by: Actor, world: World) -> None:
+def attempt(factory: IdentityFactory, operation: Operation, actor: Actor, world: World) -> None:
     """Try an operation and roll it back."""
 
     class _Undo(Exception):
@@ -186,7 +194,7 @@ def attempt(factory: IdentityFactory, operation: Operation, by: Actor, world: Wo
 
     try:
         with factory.database.transaction() as session:
-            operation(Attempt(session=session, by=by, world=world, settings=factory.settings))
+            operation(Attempt(session=session, by=actor, world=world, settings=factory.settings))
             raise _Undo
     except _Undo:
         pass
@@ -273,8 +281,8 @@ def test_a_refused_or_rolled_back_change_leaves_no_trace(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     with database.transaction() as session:
-        before = len(list_audit_events(session, by=OPERATOR, organization_id=world.organization_id).items)
+        before = len(list_audit_events(session, actor=OPERATOR, organization_id=world.organization_id).items)
     attempt(factory, CHANGES["create deployment"], OPERATOR, world)
     with database.transaction() as session:
-        after = len(list_audit_events(session, by=OPERATOR, organization_id=world.organization_id).items)
+        after = len(list_audit_events(session, actor=OPERATOR, organization_id=world.organization_id).items)
     assert after == before

@@ -33,10 +33,10 @@ def test_every_change_is_audited_with_actor_and_request_and_reads_are_not(
 ) -> None:
     admin = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_ADMIN))
     with database.transaction() as session:
-        disable_deployment(session, by=admin, deployment_id=world.deployment.deployment.id)
-        disable_deployment(session, by=admin, deployment_id=world.deployment.deployment.id)
-        list_deployments(session, by=admin, organization_id=world.organization_id)
-        events = list_audit_events(session, by=admin, organization_id=world.organization_id).items
+        disable_deployment(session, actor=admin, deployment_id=world.deployment.deployment.id)
+        disable_deployment(session, actor=admin, deployment_id=world.deployment.deployment.id)
+        list_deployments(session, actor=admin, organization_id=world.organization_id)
+        events = list_audit_events(session, actor=admin, organization_id=world.organization_id).items
     (latest,) = [happened for happened in events if happened.actor_id == admin.user_id]
     assert (latest.action, latest.resource_kind) == ("deployment.disabled", "deployment")
     assert latest.resource_id == str(world.deployment.deployment.id)
@@ -65,13 +65,13 @@ def test_lists_come_in_pages_that_lose_and_repeat_nothing(
     with database.transaction() as session:
         while True:
             page = list_identities(
-                session, by=OPERATOR, organization_id=organization.id, cursor=cursor, limit=3
+                session, actor=OPERATOR, organization_id=organization.id, cursor=cursor, limit=3
             )
             found += [identity.id for identity in page.items]
             cursor = page.next_cursor
             if cursor is None:
                 break
-        newest = list_audit_events(session, by=OPERATOR, organization_id=organization.id, limit=2)
+        newest = list_audit_events(session, actor=OPERATOR, organization_id=organization.id, limit=2)
     assert found == made
     assert [happened.resource_id for happened in newest.items] == [str(made[6]), str(made[5])]
 
@@ -81,7 +81,7 @@ def test_a_page_needs_a_sane_limit_and_a_cursor_of_ours(
     database: Database, cursor: str | None, limit: int
 ) -> None:
     with pytest.raises(ValidationFailed), database.transaction() as session:
-        list_users(session, by=OPERATOR, cursor=cursor, limit=limit)
+        list_users(session, actor=OPERATOR, cursor=cursor, limit=limit)
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 201, "a\nb", "a\u202eb", "a\x00b"])
@@ -97,7 +97,7 @@ def test_unfit_networks_are_refused(
     with pytest.raises(ValidationFailed), database.transaction() as session:
         update_distribution(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=world.distribution.distribution.id,
             networks=networks,
         )
@@ -106,26 +106,26 @@ def test_unfit_networks_are_refused(
 @pytest.mark.parametrize("email", ["", "x", "@", "a@", "@b", "a b@c", "a@b\n"])
 def test_unfit_addresses_are_refused(database: Database, email: str) -> None:
     with pytest.raises(ValidationFailed), database.transaction() as session:
-        create_user(session, by=OPERATOR, email=email)
+        create_user(session, actor=OPERATOR, email=email)
 
 
 def test_absent_resources_are_not_found(database: Database, factory: IdentityFactory) -> None:
     nobody = UUID(int=1)
     operations: list[Callable[[Session], object]] = [
-        lambda s: get_organization(s, by=OPERATOR, organization_id=nobody),
-        lambda s: rename_organization(s, by=OPERATOR, organization_id=nobody, name="x"),
-        lambda s: get_identity(s, by=OPERATOR, identity_id=nobody),
-        lambda s: get_deployment(s, by=OPERATOR, deployment_id=nobody),
-        lambda s: get_distribution(s, by=OPERATOR, distribution_id=nobody),
-        lambda s: get_user(s, by=OPERATOR, user_id=nobody),
-        lambda s: revoke_api_key(s, by=OPERATOR, key_id=nobody),
-        lambda s: revoke_client_credential(s, by=OPERATOR, credential_id=nobody),
-        lambda s: revoke_version(s, by=OPERATOR, version_id=nobody),
-        lambda s: unbind_role(s, by=OPERATOR, binding_id=nobody),
-        lambda s: issue_client_credential(s, by=OPERATOR, deployment_id=nobody),
-        lambda s: issue_api_key(s, by=OPERATOR, user_id=nobody, organization_id=None, name="x"),
-        lambda s: create_organization(s, by=OPERATOR, name="x", owner_id=nobody),
-        lambda s: remove_member(s, by=OPERATOR, organization_id=nobody, user_id=nobody),
+        lambda s: get_organization(s, actor=OPERATOR, organization_id=nobody),
+        lambda s: rename_organization(s, actor=OPERATOR, organization_id=nobody, name="x"),
+        lambda s: get_identity(s, actor=OPERATOR, identity_id=nobody),
+        lambda s: get_deployment(s, actor=OPERATOR, deployment_id=nobody),
+        lambda s: get_distribution(s, actor=OPERATOR, distribution_id=nobody),
+        lambda s: get_user(s, actor=OPERATOR, user_id=nobody),
+        lambda s: revoke_api_key(s, actor=OPERATOR, key_id=nobody),
+        lambda s: revoke_client_credential(s, actor=OPERATOR, credential_id=nobody),
+        lambda s: revoke_version(s, actor=OPERATOR, version_id=nobody),
+        lambda s: unbind_role(s, actor=OPERATOR, binding_id=nobody),
+        lambda s: issue_client_credential(s, actor=OPERATOR, deployment_id=nobody),
+        lambda s: issue_api_key(s, actor=OPERATOR, user_id=nobody, organization_id=None, name="x"),
+        lambda s: create_organization(s, actor=OPERATOR, name="x", owner_id=nobody),
+        lambda s: remove_member(s, actor=OPERATOR, organization_id=nobody, user_id=nobody),
     ]
     for operation in operations:
         with pytest.raises(ResourceNotFound), database.transaction() as session:

@@ -30,12 +30,12 @@ def make_address() -> str:
 def test_the_case_of_ascii_does_not_count(database: Database) -> None:
     address = make_address()
     with database.transaction() as session:
-        made = create_user(session, by=OPERATOR, email=address)
+        made = create_user(session, actor=OPERATOR, email=address)
         assert find_user(session, address.upper()) == made.id
         signed_in = sign_in_as(session, address.title())
     assert signed_in is not None
     with pytest.raises(AlreadyExists), database.transaction() as session:
-        create_user(session, by=OPERATOR, email=address.upper())
+        create_user(session, actor=OPERATOR, email=address.upper())
 
 
 @pytest.mark.parametrize(("letter", "like_it"), LIKE_IT)
@@ -45,10 +45,10 @@ def test_an_address_that_looks_like_anothers_is_not_theirs(
     address = make_address()
     other = address.replace(letter, like_it)
     with database.transaction() as session:
-        made = create_user(session, by=OPERATOR, email=address)
+        made = create_user(session, actor=OPERATOR, email=address)
         assert sign_in_as(session, other) is None
         assert find_user(session, other) is None
-        lookalike = create_user(session, by=OPERATOR, email=other)
+        lookalike = create_user(session, actor=OPERATOR, email=other)
         assert (find_user(session, address), find_user(session, other)) == (made.id, lookalike.id)
 
 
@@ -65,13 +65,13 @@ def test_an_invitation_is_not_for_an_address_that_looks_like_its_own(
         )
         invited = invite_member(
             session,
-            by=factory.actor(factory.person(world.organization_id, Role.WORKSPACE_OWNER)),
+            actor=factory.actor(factory.person(world.organization_id, Role.WORKSPACE_OWNER)),
             organization_id=world.organization_id,
             role=Role.MEMBER,
             email=address,
         )
     with pytest.raises(ResourceNotFound), database.transaction() as session:
-        accept_invitation(session, by=factory.actor(guest), token=invited.token.value)
+        accept_invitation(session, actor=factory.actor(guest), token=invited.token.value)
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -85,11 +85,11 @@ def test_no_secret_is_stored_in_clear_in_any_column(
     with database.transaction() as session:
         deployment_id = world.deployment.deployment.id
         distribution_id = world.distribution.distribution.id
-        second = issue_client_credential(session, by=OPERATOR, deployment_id=deployment_id)
+        second = issue_client_credential(session, actor=OPERATOR, deployment_id=deployment_id)
         issued.append(second.secret)
-        issued.append(rotate_distribution_token(session, by=OPERATOR, distribution_id=distribution_id))
+        issued.append(rotate_distribution_token(session, actor=OPERATOR, distribution_id=distribution_id))
         issued.append(
-            rotate_webhook_secret(session, factory.settings, by=OPERATOR, distribution_id=distribution_id)
+            rotate_webhook_secret(session, factory.settings, actor=OPERATOR, distribution_id=distribution_id)
         )
     values = [secret.value for secret in issued]
     values.append(factory.person(world.organization_id).api_key)
@@ -106,7 +106,9 @@ def test_a_replaced_webhook_secret_is_kept_for_its_overlap(
 ) -> None:
     distribution_id = world.distribution.distribution.id
     with database.transaction() as session:
-        new = rotate_webhook_secret(session, factory.settings, by=OPERATOR, distribution_id=distribution_id)
+        new = rotate_webhook_secret(
+            session, factory.settings, actor=OPERATOR, distribution_id=distribution_id
+        )
         row = session.execute(select(distributions).where(distributions.c.id == distribution_id)).one()
     encryption = Encryption(factory.settings)
     previous: Secret = world.distribution.webhook_secret

@@ -237,4 +237,6 @@ def model_calls(
 def give_credits(database: Database, organization_id: UUID) -> None:
     """Top an organization up."""
     with database.transaction() as session:
-        top_up(session, organization_id=organization_id, amount=CREDITS, reference=str(uuid4()), by=OPERATOR)
+        top_up(
+            session, organization_id=organization_id, amount=CREDITS, reference=str(uuid4()), actor=OPERATOR
+        )

@@ -82,7 +82,7 @@ def give_behavior_to(front: Front, deployment_id: UUID, script: str | None, **dr
     with front.services.database.transaction() as session:
         return create_behavior(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             deployment_id=deployment_id,
             draft=BehaviorDraft(
                 **{

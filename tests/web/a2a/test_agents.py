@@ -62,9 +62,9 @@ def test_an_agent_that_cannot_be_talked_to_is_not_listed(front: Front) -> None:
         name: front.identity.deployment(acme, name) for name in ("kept", "disabled", "without daemon")
     }
     with front.services.database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=made["disabled"].deployment.id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=made["disabled"].deployment.id)
         daemon_id = made["without daemon"].deployment.daemon_identity_id
-        disable_identity(session, by=OPERATOR, identity_id=daemon_id)
+        disable_identity(session, actor=OPERATOR, identity_id=daemon_id)
     assert names(front, member) == ["kept"]
     for agent in made.values():
         card = front.get(f"/agents/{agent.deployment.id}/.well-known/agent-card.json")

@@ -53,7 +53,7 @@ def test_a_card_that_lost_a_skill_is_not_the_one_that_was_kept(cast: Cast) -> No
     skill = give_script(cast.front, created, SCRIPT, name="more")
     before = client.ask("GET", WELL_KNOWN).headers
     with cast.front.services.database.transaction() as session:
-        remove_behavior(session, by=OPERATOR, behavior_id=skill.id)
+        remove_behavior(session, actor=OPERATOR, behavior_id=skill.id)
     for condition in (
         {"If-None-Match": before["ETag"]},
         {"If-Modified-Since": before["Last-Modified"]},
@@ -70,7 +70,7 @@ def test_a_card_changes_with_its_agent(cast: Cast) -> None:
     with cast.front.services.database.transaction() as session:
         create_behavior(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             deployment_id=created.deployment.id,
             draft=BehaviorDraft(
                 name="Sums",

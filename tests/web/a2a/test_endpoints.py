@@ -85,7 +85,7 @@ def test_a_credential_is_sealed_and_never_shown(administrator: Administrator) ->
         ).scalar_one()
         endpoint = find_endpoint(session, administrator.id)
         events = list_audit_events(
-            session, by=OPERATOR, organization_id=administrator.deployment.deployment.organization_id
+            session, actor=OPERATOR, organization_id=administrator.deployment.deployment.organization_id
         )
     assert SECRET.encode() not in bytes(sealed)
     assert endpoint is not None

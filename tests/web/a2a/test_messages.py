@@ -189,7 +189,7 @@ def test_the_same_key_takes_a_message_once_however_its_agent_has_changed(cast: C
 
     first = task()
     with cast.front.services.database.transaction() as session:
-        remove_behavior(session, by=OPERATOR, behavior_id=skill.id)
+        remove_behavior(session, actor=OPERATOR, behavior_id=skill.id)
     assert task() == first
     required = DeclaredExtension(uri="https://example.com/required/v1", required=True)
     declared = (DeclaredExtension(uri=refined), required)

@@ -160,7 +160,7 @@ def test_an_administrators_subscription_ends_with_their_role(
     stream = cast.client(admin.authorization).ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False)
     with cast.front.services.database.transaction() as session:
         change_member_role(
-            session, by=OPERATOR, organization_id=cast.acme, user_id=admin.user_id, role=Role.MEMBER
+            session, actor=OPERATOR, organization_id=cast.acme, user_id=admin.user_id, role=Role.MEMBER
         )
     told = stream.get_data(as_text=True)
     assert told.count("event: error") == 1
@@ -172,7 +172,7 @@ def test_a_subscription_ends_with_its_agent(cast: Cast, monkeypatch: pytest.Monk
     created, client = cast.new_agent()
     stream = client.ask("GET", f"/tasks/{client.task('ask')['id']}:subscribe", buffered=False)
     with cast.front.services.database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=created.deployment.id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=created.deployment.id)
     told = b"".join(islice(stream.iter_encoded(), 100)).decode()
     assert told.count("event: error") == 1
     assert "AGENT_NOT_FOUND" in told

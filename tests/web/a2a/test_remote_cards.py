@@ -36,7 +36,7 @@ class Routed:
             put_endpoint(
                 session,
                 services.settings,
-                by=OPERATOR,
+                actor=OPERATOR,
                 deployment_id=self.deployment_id,
                 draft=EndpointDraft(url=url),
             )

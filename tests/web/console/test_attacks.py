@@ -91,7 +91,7 @@ def test_names_of_distributions_and_agents_are_text_wherever_they_stand(
         made = create_distribution(
             session,
             front.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=agent.organization_id,
             name=MARKUP,
             networks=["slack"],

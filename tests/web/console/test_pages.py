@@ -69,7 +69,7 @@ def house(front: Front) -> House:
     calls.hold(12_345_678, attribution=who)
     with front.services.database.transaction() as session:
         session.execute(update(api_keys).where(api_keys.c.id == owner.api_key_id).values(name=MARKUP))
-        rename_organization(session, by=OPERATOR, organization_id=organization_id, name=MARKUP)
+        rename_organization(session, actor=OPERATOR, organization_id=organization_id, name=MARKUP)
     return House(
         id=organization_id,
         owner=owner,
@@ -166,7 +166,7 @@ def test_a_member_sees_what_rest_shows_them(house: House, signed_in: SignedIn) -
 
 def test_a_page_in_no_organization_leads_to_the_choice(front: Front, signed_in: SignedIn) -> None:
     with front.services.database.transaction() as session:
-        user = create_operator(session, by=OPERATOR, email=f"second-{FIRST_OWNER_EMAIL}")
+        user = create_operator(session, actor=OPERATOR, email=f"second-{FIRST_OWNER_EMAIL}")
     browser = signed_in(Person(user_id=user.id, email=user.email, api_key=""))
     answer = browser.get("/console")
     assert (answer.status, answer.location) == (303, "/console/organizations")

@@ -174,7 +174,7 @@ def test_a_user_who_is_disabled_stays_outside(
     front: Front, stranger: Browser, provider: Provider, owner: Person
 ) -> None:
     with front.services.database.transaction() as session:
-        disable_user(session, by=OPERATOR, user_id=owner.user_id)
+        disable_user(session, actor=OPERATOR, user_id=owner.user_id)
     assert come_back(stranger, begin(stranger, provider)).status == 422
 
 

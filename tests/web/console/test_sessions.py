@@ -59,7 +59,7 @@ def test_a_link_of_a_user_who_is_disabled_signs_nobody_in(
 ) -> None:
     code = new_code(front, owner.user_id)
     with front.services.database.transaction() as session:
-        disable_user(session, by=OPERATOR, user_id=owner.user_id)
+        disable_user(session, actor=OPERATOR, user_id=owner.user_id)
     assert stranger.submit("/console/in", "/console/in", code=code).status == 422
 
 
@@ -114,7 +114,7 @@ def test_sessions_end_by_idleness_by_age_and_with_their_user(
         assert browser.get("/console/organizations").status == 303
     browser = signed_in(owner)
     with front.services.database.transaction() as session:
-        disable_user(session, by=OPERATOR, user_id=owner.user_id)
+        disable_user(session, actor=OPERATOR, user_id=owner.user_id)
     assert browser.get("/console/organizations").status == 303
 
 
@@ -123,9 +123,9 @@ def test_a_user_who_is_enabled_again_has_none_of_the_sessions_and_links_from_bef
 ) -> None:
     browser, code = signed_in(owner), new_code(front, owner.user_id)
     with front.services.database.transaction() as session:
-        disable_user(session, by=OPERATOR, user_id=owner.user_id)
+        disable_user(session, actor=OPERATOR, user_id=owner.user_id)
     with front.services.database.transaction() as session:
-        enable_user(session, by=OPERATOR, user_id=owner.user_id)
+        enable_user(session, actor=OPERATOR, user_id=owner.user_id)
     assert browser.get("/console/organizations").status == 303
     assert browser.submit("/console/in", "/console/in", code=code).status == 422
     assert signed_in(owner).get("/console/organizations").status == 200
@@ -136,7 +136,7 @@ def test_an_operator_ends_all_sessions_and_links_of_a_user(
 ) -> None:
     browsers, code = [signed_in(owner), signed_in(owner)], new_code(front, owner.user_id)
     with front.services.database.transaction() as session:
-        assert sign_out_everywhere(session, by=OPERATOR, user_id=owner.user_id) == 2
+        assert sign_out_everywhere(session, actor=OPERATOR, user_id=owner.user_id) == 2
     assert {browser.get("/console/organizations").status for browser in browsers} == {303}
     assert browsers[0].submit("/console/in", "/console/in", code=code).status == 422
 
@@ -169,7 +169,7 @@ def test_choosing_an_organization_moves_no_key(front: Front, owner: Person, sign
     with front.services.database.transaction() as session:
         from shared.identity.directory.memberships import add_member
 
-        add_member(session, by=OPERATOR, organization_id=second.id, email=owner.email, role=Role.MEMBER)
+        add_member(session, actor=OPERATOR, organization_id=second.id, email=owner.email, role=Role.MEMBER)
         before = session.execute(select(users).where(users.c.id == owner.user_id)).one()
     browser = signed_in(owner)
     answer = browser.submit("/console/organizations", "/console/organizations", organization=str(second.id))

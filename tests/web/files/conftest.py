@@ -134,10 +134,10 @@ def demote(front: Front, deployment: CreatedDeployment) -> None:
     with front.services.database.transaction() as session:
         cursor: str | None = None
         while True:
-            page = list_role_bindings(session, by=OPERATOR, organization_id=organization_id, cursor=cursor)
+            page = list_role_bindings(session, actor=OPERATOR, organization_id=organization_id, cursor=cursor)
             for binding in page.items:
                 if binding.subject_identity_id == deployment.deployment.daemon_identity_id:
-                    unbind_role(session, by=OPERATOR, binding_id=binding.id)
+                    unbind_role(session, actor=OPERATOR, binding_id=binding.id)
             cursor = page.next_cursor
             if cursor is None:
                 return

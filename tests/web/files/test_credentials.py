@@ -110,11 +110,11 @@ def test_a_token_dies_with_what_it_stands_for(cast: Cast, front: Front) -> None:
     created, asker = cast.newcomer()
     succeed(asker.list())
     with database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=created.deployment.id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=created.deployment.id)
     refuse(asker.list(), 401, "invalid_token")
     created, asker = cast.newcomer()
     with database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=created.deployment.daemon_identity_id)
+        disable_identity(session, actor=OPERATOR, identity_id=created.deployment.daemon_identity_id)
     refuse(asker.list(), 401, "invalid_token")
 
 
@@ -130,7 +130,7 @@ def test_nobody_works_in_a_suspended_organization(front: Front) -> None:
     file = succeed(asker.upload(), 201)
     link = succeed(asker.grant(file), 201)["url"]
     with front.services.database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=organization.id)
+        suspend_organization(session, actor=OPERATOR, organization_id=organization.id)
     refuse(asker.list(), 403, "organization_suspended")
     refuse(asker.upload(), 403, "organization_suspended")
     refuse(asker.follow(link), 403, "organization_suspended")
@@ -207,7 +207,7 @@ def test_an_attribution_dies_with_its_principal(cast: Cast, front: Front) -> Non
     asker = on_behalf_of(front, cast.agent_deployment, principal.id, payer_id=cast.acme)
     file = succeed(asker.upload(), 201)
     with front.services.database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=principal.id)
+        disable_identity(session, actor=OPERATOR, identity_id=principal.id)
     refuse(asker.metadata(file), 401, "attribution_invalid")
 
 

@@ -64,7 +64,7 @@ def test_the_principals_come_before_the_file(cast: Cast, front: Front) -> None:
     principal = front.identity.principal(cast.acme, "gone")
     asker = on_behalf_of(front, cast.agent_deployment, principal.id, payer_id=cast.acme)
     with front.services.database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=principal.id)
+        disable_identity(session, actor=OPERATOR, identity_id=principal.id)
     refuse(asker.metadata({"id": uuid4()}), 401, "attribution_invalid")
 
 

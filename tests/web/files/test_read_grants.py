@@ -141,13 +141,13 @@ def test_a_link_of_a_suspended_organization_does_not_work_until_it_is_resumed(
     run_sql(front, "UPDATE read_grants SET access_expires_at = now() WHERE id = :id", id=ended["grantId"])
     organization_id = UUID(file_organization(front, file))
     with front.services.database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=organization_id)
     suspended = cast.nobody.follow(link["url"])
     refuse(suspended, 403, "organization_suspended")
     assert suspended.headers["Access-Control-Allow-Origin"] == "*"
     refuse(cast.nobody.follow(ended["url"]), 410, "grant_expired")
     with front.services.database.transaction() as session:
-        resume_organization(session, by=OPERATOR, organization_id=organization_id)
+        resume_organization(session, actor=OPERATOR, organization_id=organization_id)
     assert cast.nobody.follow(link["url"]).data == b"first"
 
 

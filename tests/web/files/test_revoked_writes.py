@@ -53,15 +53,15 @@ class Writer:
 
     def change(self, act: Callable[..., object], **named: Any) -> None:
         with self.front.services.database.transaction() as session:
-            act(session, by=OPERATOR, **named)
+            act(session, actor=OPERATOR, **named)
 
     def change_member(self, act: Callable[..., object], person: Person, **named: Any) -> None:
         self.change(act, organization_id=self.organization_id, user_id=person.user_id, **named)
 
     def revoke_keys(self, person: Person) -> None:
         with self.front.services.database.transaction() as session:
-            for key in list_api_keys(session, by=OPERATOR, user_id=person.user_id).items:
-                revoke_api_key(session, by=OPERATOR, key_id=key.id)
+            for key in list_api_keys(session, actor=OPERATOR, user_id=person.user_id).items:
+                revoke_api_key(session, actor=OPERATOR, key_id=key.id)
 
     def revoke_token(self) -> None:
         services = self.front.services

@@ -177,7 +177,7 @@ def test_a_form_of_a_session_that_is_signed_out_while_it_comes_does_nothing(fron
     organization_id = front.identity.organization().id
     person = front.identity.person(organization_id)
     with front.services.database.transaction() as session:
-        begun = sign_in(session, issue_link(session, by=OPERATOR, user_id=person.user_id).code.value)
+        begun = sign_in(session, issue_link(session, actor=OPERATOR, user_id=person.user_id).code.value)
     assert begun is not None
     own = console_sessions.c.id == begun.id
     sign_out = partial(change, front.services.database, console_sessions, own, revoked_at=func.now())
@@ -211,7 +211,7 @@ def test_a_user_of_a_suspended_organization_turns_to_another_however_slowly(fron
         session.execute(
             insert(memberships).values(organization_id=second, user_id=person.user_id, role=Role.MEMBER)
         )
-        suspend_organization(session, by=OPERATOR, organization_id=first)
+        suspend_organization(session, actor=OPERATOR, organization_id=first)
     headers, choice = {"Authorization": person.authorization}, {"organizationId": str(second)}
     answer = send(front, "PUT", "/admin/me/active-organization", headers, choice, lambda: None)
     assert answer.status_code == 200, answer.text

@@ -164,7 +164,7 @@ def on_binding(world: World) -> Attempt:
     with world.front.services.database.transaction() as session:
         binding = role_bindings.bind_identity_role(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=world.organization_id,
             identity_id=subject.id,
             role=Role.MEMBER,
@@ -198,13 +198,16 @@ def on_repository(body: Any = None) -> Callable[[World], Attempt]:
         with world.front.services.database.transaction() as session:
             made = create_deployment(
                 session,
-                by=OPERATOR,
+                actor=OPERATOR,
                 organization_id=world.organization_id,
                 kind=DeploymentKind.GITHUB,
                 name="Reporter",
             ).deployment
             put_repository(
-                session, by=OPERATOR, deployment_id=made.id, draft=RepositoryDraft(repository="acme/reporter")
+                session,
+                actor=OPERATOR,
+                deployment_id=made.id,
+                draft=RepositoryDraft(repository="acme/reporter"),
             )
         return Attempt(path=f"deployments/{made.id}/repository", body=body)
 

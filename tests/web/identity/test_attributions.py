@@ -122,7 +122,7 @@ REFUSING: dict[str, tuple[int, str, tuple[int, str], Callable[..., object]]] = {
         "invalid_token",
         (401, "attribution_invalid"),
         lambda session, route: distributions.disable_distribution(
-            session, by=OPERATOR, distribution_id=route.distribution.distribution.id
+            session, actor=OPERATOR, distribution_id=route.distribution.distribution.id
         ),
     ),
     "disabled deployment": (
@@ -130,7 +130,7 @@ REFUSING: dict[str, tuple[int, str, tuple[int, str], Callable[..., object]]] = {
         "target_disabled",
         (401, "invalid_token"),
         lambda session, route: deployments.disable_deployment(
-            session, by=OPERATOR, deployment_id=route.deployment.deployment.id
+            session, actor=OPERATOR, deployment_id=route.deployment.deployment.id
         ),
     ),
     "disabled principal": (
@@ -138,7 +138,7 @@ REFUSING: dict[str, tuple[int, str, tuple[int, str], Callable[..., object]]] = {
         "target_disabled",
         (401, "attribution_invalid"),
         lambda session, route: identities.disable_identity(
-            session, by=OPERATOR, identity_id=route.principal.id
+            session, actor=OPERATOR, identity_id=route.principal.id
         ),
     ),
     "suspended organization": (
@@ -146,7 +146,7 @@ REFUSING: dict[str, tuple[int, str, tuple[int, str], Callable[..., object]]] = {
         "organization_suspended",
         (403, "organization_suspended"),
         lambda session, route: organizations.suspend_organization(
-            session, by=OPERATOR, organization_id=route.principal.organization_id
+            session, actor=OPERATOR, organization_id=route.principal.organization_id
         ),
     ),
 }

@@ -204,21 +204,21 @@ def test_the_secret_of_another_deployment_is_refused(front: Front, created: Crea
 
 ENDED: dict[str, Callable[..., object]] = {
     "revoked secret": lambda session, created: client_credentials.revoke_client_credential(
-        session, by=OPERATOR, credential_id=created.credential.credential.id
+        session, actor=OPERATOR, credential_id=created.credential.credential.id
     ),
     "disabled deployment": lambda session, created: deployments.disable_deployment(
-        session, by=OPERATOR, deployment_id=created.deployment.id
+        session, actor=OPERATOR, deployment_id=created.deployment.id
     ),
     "disabled daemon": lambda session, created: identities.disable_identity(
-        session, by=OPERATOR, identity_id=created.deployment.daemon_identity_id
+        session, actor=OPERATOR, identity_id=created.deployment.daemon_identity_id
     ),
 }
 HALTED: dict[str, Callable[..., object]] = {
     "revoked version": lambda session, created: versions.revoke_version(
-        session, by=OPERATOR, version_id=created.version.id
+        session, actor=OPERATOR, version_id=created.version.id
     ),
     "suspended organization": lambda session, created: organizations.suspend_organization(
-        session, by=OPERATOR, organization_id=created.deployment.organization_id
+        session, actor=OPERATOR, organization_id=created.deployment.organization_id
     ),
 }
 
@@ -248,7 +248,7 @@ def test_a_client_that_may_not_act_now_gets_no_token(
 def test_a_secret_can_be_replaced_without_a_failed_call(front: Front, created: CreatedDeployment) -> None:
     with front.services.database.transaction() as session:
         second = client_credentials.issue_client_credential(
-            session, by=OPERATOR, deployment_id=created.deployment.id
+            session, actor=OPERATOR, deployment_id=created.deployment.id
         )
     client_id = created.deployment.client_id
     assert front.post("/oauth/token", basic(client_id, second.secret.value), data=GRANT).status_code == 200
@@ -278,7 +278,7 @@ def test_a_revoked_token_is_recorded_once(front: Front, created: CreatedDeployme
         front.post("/oauth/revoke", by_basic(created), data={"token": sent}, headers={"X-Request-Id": "r-1"})
     with front.services.database.transaction() as session:
         events = list_audit_events(
-            session, by=OPERATOR, organization_id=created.deployment.organization_id
+            session, actor=OPERATOR, organization_id=created.deployment.organization_id
         ).items
     (event,) = [at for at in events if at.action == "access_token.revoked"]
     claims = verify_access_token(front.services.signing_keys, front.settings, value)

@@ -129,7 +129,7 @@ def make_workflows(front: Front) -> Workflows:
     organization = front.identity.organization(f"Acme {uuid4().hex[:8]}").id
     with front.services.database.transaction() as session:
         made = create_deployment(
-            session, by=OPERATOR, organization_id=organization, kind=DeploymentKind.GITHUB, name="Reporter"
+            session, actor=OPERATOR, organization_id=organization, kind=DeploymentKind.GITHUB, name="Reporter"
         ).deployment
     owner = front.identity.person(organization, Role.WORKSPACE_OWNER).authorization
     return Workflows(

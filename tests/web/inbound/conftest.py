@@ -104,7 +104,7 @@ class Door:
         """Name where notifications go."""
         with self.front.services.database.transaction() as session:
             set_endpoint(
-                session, self.front.settings, by=OPERATOR, distribution_id=self.connector.id, url=url
+                session, self.front.settings, actor=OPERATOR, distribution_id=self.connector.id, url=url
             )
 
     def notifications(self, event: str) -> list[dict[str, Any]]:

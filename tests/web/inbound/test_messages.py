@@ -63,7 +63,11 @@ def test_a_signed_message_whose_secret_was_replaced_meanwhile_is_not_taken(
             monkeypatch.setattr(failpoints, "hit", lambda _: None)
             with front.services.database.transaction() as session:
                 rotate_webhook_secret(
-                    session, front.settings, by=OPERATOR, distribution_id=door.connector.id, overlap_seconds=0
+                    session,
+                    front.settings,
+                    actor=OPERATOR,
+                    distribution_id=door.connector.id,
+                    overlap_seconds=0,
                 )
 
     monkeypatch.setattr(failpoints, "hit", reach)
@@ -174,11 +178,11 @@ def disable(front: Front, door: Door, what: str) -> None:
     with front.services.database.transaction() as session:
         match what:
             case "distribution":
-                disable_distribution(session, by=OPERATOR, distribution_id=connector.id)
+                disable_distribution(session, actor=OPERATOR, distribution_id=connector.id)
             case "deployment":
-                disable_deployment(session, by=OPERATOR, deployment_id=connector.deployment.deployment.id)
+                disable_deployment(session, actor=OPERATOR, deployment_id=connector.deployment.deployment.id)
             case _:
-                suspend_organization(session, by=OPERATOR, organization_id=connector.organization_id)
+                suspend_organization(session, actor=OPERATOR, organization_id=connector.organization_id)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ def line(request: pytest.FixtureRequest, front: Front) -> Iterator[Line]:
         line = open_line(front, stand_in)
         with front.services.database.transaction() as session:
             update_distribution(
-                session, by=OPERATOR, distribution_id=line.distribution_id, routes_messages=True
+                session, actor=OPERATOR, distribution_id=line.distribution_id, routes_messages=True
             )
-            made = get_distribution(session, by=OPERATOR, distribution_id=line.distribution_id)
+            made = get_distribution(session, actor=OPERATOR, distribution_id=line.distribution_id)
         give_behavior_to(front, made.deployment_id, SCRIPT, input_modes=("*/*",))
         yield line
 
@@ -105,7 +105,9 @@ def test_a_file_comes_with_its_message(front: Front, line: Line) -> None:
 
 def test_nothing_is_routed_unless_the_distribution_says_so(front: Front, line: Line) -> None:
     with front.services.database.transaction() as session:
-        update_distribution(session, by=OPERATOR, distribution_id=line.distribution_id, routes_messages=False)
+        update_distribution(
+            session, actor=OPERATOR, distribution_id=line.distribution_id, routes_messages=False
+        )
     send(line, line.stand_in.says("hello", number()))
     assert rows(line) == []
 

@@ -128,7 +128,7 @@ def test_a_stream_that_waits_ends_with_its_distribution(asked: Door, source: Med
         streaming(door, message("hello", attachments=[attach(url, **IMAGE)])) as answers,
         door.front.services.database.transaction() as session,
     ):
-        disable_distribution(session, by=OPERATOR, distribution_id=door.connector.id)
+        disable_distribution(session, actor=OPERATOR, distribution_id=door.connector.id)
     (answer,) = answers
     assert (answer.json or {})["code"] == "distribution_disabled"
 
@@ -142,7 +142,7 @@ def test_a_signed_stream_that_waits_ends_with_its_secret(asked: Door, source: Me
         rotate_webhook_secret(
             session,
             door.front.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=door.connector.id,
             overlap_seconds=0,
         )
@@ -157,10 +157,10 @@ def test_a_message_that_is_refused_later_says_so(asked: Door, source: MediaSourc
     assert door.post(door.connector.authorization, json=said).status_code == 202
     fetch(door.front)
     with door.front.services.database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=door.connector.deployment.deployment.id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=door.connector.deployment.deployment.id)
     door.route()
     with door.front.services.database.transaction() as session:
-        enable_deployment(session, by=OPERATOR, deployment_id=door.connector.deployment.deployment.id)
+        enable_deployment(session, actor=OPERATOR, deployment_id=door.connector.deployment.deployment.id)
     refused = stream(door, said)
     assert (refused.status_code, (refused.json or {})["code"]) == (409, "message_refused")
     assert "target_disabled" in (refused.json or {})["detail"]

@@ -141,7 +141,9 @@ def test_an_account_is_routed_only_between_distributions_that_the_caller_manages
     assert route(app, "T1", app, owner).status_code == 200
     assert route(app, "x" * 128, app, owner).status_code == 422
     with front.services.database.transaction() as session:
-        update_distribution(session, by=OPERATOR, distribution_id=other.distribution_id, networks=["twilio"])
+        update_distribution(
+            session, actor=OPERATOR, distribution_id=other.distribution_id, networks=["twilio"]
+        )
     refused = route(app, "T1", other)
     assert (refused.status_code, refused.get_json()["code"]) == (409, "network_not_routed")
     listed = front.get(f"{app.settings_path}/accounts", owner).get_json()["accounts"]

@@ -395,7 +395,7 @@ def test_an_endpoint_that_could_never_be_reached_is_refused(
 ) -> None:
     with front.services.database.transaction() as session, pytest.raises(refusal):
         notification_endpoints.set_endpoint(
-            session, make_settings(), by=OPERATOR, distribution_id=connector.id, url=url
+            session, make_settings(), actor=OPERATOR, distribution_id=connector.id, url=url
         )
 
 

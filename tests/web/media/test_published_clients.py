@@ -107,12 +107,12 @@ def test_a_disabled_deployments_webhooks_are_acknowledged_and_stored_later(
             front, "SELECT deployment_id FROM distributions WHERE id = :id", id=line.distribution_id
         )
         with front.services.database.transaction() as session:
-            disable_deployment(session, by=OPERATOR, deployment_id=deployment_id)
+            disable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
         assert line.send(message(line)).status_code == 200
         fetch(front)
         assert states(line) == [("Held", "target_disabled")]
         with front.services.database.transaction() as session:
-            enable_deployment(session, by=OPERATOR, deployment_id=deployment_id)
+            enable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
         assert resume_held(front.services.database) == 1
         fetch(front)
         assert states(line) == [("Stored", None)]

@@ -228,18 +228,20 @@ def take_authority(connector: Connector, what: str) -> None:
     deployment = connector.deployment.deployment
     with connector.front.services.database.transaction() as session:
         if what == "deployment":
-            disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
+            disable_deployment(session, actor=OPERATOR, deployment_id=deployment.id)
         elif what == "distribution":
-            disable_distribution(session, by=OPERATOR, distribution_id=connector.id)
+            disable_distribution(session, actor=OPERATOR, distribution_id=connector.id)
         elif what == "token":
-            rotate_distribution_token(session, by=OPERATOR, distribution_id=connector.id, overlap_seconds=0)
+            rotate_distribution_token(
+                session, actor=OPERATOR, distribution_id=connector.id, overlap_seconds=0
+            )
         elif what == "secret":
             settings = connector.front.services.settings
             rotate_webhook_secret(
-                session, settings, by=OPERATOR, distribution_id=connector.id, overlap_seconds=0
+                session, settings, actor=OPERATOR, distribution_id=connector.id, overlap_seconds=0
             )
         elif what == "organization":
-            suspend_organization(session, by=OPERATOR, organization_id=connector.organization_id)
+            suspend_organization(session, actor=OPERATOR, organization_id=connector.organization_id)
     if what in ("executor", "receiver"):
         identity_id = deployment.daemon_identity_id if what == "executor" else connector.principal_id
         sql(connector.front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=identity_id)

@@ -96,7 +96,7 @@ def test_the_replaced_secret_is_good_for_the_overlap_and_no_longer(front: Front)
     connector = make_connector(front)
     with front.services.database.transaction() as session:
         new = rotate_webhook_secret(
-            session, front.settings, by=OPERATOR, distribution_id=connector.id, overlap_seconds=60
+            session, front.settings, actor=OPERATOR, distribution_id=connector.id, overlap_seconds=60
         ).value
     assert connector.push_signed(media(), new).status_code == 202
     assert connector.push_signed(media()).status_code == 202
@@ -188,11 +188,11 @@ def test_nobody_signs_for_a_distribution_that_is_unknown_another_or_disabled(
         answer = front.post(f"/distributions/{distribution_id}/media", data=raw, headers=headers)
         assert (answer.status_code, (answer.json or {})["code"]) == (401, "signature_invalid")
     with front.services.database.transaction() as session:
-        disable_distribution(session, by=OPERATOR, distribution_id=other.id)
+        disable_distribution(session, actor=OPERATOR, distribution_id=other.id)
     assert other.push_signed(media()).status_code == 401
     assert other.push(media()).status_code == 401
     with front.services.database.transaction() as session:
-        enable_distribution(session, by=OPERATOR, distribution_id=other.id)
+        enable_distribution(session, actor=OPERATOR, distribution_id=other.id)
     assert other.push_signed(media()).status_code == 202
 
 

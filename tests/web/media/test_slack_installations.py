@@ -172,7 +172,7 @@ def test_a_state_is_as_good_as_the_key_that_asked_for_it(scene: Scene) -> None:
     state = scene.state()
     assert scene.owner.api_key_id is not None
     with scene.front.services.database.transaction() as session:
-        revoke_api_key(session, by=OPERATOR, key_id=scene.owner.api_key_id)
+        revoke_api_key(session, actor=OPERATOR, key_id=scene.owner.api_key_id)
     answer = scene.come_back(state=state, code=scene.slack.agree("T9"))
     assert (answer.status_code, answer.get_json()["code"]) == (401, "signature_invalid")
     assert scene.token_of(scene.other) == BOT_TOKEN
@@ -197,7 +197,7 @@ def test_whoever_holds_the_database_begins_by_command(scene: Scene) -> None:
         begun = begin_installation(
             session,
             scene.front.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=scene.app.distribution_id,
             target_id=scene.other.distribution_id,
         )
@@ -213,7 +213,7 @@ def test_who_administers_without_a_credential_begins_nothing_that_ends_as_an_ope
         begin_installation(
             session,
             scene.front.settings,
-            by=without,
+            actor=without,
             distribution_id=scene.app.distribution_id,
             target_id=scene.other.distribution_id,
         )

@@ -172,7 +172,9 @@ def test_a_body_of_another_shape_is_refused(slack: Line, body: dict[str, Any], s
 
 def test_a_network_has_to_be_among_the_distributions(slack: Line) -> None:
     with slack.front.services.database.transaction() as session:
-        update_distribution(session, by=OPERATOR, distribution_id=slack.distribution_id, networks=["discord"])
+        update_distribution(
+            session, actor=OPERATOR, distribution_id=slack.distribution_id, networks=["discord"]
+        )
     answer = slack.put_settings()
     assert (answer.status_code, answer.get_json()["code"]) == (409, "network_not_routed")
 

@@ -124,11 +124,11 @@ def test_whoever_cannot_sign_hears_the_same_whatever_is_there(line: Line, front:
     elsewhere = open_line(front, line.stand_in, is_set_up=False)
     answers = [unsigned, absent.send(body), elsewhere.send(body)]
     with front.services.database.transaction() as session:
-        disable_distribution(session, by=OPERATOR, distribution_id=line.distribution_id)
+        disable_distribution(session, actor=OPERATOR, distribution_id=line.distribution_id)
     answers.append(line.send(body))
     with front.services.database.transaction() as session:
-        enable_distribution(session, by=OPERATOR, distribution_id=line.distribution_id)
-        update_distribution(session, by=OPERATOR, distribution_id=line.distribution_id, networks=["other"])
+        enable_distribution(session, actor=OPERATOR, distribution_id=line.distribution_id)
+        update_distribution(session, actor=OPERATOR, distribution_id=line.distribution_id, networks=["other"])
     answers.append(line.send(body))
     assert [essence(answer) for answer in answers] == [essence(refused)] * len(answers)
     assert line.imports() == []
@@ -344,7 +344,7 @@ def test_a_webhook_that_breaks_off_is_taken_in_when_it_comes_again(
 def test_a_suspended_organizations_webhook_is_acknowledged_and_held(front: Front) -> None:
     line = open_line(front, networks.SlackStandIn())
     with front.services.database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=line.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=line.organization_id)
     body = message(line)
     assert line.send(body).status_code == 200
     assert line.send(body).status_code == 200
@@ -353,7 +353,7 @@ def test_a_suspended_organizations_webhook_is_acknowledged_and_held(front: Front
     assert (held.state, held.code, held.is_ready) == ("Held", "organization_suspended", False)
     assert resume_held(front.services.database) == 0
     with front.services.database.transaction() as session:
-        resume_organization(session, by=OPERATOR, organization_id=line.organization_id)
+        resume_organization(session, actor=OPERATOR, organization_id=line.organization_id)
     assert resume_held(front.services.database) == 1
     assert [one.state for one in line.imports()] == ["Queued"]
 
@@ -362,7 +362,7 @@ def test_what_is_held_for_a_distribution_has_its_bound(front: Front, monkeypatch
     line = open_line(front, networks.SlackStandIn())
     monkeypatch.setattr(queueing, "HELD_PER_QUEUED", 2 / front.services.settings.queued_imports)
     with front.services.database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=line.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=line.organization_id)
     answers = [line.send(message(line)).status_code for _ in range(3)]
     assert answers == [200, 200, 429]
     assert len(line.imports()) == 2

@@ -69,7 +69,7 @@ def open_line(
     )
     with front.services.database.transaction() as session:
         update_distribution(
-            session, by=OPERATOR, distribution_id=made.distribution.id, networks=list(NETWORKS)
+            session, actor=OPERATOR, distribution_id=made.distribution.id, networks=list(NETWORKS)
         )
     line = Line(
         front=front,

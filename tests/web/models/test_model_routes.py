@@ -51,7 +51,7 @@ def world(front: Front, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(reply_timeouts, "SILENCE_SECONDS", 0.1)
     organization_id = front.identity.organization().id
     with front.services.database.transaction() as session:
-        top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), by=OPERATOR)
+        top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), actor=OPERATOR)
     return World(
         front=front,
         organization_id=organization_id,

@@ -33,7 +33,7 @@ _TASKS = 20
 def show_agents(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         listed = list_deployments(
-            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
         )
         labels = visit.labels(session, [at.daemon_identity_id for at in listed.items])
     return visit.render("agents.html", listed=listed, labels=labels)
@@ -56,7 +56,7 @@ def check_endpoint(visit: PageContext, deployment_id: UUID) -> Response:
         services.database,
         services.signing_keys,
         services.settings,
-        by=visit.actor,
+        actor=visit.actor,
         deployment_id=deployment_id,
     )
     return _show_agent(visit, deployment_id, report)
@@ -65,19 +65,23 @@ def check_endpoint(visit: PageContext, deployment_id: UUID) -> Response:
 def _show_agent(visit: PageContext, deployment_id: UUID, report: EndpointReport | None = None) -> Response:
     may_manage = visit.holds(Permission.DEPLOYMENT_MANAGE)
     with visit.services.database.autocommit() as session:
-        deployment = get_deployment(session, by=visit.actor, deployment_id=deployment_id)
+        deployment = get_deployment(session, actor=visit.actor, deployment_id=deployment_id)
         endpoint = _endpoint(session, visit, deployment_id) if may_manage else None
         behaviors = (
-            list_behaviors(session, by=visit.actor, deployment_id=deployment_id).items if may_manage else ()
+            list_behaviors(session, actor=visit.actor, deployment_id=deployment_id).items
+            if may_manage
+            else ()
         )
         schedules = (
-            list_schedules(session, by=visit.actor, deployment_id=deployment_id).items if may_manage else ()
+            list_schedules(session, actor=visit.actor, deployment_id=deployment_id).items
+            if may_manage
+            else ()
         )
         labels = visit.labels(session, [deployment.daemon_identity_id])
         tasks = (
             list_organization_tasks(
                 session,
-                by=visit.actor,
+                actor=visit.actor,
                 organization_id=deployment.organization_id,
                 deployment_id=deployment_id,
                 limit=_TASKS,
@@ -123,6 +127,6 @@ routes.acts(
 
 def _endpoint(session: Session, visit: PageContext, deployment_id: UUID) -> ShownEndpoint | None:
     try:
-        return get_endpoint(session, by=visit.actor, deployment_id=deployment_id)
+        return get_endpoint(session, actor=visit.actor, deployment_id=deployment_id)
     except ResourceNotFound:
         return None

@@ -17,7 +17,7 @@ routes = ConsoleRoutes("choices")
 @routes.page("/organizations", summary="List the organizations to choose from", query=Cursor)
 def show_organizations(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
-        listed = list_organizations(session, by=visit.actor, **visit.call.query.position)
+        listed = list_organizations(session, actor=visit.actor, **visit.call.query.position)
     return visit.render("organizations.html", listed=listed)
 
 
@@ -27,7 +27,7 @@ def show_organizations(visit: PageContext) -> Response:
 def choose_organization(visit: PageContext) -> Response:
     chosen = read_id(visit.form, "organization")
     with visit.services.database.transaction() as session:
-        look_at_organization(session, by=visit.actor, organization_id=chosen)
+        look_at_organization(session, actor=visit.actor, organization_id=chosen)
     return go_to(ROOT)
 
 

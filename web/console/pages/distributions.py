@@ -48,7 +48,7 @@ class ImportsQuery(Cursor):
 def show_distributions(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         listed = list_distributions(
-            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
         )
         labels = visit.labels(
             session, [at for one in listed.items for at in (one.principal_identity_id, one.deployment_id)]
@@ -64,7 +64,7 @@ def show_distributions(visit: PageContext) -> Response:
 def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
     query: ImportsQuery = visit.call.query
     with visit.services.database.autocommit() as session:
-        distribution = get_distribution(session, by=visit.actor, distribution_id=distribution_id)
+        distribution = get_distribution(session, actor=visit.actor, distribution_id=distribution_id)
         imports = list_imports(
             session,
             distribution_id=distribution_id,
@@ -75,7 +75,7 @@ def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
         notifications = (
             list_notifications(
                 session,
-                by=visit.actor,
+                actor=visit.actor,
                 distribution_id=distribution_id,
                 state=DeliveryState(query.notifications) if query.notifications else None,
                 limit=_SHOWN_NOTIFICATIONS,
@@ -112,7 +112,7 @@ def retry_one(visit: PageContext, distribution_id: UUID, import_id: UUID) -> Res
         retry_import(
             session,
             visit.services.settings,
-            by=visit.actor,
+            actor=visit.actor,
             distribution_id=distribution_id,
             import_id=import_id,
         )
@@ -133,7 +133,7 @@ def retry_all(visit: PageContext, distribution_id: UUID) -> Response:
         retry_imports(
             session,
             visit.services.settings,
-            by=visit.actor,
+            actor=visit.actor,
             distribution_id=distribution_id,
             state=ImportState(form["state"]) if form.get("state") else None,
             code=form.get("code"),
@@ -162,7 +162,7 @@ def replay(visit: PageContext, distribution_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         replay_notifications(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             distribution_id=distribution_id,
             since=read_day(require(visit.form, "since"), "since"),
         )
@@ -188,7 +188,7 @@ routes.acts(
 )
 def rotate_token(visit: PageContext, distribution_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
-        secret = rotate_distribution_token(session, by=visit.actor, distribution_id=distribution_id)
+        secret = rotate_distribution_token(session, actor=visit.actor, distribution_id=distribution_id)
     return visit.render("rotated.html", what="token", secret=secret.value, distribution_id=distribution_id)
 
 
@@ -202,7 +202,7 @@ def rotate_token(visit: PageContext, distribution_id: UUID) -> Response:
 def rotate_secret(visit: PageContext, distribution_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         secret = rotate_webhook_secret(
-            session, visit.services.settings, by=visit.actor, distribution_id=distribution_id
+            session, visit.services.settings, actor=visit.actor, distribution_id=distribution_id
         )
     return visit.render(
         "rotated.html", what="webhook secret", secret=secret.value, distribution_id=distribution_id

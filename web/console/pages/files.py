@@ -95,7 +95,7 @@ def show_file(visit: PageContext, file_id: UUID) -> Response:
         may_share = _may(visit, Permission.FILE_UPDATE, file)
         links = (
             grant_revocation.list_grants(
-                session, by=actor_of(visit.call), file_id=file_id, limit=_SHOWN_GRANTS
+                session, actor=actor_of(visit.call), file_id=file_id, limit=_SHOWN_GRANTS
             ).items
             if may_share
             else ()
@@ -155,7 +155,7 @@ def share(visit: PageContext, file_id: UUID) -> Response:
 )
 def revoke_link(visit: PageContext, file_id: UUID, grant_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
-        grant_revocation.revoke_grant(session, by=actor_of(visit.call), file_id=file_id, grant_id=grant_id)
+        grant_revocation.revoke_grant(session, actor=actor_of(visit.call), file_id=file_id, grant_id=grant_id)
     return go_to(f"{PAGE}/{file_id}")
 
 

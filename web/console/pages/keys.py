@@ -58,14 +58,14 @@ def show_keys(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         bound = (
             api_keys.list_organization_api_keys(
-                session, by=visit.actor, organization_id=organization_id, **visit.call.query.position
+                session, actor=visit.actor, organization_id=organization_id, **visit.call.query.position
             )
             if visit.holds(Permission.CREDENTIAL_MANAGE)
             else None
         )
-        own = api_keys.list_api_keys(session, by=visit.actor, user_id=visit.user_id, limit=MAX_LIMIT)
+        own = api_keys.list_api_keys(session, actor=visit.actor, user_id=visit.user_id, limit=MAX_LIMIT)
         keys = _all(own.items, bound.items if bound else ())
-        budgets = list_budgets(session, by=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
+        budgets = list_budgets(session, actor=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
         labels = visit.labels(
             session, [*(at.subject_id for at in budgets.items), *(at.user_id for at in keys)]
         )
@@ -102,7 +102,7 @@ def issue_key(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         issued = api_keys.issue_api_key(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             user_id=visit.user_id,
             organization_id=bound_to,
             name=name,
@@ -115,7 +115,7 @@ def issue_key(visit: PageContext) -> Response:
 @routes.page("/keys/<id:key_id>/models", summary="Show the models that a key may call")
 def show_key_models(visit: PageContext, key_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
-        key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
+        key = api_keys.get_api_key(session, actor=visit.actor, key_id=key_id)
         chosen = key_model_allowlist.find_key_models(session, visit.organization_id, key_id)
     offered = [entry.id for entry in visit.services.models.catalog.current().entries]
     return visit.render(
@@ -136,10 +136,10 @@ def show_key_models(visit: PageContext, key_id: UUID) -> Response:
 )
 def set_models(visit: PageContext, key_id: UUID) -> Response:
     chosen = tuple(name.removeprefix(_MODEL) for name in visit.form if name.startswith(_MODEL))
-    by, organization_id = visit.actor, visit.organization_id
+    actor, organization_id = visit.actor, visit.organization_id
     with visit.services.database.transaction() as session:
         key_model_allowlist.set_key_models(
-            session, by=by, organization_id=organization_id, key_id=key_id, models=chosen
+            session, actor=actor, organization_id=organization_id, key_id=key_id, models=chosen
         )
     return go_to(f"{PAGE}/{key_id}/models")
 
@@ -152,17 +152,19 @@ def set_models(visit: PageContext, key_id: UUID) -> Response:
     step_up=PAGE,
 )
 def remove_models(visit: PageContext, key_id: UUID) -> Response:
-    by, organization_id = visit.actor, visit.organization_id
+    actor, organization_id = visit.actor, visit.organization_id
     with visit.services.database.transaction() as session:
-        api_keys.get_api_key(session, by=by, key_id=key_id)
-        key_model_allowlist.remove_key_models(session, by=by, organization_id=organization_id, key_id=key_id)
+        api_keys.get_api_key(session, actor=actor, key_id=key_id)
+        key_model_allowlist.remove_key_models(
+            session, actor=actor, organization_id=organization_id, key_id=key_id
+        )
     return go_to(f"{PAGE}/{key_id}/models")
 
 
 @routes.page("/keys/<id:key_id>/revoke", summary="Show what revoking a key does")
 def confirm_revocation(visit: PageContext, key_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
-        key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
+        key = api_keys.get_api_key(session, actor=visit.actor, key_id=key_id)
         labels = visit.labels(session, [key.user_id])
     return visit.render("key_revoke.html", key=key, labels=labels)
 
@@ -176,10 +178,10 @@ def confirm_revocation(visit: PageContext, key_id: UUID) -> Response:
 )
 def revoke_key(visit: PageContext, key_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
-        key = api_keys.get_api_key(session, by=visit.actor, key_id=key_id)
+        key = api_keys.get_api_key(session, actor=visit.actor, key_id=key_id)
         if visit.form.get("name", "").strip() != key.name:
             raise wrong("name", "is not the name of this key")
-        api_keys.revoke_api_key(session, by=visit.actor, key_id=key_id)
+        api_keys.revoke_api_key(session, actor=visit.actor, key_id=key_id)
     return go_to(PAGE)
 
 
@@ -203,7 +205,7 @@ def add_budget(visit: PageContext) -> Response:
         amount=amount or 0,
     )
     with visit.services.database.transaction() as session:
-        create_budget(session, by=visit.actor, organization_id=visit.organization_id, new=new)
+        create_budget(session, actor=visit.actor, organization_id=visit.organization_id, new=new)
     return go_to(f"{PAGE}#budgets")
 
 
@@ -211,7 +213,7 @@ def add_budget(visit: PageContext) -> Response:
 def show_budget(visit: PageContext, budget_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         budget = get_budget(
-            session, by=visit.actor, organization_id=visit.organization_id, budget_id=budget_id
+            session, actor=visit.actor, organization_id=visit.organization_id, budget_id=budget_id
         )
         labels = visit.labels(session, [budget.subject_id])
     return visit.render(
@@ -235,7 +237,7 @@ def set_budget(visit: PageContext, budget_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         change_budget(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             budget_id=budget_id,
             amount=amount or 0,
@@ -277,7 +279,7 @@ def _limit(session: Session, visit: PageContext, key_id: UUID, amount: int) -> B
         period=_period(visit.form),
         amount=amount,
     )
-    return create_budget(session, by=visit.actor, organization_id=visit.organization_id, new=new)
+    return create_budget(session, actor=visit.actor, organization_id=visit.organization_id, new=new)
 
 
 def _period(form: Form) -> Period:

@@ -32,12 +32,14 @@ class EntryQuery(RequestModel):
 
 @routes.page("/ledger", summary="List the entries of the ledger, newest first", query=EntryQuery)
 def show_ledger(visit: PageContext) -> Response:
-    by, organization_id = visit.actor, visit.organization_id
+    actor, organization_id = visit.actor, visit.organization_id
     cursor = visit.call.query.cursor
     with visit.services.database.transaction() as session:
-        balance = read_balance(session, by=by, organization_id=organization_id)
-        entries = list_entries(session, by=by, organization_id=organization_id, cursor=cursor, limit=ROWS)
-        statements = list_statements(session, by=by, organization_id=organization_id)
+        balance = read_balance(session, actor=actor, organization_id=organization_id)
+        entries = list_entries(
+            session, actor=actor, organization_id=organization_id, cursor=cursor, limit=ROWS
+        )
+        statements = list_statements(session, actor=actor, organization_id=organization_id)
     newest = entries.items[0] if entries.items and cursor is None else None
     return visit.render(
         "ledger.html",
@@ -56,7 +58,7 @@ def show_ledger(visit: PageContext) -> Response:
 def show_holds(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         holds = list_holds(
-            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
         )
         labels = visit.labels(
             session, [at.principal_id or at.identity_id or at.user_id for at in holds.items]
@@ -68,7 +70,7 @@ def show_holds(visit: PageContext) -> Response:
 def show_storage(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         report = read_storage_usage(
-            session, by=visit.actor, organization_id=visit.organization_id, question=StorageQuestion()
+            session, actor=visit.actor, organization_id=visit.organization_id, question=StorageQuestion()
         )
     return visit.render("storage.html", report=report)
 
@@ -77,7 +79,7 @@ def show_storage(visit: PageContext) -> Response:
 def show_statement(visit: PageContext, month: date) -> Response:
     with visit.services.database.autocommit() as session:
         statement = read_statement(
-            session, by=visit.actor, organization_id=visit.organization_id, month=month
+            session, actor=visit.actor, organization_id=visit.organization_id, month=month
         )
     return visit.render("statement.html", statement=statement)
 
@@ -85,7 +87,7 @@ def show_statement(visit: PageContext, month: date) -> Response:
 @routes.page("/top-up", summary="Show how to add credits; for operators")
 def show_top_up(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
-        balance = read_balance(session, by=visit.actor, organization_id=visit.organization_id)
+        balance = read_balance(session, actor=visit.actor, organization_id=visit.organization_id)
     return visit.render("top_up.html", balance=balance, may_grant=visit.caller.is_operator)
 
 
@@ -104,7 +106,7 @@ def add_credits(visit: PageContext) -> Response:
             organization_id=visit.organization_id,
             amount=amount,
             reference=require(visit.form, "reference"),
-            by=visit.actor,
+            actor=visit.actor,
         )
     return go_to(PAGE)
 
@@ -121,7 +123,7 @@ def set_limit(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         set_policy(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             policy=Policy.ACTIVE if limit is None else Policy.LIMIT,
             spending_limit=limit,

@@ -51,7 +51,7 @@ def overview(visit: PageContext) -> Response:
         )
         by_principal = _ask(session, scope, Question(window=window, group_by=(Dimension.PRINCIPAL,)))
         ids = [group.keys[0] for group in by_principal.groups[:10]]
-        budgets = list_budgets(session, by=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
+        budgets = list_budgets(session, actor=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
         near = [at for at in budgets.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
         labels = visit.labels(session, [*ids, *(str(at.subject_id) for at in near)])
         failures = find_failures(visit, session)

@@ -32,12 +32,14 @@ _OPEN = 20
 
 @routes.page("/people", summary="List members and invitations", query=Cursor)
 def show_people(visit: PageContext) -> Response:
-    by, organization_id = visit.actor, visit.organization_id
+    actor, organization_id = visit.actor, visit.organization_id
     may_manage = visit.holds(Permission.MEMBER_MANAGE)
     with visit.services.database.autocommit() as session:
-        members = list_members(session, by=by, organization_id=organization_id, **visit.call.query.position)
+        members = list_members(
+            session, actor=actor, organization_id=organization_id, **visit.call.query.position
+        )
         invited = (
-            list_invitations(session, by=by, organization_id=organization_id, limit=_OPEN)
+            list_invitations(session, actor=actor, organization_id=organization_id, limit=_OPEN)
             if may_manage
             else None
         )
@@ -62,7 +64,7 @@ def invite(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         issued = invite_member(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             email=require(visit.form, "email"),
             role=_role(visit.form),
@@ -91,7 +93,7 @@ def set_role(visit: PageContext, user_id: UUID) -> Response:
     with visit.services.database.transaction() as session:
         change_member_role(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             user_id=user_id,
             role=_role(visit.form),
@@ -113,12 +115,12 @@ routes.acts(
 
 @routes.page("/people/identities", summary="List identities and role bindings", query=Cursor)
 def show_identities(visit: PageContext) -> Response:
-    by, organization_id = visit.actor, visit.organization_id
+    actor, organization_id = visit.actor, visit.organization_id
     with visit.services.database.autocommit() as session:
         identities = list_identities(
-            session, by=by, organization_id=organization_id, **visit.call.query.position
+            session, actor=actor, organization_id=organization_id, **visit.call.query.position
         )
-        bindings = list_role_bindings(session, by=by, organization_id=organization_id, limit=MAX_LIMIT)
+        bindings = list_role_bindings(session, actor=actor, organization_id=organization_id, limit=MAX_LIMIT)
         ids = [
             at
             for one in bindings.items
@@ -146,7 +148,7 @@ def add_identity(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         create_principal_identity(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             name=require(visit.form, "name"),
         )
@@ -188,7 +190,7 @@ def bind(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
         bind_identity_role(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             identity_id=read_id(visit.form, "subject"),
             role=Role(visit.form["role"]),
@@ -213,7 +215,7 @@ routes.acts(
 def show_audit(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         events = list_audit_events(
-            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
         )
         labels = visit.labels(session, [at.actor_id for at in events.items])
     return visit.render("audit.html", events=events, labels=labels)

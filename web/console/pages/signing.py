@@ -131,7 +131,7 @@ def come_back(call: RequestContext) -> Response:
 @routes.action("/out", summary="Sign out", rest=None, command=None)
 def end_session(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
-        sign_out(session, by=visit.actor)
+        sign_out(session, actor=visit.actor)
     return cookies.forget(go_to(SIGN_IN), cookies.SESSION)
 
 
@@ -145,7 +145,7 @@ def show_step_up(visit: PageContext) -> Response:
 @routes.action("/step-up", summary="Confirm who one is", rest=None, command=None)
 def prove_again(visit: PageContext) -> Response:
     with visit.services.database.transaction() as session:
-        made = step_up(session, by=visit.actor, proof=visit.form.get("proof", "").strip())
+        made = step_up(session, actor=visit.actor, proof=visit.form.get("proof", "").strip())
     if made is None:
         throttle_guessing(visit.call.http, visit.services)
         return visit.render(

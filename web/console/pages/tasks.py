@@ -47,7 +47,7 @@ def show_tasks(visit: PageContext) -> Response:
     with visit.services.database.autocommit() as session:
         listed = list_organization_tasks(
             session,
-            by=visit.actor,
+            actor=visit.actor,
             organization_id=visit.organization_id,
             state=_STATES.get(query.state),
             cursor=query.cursor or None,

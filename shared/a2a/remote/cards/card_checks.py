@@ -31,11 +31,11 @@ class EndpointReport:
 
 
 def check_endpoint(
-    database: Database, keys: SigningKeys, settings: Settings, *, by: Actor, deployment_id: UUID
+    database: Database, keys: SigningKeys, settings: Settings, *, actor: Actor, deployment_id: UUID
 ) -> EndpointReport:
     """Check the endpoint of a deployment, and keep what its card says. Raises ResourceNotFound when there is none."""
     with database.transaction() as session:
-        get_endpoint(session, by=by, deployment_id=deployment_id)
+        get_endpoint(session, actor=actor, deployment_id=deployment_id)
         endpoint = find_endpoint(session, deployment_id)
     if endpoint is None:
         raise ResourceNotFound
@@ -56,7 +56,7 @@ def check_endpoint(
             )
         else:
             record_problem(session, endpoint, problems[0])
-        shown = get_endpoint(session, by=by, deployment_id=deployment_id)
+        shown = get_endpoint(session, actor=actor, deployment_id=deployment_id)
     warnings = [*(found.remote.warnings if found else ()), *([probed.warning] if probed.warning else [])]
     return EndpointReport(
         is_usable=not problems,

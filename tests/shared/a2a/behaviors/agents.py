@@ -211,7 +211,11 @@ def make_agents(
     if amount:
         with database.transaction() as session:
             top_up(
-                session, organization_id=organization_id, amount=amount, reference=str(uuid4()), by=OPERATOR
+                session,
+                organization_id=organization_id,
+                amount=amount,
+                reference=str(uuid4()),
+                actor=OPERATOR,
             )
     valkey = connect_valkey(valkey_url)
     hints = TaskHints(valkey)

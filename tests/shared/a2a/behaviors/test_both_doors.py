@@ -148,7 +148,7 @@ class AgentDoor:
 
 def suspend(database: Database, organization_id: UUID) -> None:
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=organization_id)
 
 
 @pytest.fixture(params=["/v1", "agent", "/v1 whole"])

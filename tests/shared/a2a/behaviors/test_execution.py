@@ -213,14 +213,14 @@ def test_a_turn_ends_when_whom_it_works_for_is_disabled(agents: Agents, ended: s
         agents.set(theirs, payer=payer.id, owner=owner.id, id=sent.turn_id)
         with agents.database.transaction() as session:
             if ended == "deployment":
-                disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
+                disable_deployment(session, actor=OPERATOR, deployment_id=deployment.id)
             elif ended == "daemon":
-                disable_identity(session, by=OPERATOR, identity_id=deployment.daemon_identity_id)
+                disable_identity(session, actor=OPERATOR, identity_id=deployment.daemon_identity_id)
             elif ended == "owner":
-                disable_identity(session, by=OPERATOR, identity_id=owner.id)
+                disable_identity(session, actor=OPERATOR, identity_id=owner.id)
             else:
                 suspended = payer.id if ended == "payer" else agents.organization_id
-                suspend_organization(session, by=OPERATOR, organization_id=suspended)
+                suspend_organization(session, actor=OPERATOR, organization_id=suspended)
     task = agents.task(sent.task_id)
     assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
 
@@ -231,7 +231,7 @@ def test_a_model_that_a_disabled_agent_had_asked_is_asked_no_longer(agents: Agen
     with agents.answering(sent):
         wait_until(lambda: bool(agents.rows(_DISPATCHED)), "the call")
         with agents.database.transaction() as session:
-            disable_deployment(session, by=OPERATOR, deployment_id=agents.deployment.deployment.id)
+            disable_deployment(session, actor=OPERATOR, deployment_id=agents.deployment.deployment.id)
     assert said(agents.task(sent.task_id)) == REVOKED
     assert not agents.rows(_DISPATCHED)
     assert agents.balance.held == 0

@@ -28,7 +28,7 @@ class Installation:
             put_endpoint(
                 session,
                 self.settings,
-                by=OPERATOR,
+                actor=OPERATOR,
                 deployment_id=self.deployment_id,
                 draft=EndpointDraft(url=url, **draft),
             )
@@ -43,7 +43,7 @@ class Installation:
     def check(self, url: str, **draft: Any) -> EndpointReport:
         self.put(url, **draft)
         return check_endpoint(
-            self.database, self.factory.keys, self.settings, by=OPERATOR, deployment_id=self.deployment_id
+            self.database, self.factory.keys, self.settings, actor=OPERATOR, deployment_id=self.deployment_id
         )
 
     def fault(self, url: str, **draft: Any) -> str:

@@ -33,7 +33,7 @@ def test_a_turn_that_takes_too_long_fails_and_is_cancelled_at_the_agent(
 def test_a_turn_whose_agent_is_disabled_ends_and_is_cancelled_at_the_agent(agents: Agents) -> None:
     def disable() -> None:
         with agents.database.transaction() as session:
-            disable_deployment(session, by=OPERATOR, deployment_id=agents.deployment.deployment.id)
+            disable_deployment(session, actor=OPERATOR, deployment_id=agents.deployment.deployment.id)
 
     task, asked = _end_while_it_hangs(agents, disable)
     assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
@@ -43,7 +43,7 @@ def test_a_turn_whose_agent_is_disabled_ends_and_is_cancelled_at_the_agent(agent
 def test_a_turn_whose_endpoint_is_deleted_fails_and_its_agent_is_asked_nothing_more(agents: Agents) -> None:
     def remove() -> None:
         with agents.database.transaction() as session:
-            remove_endpoint(session, by=OPERATOR, deployment_id=agents.deployment.deployment.id)
+            remove_endpoint(session, actor=OPERATOR, deployment_id=agents.deployment.deployment.id)
 
     task, asked = _end_while_it_hangs(agents, remove)
     assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)

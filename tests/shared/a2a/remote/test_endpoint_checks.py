@@ -228,7 +228,7 @@ def test_a_private_address_is_refused_when_it_is_connected_to(
         installation.database,
         installation.factory.keys,
         strict,
-        by=OPERATOR,
+        actor=OPERATOR,
         deployment_id=installation.deployment_id,
     )
     assert [at.code.value for at in report.problems] == ["unreachable"]

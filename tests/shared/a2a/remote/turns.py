@@ -19,7 +19,7 @@ def use_endpoint(
         put_endpoint(
             session,
             agents.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             deployment_id=deployment_id,
             draft=EndpointDraft(url=url, resends=resends),
         )

@@ -26,7 +26,7 @@ def schedule(agents: Agents, deployment_id: UUID, *, minutes_late: int) -> UUID:
         message={"parts": [{"text": "Go"}]},
     )
     with agents.database.transaction() as session:
-        made = create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
+        made = create_schedule(session, actor=OPERATOR, deployment_id=deployment_id, draft=draft)
     agents.set(
         "UPDATE schedules SET next_at = now() - :late * interval '1 minute' WHERE id = :id",
         late=minutes_late,

@@ -48,7 +48,7 @@ def draft(**changes: Any) -> ScheduleDraft:
 def schedule(agents: Agents, **changes: Any) -> Schedule:
     with agents.database.transaction() as session:
         return create_schedule(
-            session, by=OPERATOR, deployment_id=agents.deployment.deployment.id, draft=draft(**changes)
+            session, actor=OPERATOR, deployment_id=agents.deployment.deployment.id, draft=draft(**changes)
         )
 
 

@@ -62,7 +62,7 @@ def owner(limits: Limits, server: Server) -> Owner:
         issued = organization_endpoints.set_endpoint(
             session,
             settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=limits.calls.organization_id,
             url=server.url(HOOK),
         )
@@ -124,7 +124,7 @@ def test_without_an_endpoint_nothing_is_kept(limits: Limits, owner: Owner) -> No
     limits.charge(100)
     with limits.calls.database.transaction() as session:
         organization_endpoints.remove_organization_endpoint(
-            session, by=OPERATOR, organization_id=limits.calls.organization_id
+            session, actor=OPERATOR, organization_id=limits.calls.organization_id
         )
     assert send_budget_alerts(limits.calls.database) == 1
     assert send_budget_alerts(limits.calls.database) == 0
@@ -132,7 +132,7 @@ def test_without_an_endpoint_nothing_is_kept(limits: Limits, owner: Owner) -> No
         assert session.execute(text("SELECT count(*) FROM deliveries")).scalar() == 0
         with pytest.raises(ResourceNotFound):
             organization_endpoints.get_endpoint(
-                session, owner.settings, by=OPERATOR, organization_id=limits.calls.organization_id
+                session, owner.settings, actor=OPERATOR, organization_id=limits.calls.organization_id
             )
 
 
@@ -145,6 +145,6 @@ def test_an_endpoint_that_wants_nothing_more_is_disabled_until_it_is_set_again(
     owner.hear()
     with limits.calls.database.transaction() as session:
         endpoint = organization_endpoints.get_endpoint(
-            session, owner.settings, by=OPERATOR, organization_id=limits.calls.organization_id
+            session, owner.settings, actor=OPERATOR, organization_id=limits.calls.organization_id
         )
     assert endpoint.disabled_at is not None

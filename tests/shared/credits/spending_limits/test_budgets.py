@@ -59,14 +59,14 @@ class Limits:
         )
         with self.calls.database.transaction() as session:
             made = budgets.create_budget(
-                session, by=OPERATOR, organization_id=self.calls.organization_id, new=new
+                session, actor=OPERATOR, organization_id=self.calls.organization_id, new=new
             )
         return made.id
 
     def read(self, budget_id: UUID) -> Budget:
         with self.calls.database.transaction() as session:
             return budgets.get_budget(
-                session, by=OPERATOR, organization_id=self.calls.organization_id, budget_id=budget_id
+                session, actor=OPERATOR, organization_id=self.calls.organization_id, budget_id=budget_id
             )
 
     def figures(self, budget_id: UUID) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class Limits:
         with self.calls.database.transaction() as session:
             budgets.change_budget(
                 session,
-                by=OPERATOR,
+                actor=OPERATOR,
                 organization_id=self.calls.organization_id,
                 budget_id=budget_id,
                 amount=amount,
@@ -87,7 +87,7 @@ class Limits:
     def delete(self, budget_id: UUID) -> None:
         with self.calls.database.transaction() as session:
             budgets.delete_budget(
-                session, by=OPERATOR, organization_id=self.calls.organization_id, budget_id=budget_id
+                session, actor=OPERATOR, organization_id=self.calls.organization_id, budget_id=budget_id
             )
 
     def hold(self, amount: int, **options: object) -> UUID:
@@ -344,7 +344,7 @@ def test_a_key_calls_only_the_models_that_it_may(limits: Limits) -> None:
     with limits.calls.database.transaction() as session:
         set_key_models(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             key_id=limits.key_id,
             models=("acme/two",),
@@ -354,7 +354,7 @@ def test_a_key_calls_only_the_models_that_it_may(limits: Limits) -> None:
     limits.hold(1, model="acme/two")
     limits.hold(1, attribution=replace(limits.attribution, api_key_id=uuid4()))
     with limits.calls.database.transaction() as session:
-        remove_key_models(session, by=OPERATOR, organization_id=organization_id, key_id=limits.key_id)
+        remove_key_models(session, actor=OPERATOR, organization_id=organization_id, key_id=limits.key_id)
     limits.hold(1)
     assert limits.calls.discrepancies() == []
 

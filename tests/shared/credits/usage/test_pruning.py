@@ -92,7 +92,7 @@ class History:
                     period=period,
                     amount=10**6,
                 )
-                create_budget(session, by=OPERATOR, organization_id=calls.organization_id, new=new)
+                create_budget(session, actor=OPERATOR, organization_id=calls.organization_id, new=new)
 
     def live(self) -> None:
         for number in range(1, 7):
@@ -122,8 +122,8 @@ class History:
             ]
         ]
         with self.calls.database.transaction() as session:
-            entries = list_entries(session, by=OPERATOR, organization_id=organization_id, limit=100).items
-            budgets = list_budgets(session, by=OPERATOR, organization_id=organization_id)
+            entries = list_entries(session, actor=OPERATOR, organization_id=organization_id, limit=100).items
+            budgets = list_budgets(session, actor=OPERATOR, organization_id=organization_id)
             spent = sum_spent(session, organization_id, api_key_id=organization_id)
         return [*shown, entries, [at.spent for at in budgets.items], spent.usage]
 

@@ -277,7 +277,7 @@ def test_a_process_must_know_every_store_that_is_used(database: Database, tmp_pa
             LocalBlobStore(at, identity=RecordedIdentity(database)).require()
     move(database, switched)
     with database.transaction() as session:
-        retire_store(session, by=OPERATOR, moved_to=switched.first._at)  # type: ignore[attr-defined]
+        retire_store(session, actor=OPERATOR, moved_to=switched.first._at)  # type: ignore[attr-defined]
     LocalBlobStore(new, identity=RecordedIdentity(database)).require()
     pair_of(database, new, old).require()
     with pytest.raises(BlobStoreUnavailable):

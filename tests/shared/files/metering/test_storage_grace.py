@@ -49,7 +49,7 @@ def payer(shelf: Shelf) -> UUID:
 
 def pay(shelf: Shelf, amount: int, reference: str) -> None:
     with shelf.database.transaction() as session:
-        top_up(session, organization_id=payer(shelf), amount=amount, reference=reference, by=OPERATOR)
+        top_up(session, organization_id=payer(shelf), amount=amount, reference=reference, actor=OPERATOR)
 
 
 def store_gibibytes(shelf: Shelf, count: int) -> None:

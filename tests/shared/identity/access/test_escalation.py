@@ -21,7 +21,7 @@ from tests.support.identity import IdentityFactory, Person
 
 
 def admit(session: Session, person: Person, world: World, role: Role) -> None:
-    add_member(session, by=OPERATOR, organization_id=world.organization_id, email=person.email, role=role)
+    add_member(session, actor=OPERATOR, organization_id=world.organization_id, email=person.email, role=role)
 
 
 def test_an_operators_key_that_is_bound_operates_nothing(
@@ -32,7 +32,7 @@ def test_an_operators_key_that_is_bound_operates_nothing(
         admit(session, operator, world, Role.MEMBER)
         issued = issue_api_key(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             user_id=operator.user_id,
             organization_id=world.organization_id,
             name="bound",
@@ -48,12 +48,12 @@ def test_an_operator_still_reaches_a_suspended_organization_from_outside_it(
     operator = factory.operator()
     with database.transaction() as session:
         admit(session, operator, world, Role.WORKSPACE_OWNER)
-        suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=world.organization_id)
     actor = factory.actor(operator)
     assert actor.caller.organization_id is None
     assert actor.caller.permissions_on(organization_id=world.organization_id) == frozenset()
     with database.transaction() as session:
-        resumed = resume_organization(session, by=actor, organization_id=world.organization_id)
+        resumed = resume_organization(session, actor=actor, organization_id=world.organization_id)
     assert resumed.suspended_at is None
 
 
@@ -74,26 +74,26 @@ def test_an_admin_can_neither_make_nor_touch_an_owner(
     owner = factory.person(organization_id, Role.WORKSPACE_OWNER)
     refused: list[Callable[[Session], object]] = [
         lambda s: add_member(
-            s, by=admin, organization_id=organization_id, email="o@example.org", role=Role.WORKSPACE_OWNER
+            s, actor=admin, organization_id=organization_id, email="o@example.org", role=Role.WORKSPACE_OWNER
         ),
         lambda s: change_member_role(
             s,
-            by=admin,
+            actor=admin,
             organization_id=organization_id,
             user_id=admin_person.user_id,
             role=Role.WORKSPACE_OWNER,
         ),
         lambda s: change_member_role(
-            s, by=admin, organization_id=organization_id, user_id=owner.user_id, role=Role.MEMBER
+            s, actor=admin, organization_id=organization_id, user_id=owner.user_id, role=Role.MEMBER
         ),
-        lambda s: remove_member(s, by=admin, organization_id=organization_id, user_id=owner.user_id),
+        lambda s: remove_member(s, actor=admin, organization_id=organization_id, user_id=owner.user_id),
         lambda s: issue_api_key(
-            s, by=admin, user_id=owner.user_id, organization_id=organization_id, name="stolen"
+            s, actor=admin, user_id=owner.user_id, organization_id=organization_id, name="stolen"
         ),
-        lambda s: issue_api_key(s, by=admin, user_id=owner.user_id, organization_id=None, name="stolen"),
+        lambda s: issue_api_key(s, actor=admin, user_id=owner.user_id, organization_id=None, name="stolen"),
         lambda s: bind_identity_role(
             s,
-            by=admin,
+            actor=admin,
             organization_id=organization_id,
             identity_id=world.daemon_id,
             role=Role.WORKSPACE_OWNER,
@@ -111,12 +111,12 @@ def test_roles_do_not_cross_organizations(factory: IdentityFactory, database: Da
     owner = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_OWNER))
     stranger = factory.person(other.organization_id)
     bind = partial(
-        bind_identity_role, by=owner, organization_id=world.organization_id, role=Role.PROJECT_AGENT
+        bind_identity_role, actor=owner, organization_id=world.organization_id, role=Role.PROJECT_AGENT
     )
     distribute = partial(
         create_distribution,
         settings=factory.settings,
-        by=owner,
+        actor=owner,
         organization_id=world.organization_id,
         name="x",
         networks=["slack"],
@@ -128,7 +128,7 @@ def test_roles_do_not_cross_organizations(factory: IdentityFactory, database: Da
         lambda s: over_stranger(s, identity_id=world.daemon_id),
         lambda s: bind_user_role(
             s,
-            by=owner,
+            actor=owner,
             organization_id=world.organization_id,
             user_id=stranger.user_id,
             role=Role.PROJECT_AGENT,

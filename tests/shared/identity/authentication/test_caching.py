@@ -135,12 +135,12 @@ def test_disabling_bites_when_the_memory_ends(
     caching.resolve(caching.authenticate(bearers[0]), attribution)
     caching.authenticate(bearers[1])
     with database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=world.deployment.deployment.id)
-        disable_identity(session, by=OPERATOR, identity_id=world.principal_id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=world.deployment.deployment.id)
+        disable_identity(session, actor=OPERATOR, identity_id=world.principal_id)
         key_id = session.execute(
             select(api_keys.c.id).where(api_keys.c.user_id == person.user_id)
         ).scalar_one()
-        revoke_api_key(session, by=OPERATOR, key_id=key_id)
+        revoke_api_key(session, actor=OPERATOR, key_id=key_id)
     clock.move(1.9)
     caching.resolve(caching.authenticate(bearers[0]), attribution)
     clock.move(0.2)
@@ -186,12 +186,12 @@ def test_a_replaced_distribution_token_stays_good_for_its_overlap(
     distribution_id = world.distribution.distribution.id
     old = f"Bearer {world.distribution.token.value}"
     with database.transaction() as session:
-        new = rotate_distribution_token(session, by=OPERATOR, distribution_id=distribution_id)
+        new = rotate_distribution_token(session, actor=OPERATOR, distribution_id=distribution_id)
     assert authenticator.authenticate(old).id == distribution_id
     assert authenticator.authenticate(f"Bearer {new.value}").id == distribution_id
     with database.transaction() as session:
         newest = rotate_distribution_token(
-            session, by=OPERATOR, distribution_id=distribution_id, overlap_seconds=0
+            session, actor=OPERATOR, distribution_id=distribution_id, overlap_seconds=0
         )
     for gone in (old, f"Bearer {new.value}"):
         with pytest.raises(InvalidToken):

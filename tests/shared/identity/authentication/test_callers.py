@@ -109,11 +109,11 @@ def test_an_attribution_dies_with_its_principal_and_lives_again_with_it(
     authenticator = factory.authenticator()
     authorization, attribution = routed(factory, world)
     with database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=world.principal_id)
+        disable_identity(session, actor=OPERATOR, identity_id=world.principal_id)
     with pytest.raises(AttributionInvalid):
         authenticator.resolve(authenticator.authenticate(authorization), attribution)
     with database.transaction() as session:
-        enable_identity(session, by=OPERATOR, identity_id=world.principal_id)
+        enable_identity(session, actor=OPERATOR, identity_id=world.principal_id)
     assert authenticator.resolve(authenticator.authenticate(authorization), attribution).owner is not None
 
 
@@ -123,7 +123,7 @@ def test_an_attribution_dies_with_its_distribution(
     authenticator = factory.authenticator()
     authorization, attribution = routed(factory, world)
     with database.transaction() as session:
-        disable_distribution(session, by=OPERATOR, distribution_id=world.distribution.distribution.id)
+        disable_distribution(session, actor=OPERATOR, distribution_id=world.distribution.distribution.id)
     with pytest.raises(AttributionInvalid):
         authenticator.resolve(authenticator.authenticate(authorization), attribution)
 
@@ -133,7 +133,7 @@ def test_a_disabled_daemon_cannot_call_even_with_an_attribution(
 ) -> None:
     authorization = factory.authorization(world.deployment)
     with database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=world.daemon_id)
+        disable_identity(session, actor=OPERATOR, identity_id=world.daemon_id)
     with pytest.raises(InvalidToken):
         factory.authenticator().authenticate(authorization)
 
@@ -146,7 +146,7 @@ def test_nobody_acts_in_a_suspended_organization(
     authorizations = [factory.authorization(world.deployment), person.authorization]
     attribution = factory.attribution(world.distribution)
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=world.organization_id)
     for authorization in authorizations:
         credential = authenticator.authenticate(authorization)
         with pytest.raises(OrganizationSuspended):
@@ -165,7 +165,7 @@ def test_the_payer_of_an_attribution_pays_and_must_not_be_suspended(
     caller = authenticator.resolve(credential, minted.value)
     assert (caller.payer_id, caller.organization_id) == (payer.id, world.organization_id)
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=payer.id)
+        suspend_organization(session, actor=OPERATOR, organization_id=payer.id)
     with pytest.raises(OrganizationSuspended):
         authenticator.resolve(credential, minted.value)
 
@@ -242,10 +242,10 @@ def test_a_role_taken_away_is_missed_at_the_next_call(
 ) -> None:
     authorization = factory.authorization(world.deployment)
     with database.transaction() as session:
-        page = list_role_bindings(session, by=OPERATOR, organization_id=world.organization_id)
+        page = list_role_bindings(session, actor=OPERATOR, organization_id=world.organization_id)
         for binding in page.items:
             if binding.subject_identity_id == world.daemon_id:
-                unbind_role(session, by=OPERATOR, binding_id=binding.id)
+                unbind_role(session, actor=OPERATOR, binding_id=binding.id)
     authenticator = factory.authenticator()
     caller = authenticator.resolve(authenticator.authenticate(authorization), None)
     assert (

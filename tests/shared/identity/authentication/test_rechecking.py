@@ -64,22 +64,22 @@ def test_a_caller_whom_nobody_revoked_is_the_same(
 Revoke = Callable[[Session, Caller, UUID], object]
 REVOCATIONS: dict[str, tuple[Revoke, type[DomainError]]] = {
     "key": (
-        lambda session, caller, _: revoke_api_key(session, by=OPERATOR, key_id=caller.credential_id),
+        lambda session, caller, _: revoke_api_key(session, actor=OPERATOR, key_id=caller.credential_id),
         InvalidToken,
     ),
     "user": (
-        lambda session, caller, _: disable_user(session, by=OPERATOR, user_id=caller.executor.id),
+        lambda session, caller, _: disable_user(session, actor=OPERATOR, user_id=caller.executor.id),
         InvalidToken,
     ),
     "membership": (
         lambda session, caller, organization_id: remove_member(
-            session, by=OPERATOR, organization_id=organization_id, user_id=caller.executor.id
+            session, actor=OPERATOR, organization_id=organization_id, user_id=caller.executor.id
         ),
         InvalidToken,
     ),
     "organization": (
         lambda session, _, organization_id: suspend_organization(
-            session, by=OPERATOR, organization_id=organization_id
+            session, actor=OPERATOR, organization_id=organization_id
         ),
         OrganizationSuspended,
     ),
@@ -110,7 +110,7 @@ def test_an_operator_acts_no_longer_in_an_organization_that_was_suspended(
     with database.transaction() as session:
         add_member(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             email=operator.email,
             role=Role.WORKSPACE_ADMIN,
@@ -118,7 +118,7 @@ def test_an_operator_acts_no_longer_in_an_organization_that_was_suspended(
     caller = authenticate(factory, operator.authorization)
     assert caller.organization_id == organization_id
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=organization_id)
     with pytest.raises(OrganizationSuspended):
         rechecks.current(caller)
 
@@ -188,7 +188,7 @@ def caller_by(factory: IdentityFactory, organization_id: UUID, credential: str) 
     if credential == "key":
         return authenticate(factory, person.authorization)
     with factory.database.transaction() as session:
-        link = issue_link(session, by=OPERATOR, user_id=person.user_id)
+        link = issue_link(session, actor=OPERATOR, user_id=person.user_id)
         begun = sign_in(session, link.code.value)
     assert begun is not None
     return authenticator.resolve(authenticator.authenticate_session(begun.token.value), None)

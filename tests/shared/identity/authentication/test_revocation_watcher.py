@@ -71,7 +71,7 @@ def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
         for caller, event in zip((revoked, revoked, other), woken, strict=True)
     ]
     with database.transaction() as session:
-        revoke_api_key(session, by=OPERATOR, key_id=revoked.credential_id)
+        revoke_api_key(session, actor=OPERATOR, key_id=revoked.credential_id)
     assert woken[0].wait(PATIENCE_SECONDS)
     assert woken[1].wait(PATIENCE_SECONDS)
     assert [type(call.revocation) for call in calls] == [InvalidToken, InvalidToken, type(None)]
@@ -85,7 +85,7 @@ def test_calls_end_with_their_organization(
     call = work.watch(caller, anyone, woken.set)
     assert caller.organization_id is not None
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=caller.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=caller.organization_id)
     assert woken.wait(PATIENCE_SECONDS)
     assert isinstance(call.revocation, OrganizationSuspended)
 
@@ -122,7 +122,7 @@ def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_o
     with database.transaction() as session:
         change_member_role(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=organization_id,
             user_id=caller.executor.id,
             role=Role.MEMBER,

@@ -30,24 +30,26 @@ def test_a_bound_key_stays_in_its_organization(
     other = factory.organization()
     with database.transaction() as session:
         add_member(
-            session, by=OPERATOR, organization_id=other.id, email=person.email, role=Role.WORKSPACE_OWNER
+            session, actor=OPERATOR, organization_id=other.id, email=person.email, role=Role.WORKSPACE_OWNER
         )
         unbound = issue_api_key(
-            session, by=OPERATOR, user_id=person.user_id, organization_id=None, name="unbound"
+            session, actor=OPERATOR, user_id=person.user_id, organization_id=None, name="unbound"
         )
     actor = factory.actor(person)
     for organization_id in (None, other.id):
         with pytest.raises(PermissionDenied), database.transaction() as session:
             issue_api_key(
-                session, by=actor, user_id=person.user_id, organization_id=organization_id, name="wider"
+                session, actor=actor, user_id=person.user_id, organization_id=organization_id, name="wider"
             )
     with pytest.raises(PermissionDenied), database.transaction() as session:
-        select_active_organization(session, by=actor, organization_id=other.id)
+        select_active_organization(session, actor=actor, organization_id=other.id)
     with pytest.raises(ResourceNotFound), database.transaction() as session:
-        revoke_api_key(session, by=actor, key_id=unbound.key.id)
+        revoke_api_key(session, actor=actor, key_id=unbound.key.id)
     with database.transaction() as session:
-        assert [found.id for found in list_organizations(session, by=actor).items] == [world.organization_id]
-        assert len(list_api_keys(session, by=actor, user_id=person.user_id).items) == 1
+        assert [found.id for found in list_organizations(session, actor=actor).items] == [
+            world.organization_id
+        ]
+        assert len(list_api_keys(session, actor=actor, user_id=person.user_id).items) == 1
 
 
 def test_people_manage_their_own_keys_and_not_each_others(
@@ -56,25 +58,25 @@ def test_people_manage_their_own_keys_and_not_each_others(
     me, other = factory.person(world.organization_id), factory.person(world.organization_id)
     actor = factory.actor(me)
     with database.transaction() as session:
-        issued = issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="laptop")
-        listed = list_api_keys(session, by=actor, user_id=me.user_id).items
+        issued = issue_api_key(session, actor=actor, user_id=me.user_id, organization_id=None, name="laptop")
+        listed = list_api_keys(session, actor=actor, user_id=me.user_id).items
         assert issued.key in listed
-        (others,) = list_api_keys(session, by=OPERATOR, user_id=other.user_id).items
+        (others,) = list_api_keys(session, actor=OPERATOR, user_id=other.user_id).items
     for operation in (
-        lambda s: issue_api_key(s, by=actor, user_id=other.user_id, organization_id=None, name="x"),
+        lambda s: issue_api_key(s, actor=actor, user_id=other.user_id, organization_id=None, name="x"),
         lambda s: issue_api_key(
-            s, by=actor, user_id=other.user_id, organization_id=world.organization_id, name="x"
+            s, actor=actor, user_id=other.user_id, organization_id=world.organization_id, name="x"
         ),
-        lambda s: list_api_keys(s, by=actor, user_id=other.user_id),
-        lambda s: revoke_api_key(s, by=actor, key_id=others.id),
-        lambda s: get_user(s, by=actor, user_id=other.user_id),
+        lambda s: list_api_keys(s, actor=actor, user_id=other.user_id),
+        lambda s: revoke_api_key(s, actor=actor, key_id=others.id),
+        lambda s: get_user(s, actor=actor, user_id=other.user_id),
     ):
         with pytest.raises((PermissionDenied, ResourceNotFound)), database.transaction() as session:
             operation(session)
     assert factory.authenticator().authenticate(f"Bearer {issued.secret.value}").caller is not None
     with database.transaction() as session:
-        revoked = revoke_api_key(session, by=actor, key_id=issued.key.id)
-        assert revoke_api_key(session, by=actor, key_id=issued.key.id) == revoked
+        revoked = revoke_api_key(session, actor=actor, key_id=issued.key.id)
+        assert revoke_api_key(session, actor=actor, key_id=issued.key.id) == revoked
     with pytest.raises(InvalidToken):
         factory.authenticator().authenticate(f"Bearer {issued.secret.value}")
 
@@ -88,7 +90,11 @@ def test_nobody_but_operators_makes_keys_for_others(
         for organization_id in (world.organization_id, None):
             with pytest.raises(PermissionDenied), database.transaction() as session:
                 issue_api_key(
-                    session, by=by, user_id=member.user_id, organization_id=organization_id, name="for them"
+                    session,
+                    actor=by,
+                    user_id=member.user_id,
+                    organization_id=organization_id,
+                    name="for them",
                 )
 
 
@@ -100,11 +106,11 @@ def test_an_admin_sees_and_revokes_bound_keys_of_members(
     assert member.user_id is not None
     with database.transaction() as session:
         issued = issue_api_key(
-            session, by=member, user_id=member.user_id, organization_id=world.organization_id, name="mine"
+            session, actor=member, user_id=member.user_id, organization_id=world.organization_id, name="mine"
         )
-        listed = list_organization_api_keys(session, by=admin, organization_id=world.organization_id)
+        listed = list_organization_api_keys(session, actor=admin, organization_id=world.organization_id)
         assert issued.key in listed.items
-        assert revoke_api_key(session, by=admin, key_id=issued.key.id).revoked_at is not None
+        assert revoke_api_key(session, actor=admin, key_id=issued.key.id).revoked_at is not None
 
 
 def test_a_key_expires_and_must_expire_in_the_future(
@@ -114,7 +120,7 @@ def test_a_key_expires_and_must_expire_in_the_future(
     with pytest.raises(ValidationFailed), database.transaction() as session:
         issue_api_key(
             session,
-            by=factory.actor(me),
+            actor=factory.actor(me),
             user_id=me.user_id,
             organization_id=None,
             name="past",
@@ -135,9 +141,9 @@ def test_a_user_has_at_most_a_hundred_live_keys(
     me = factory.person(world.organization_id)
     actor = factory.actor(me)
     with database.transaction() as session:
-        issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="second")
+        issue_api_key(session, actor=actor, user_id=me.user_id, organization_id=None, name="second")
         with pytest.raises(TooManyLive):
-            issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="third")
+            issue_api_key(session, actor=actor, user_id=me.user_id, organization_id=None, name="third")
 
 
 def test_keys_bound_to_one_organization_use_up_nothing_elsewhere(
@@ -146,12 +152,16 @@ def test_keys_bound_to_one_organization_use_up_nothing_elsewhere(
     monkeypatch.setattr("shared.identity.credentials.api_keys.LIVE_LIMIT", 1)
     me, other = factory.person(world.organization_id, bound=True), factory.organization()
     with database.transaction() as session:
-        add_member(session, by=OPERATOR, organization_id=other.id, email=me.email, role=Role.MEMBER)
+        add_member(session, actor=OPERATOR, organization_id=other.id, email=me.email, role=Role.MEMBER)
         for organization_id in (other.id, None):
             issue_api_key(
-                session, by=OPERATOR, user_id=me.user_id, organization_id=organization_id, name="elsewhere"
+                session, actor=OPERATOR, user_id=me.user_id, organization_id=organization_id, name="elsewhere"
             )
         with pytest.raises(TooManyLive):
             issue_api_key(
-                session, by=OPERATOR, user_id=me.user_id, organization_id=world.organization_id, name="second"
+                session,
+                actor=OPERATOR,
+                user_id=me.user_id,
+                organization_id=world.organization_id,
+                name="second",
             )

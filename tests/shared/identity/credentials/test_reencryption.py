@@ -49,12 +49,12 @@ def distribution_ids(database: Database, monkeypatch: pytest.MonkeyPatch) -> lis
                 put_network_settings(
                     session,
                     settings,
-                    by=OPERATOR,
+                    actor=OPERATOR,
                     distribution_id=id_,
                     network=NETWORKS["slack"],
                     values=values,
                 )
-            set_endpoint(session, settings, by=OPERATOR, distribution_id=id_, url="https://bot.example/")
+            set_endpoint(session, settings, actor=OPERATOR, distribution_id=id_, url="https://bot.example/")
             enqueue_delivery(
                 session,
                 kind="test",
@@ -73,7 +73,7 @@ def secrets_of(database: Database, settings: Settings, distribution_id: UUID) ->
         return (
             list_webhook_secrets(session, encryption, distribution_id),
             get_credentials(session, encryption, distribution_id, "slack"),
-            get_endpoint(session, settings, by=OPERATOR, distribution_id=distribution_id),
+            get_endpoint(session, settings, actor=OPERATOR, distribution_id=distribution_id),
         )
 
 

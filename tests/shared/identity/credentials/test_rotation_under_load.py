@@ -64,7 +64,7 @@ class Process(threading.Thread):
             values = {"signingSecret": f"{number:032}", "botToken": f"xoxb-{number:030}"}
             slack = NETWORKS["slack"]
             put_network_settings(
-                session, settings, by=OPERATOR, distribution_id=self.own, network=slack, values=values
+                session, settings, actor=OPERATOR, distribution_id=self.own, network=slack, values=values
             )
         for at in self.others:
             with self.database.autocommit() as session:

@@ -45,12 +45,12 @@ Invite = Callable[..., IssuedInvitation]
 
 @pytest.fixture
 def invite(database: Database, world: World, factory: IdentityFactory, owner: Person) -> Invite:
-    def invite(role: Role = Role.MEMBER, *, by: Actor | None = None, **whom: object) -> IssuedInvitation:
-        by = by or factory.actor(owner)
+    def invite(role: Role = Role.MEMBER, *, actor: Actor | None = None, **whom: object) -> IssuedInvitation:
+        actor = actor or factory.actor(owner)
         with database.transaction() as session:
             return invite_member(
                 session,
-                by=by,
+                actor=actor,
                 organization_id=world.organization_id,
                 role=role,
                 **whom,  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def invite(database: Database, world: World, factory: IdentityFactory, owner: Pe
 
 
 def members(session: Session, organization_id: UUID) -> set[UUID]:
-    listed = list_members(session, by=OPERATOR, organization_id=organization_id)
+    listed = list_members(session, actor=OPERATOR, organization_id=organization_id)
     return {member.user_id for member in listed.items}
 
 
@@ -72,13 +72,15 @@ def test_an_invited_user_joins_by_accepting_and_not_before(
         before = factory.actor(guest).caller.organization_id
         with database.transaction() as session:
             assert guest.user_id not in members(session, world.organization_id)
-            joined = accept_invitation(session, by=factory.actor(guest), token=token)
+            joined = accept_invitation(session, actor=factory.actor(guest), token=token)
             assert (joined.user_id, joined.role) == (guest.user_id, Role.WORKSPACE_ADMIN)
         assert factory.actor(guest).caller.organization_id == before, "a second organization is not selected"
         with pytest.raises(errors.InvitationEnded), database.transaction() as session:
-            accept_invitation(session, by=factory.actor(guest), token=token)
+            accept_invitation(session, actor=factory.actor(guest), token=token)
         with database.transaction() as session:
-            remove_member(session, by=OPERATOR, organization_id=world.organization_id, user_id=guest.user_id)
+            remove_member(
+                session, actor=OPERATOR, organization_id=world.organization_id, user_id=guest.user_id
+            )
 
 
 def test_an_invitation_is_no_others(
@@ -89,13 +91,13 @@ def test_an_invitation_is_no_others(
     token = invite(email=guest.email).token.value
     for person in (other, owner):
         with pytest.raises(errors.ResourceNotFound), database.transaction() as session:
-            accept_invitation(session, by=factory.actor(person), token=token)
+            accept_invitation(session, actor=factory.actor(person), token=token)
     own = invite(email=bound.email).token.value
     with pytest.raises(PermissionDenied), database.transaction() as session:
-        accept_invitation(session, by=factory.actor(bound), token=own)
+        accept_invitation(session, actor=factory.actor(bound), token=own)
     for unknown in ("", "svi_x", issue(Prefix.INVITATION).value, guest.api_key):
         with pytest.raises(errors.ResourceNotFound), database.transaction() as session:
-            accept_invitation(session, by=factory.actor(guest), token=unknown)
+            accept_invitation(session, actor=factory.actor(guest), token=unknown)
 
 
 def test_an_address_without_an_account_registers_with_a_key_of_its_own(
@@ -144,15 +146,15 @@ def test_an_invitation_ends_by_time_and_by_revocation(
     revoked, expired = invite(email=guest.email), invite(email=guest.email)
     with database.transaction() as session:
         by = factory.actor(owner)
-        first = revoke_invitation(session, by=by, invitation_id=revoked.invitation.id)
+        first = revoke_invitation(session, actor=by, invitation_id=revoked.invitation.id)
         assert first.revoked_at is not None
-        assert revoke_invitation(session, by=by, invitation_id=revoked.invitation.id) == first
+        assert revoke_invitation(session, actor=by, invitation_id=revoked.invitation.id) == first
         session.execute(
             text("UPDATE invitations SET expires_at = now() WHERE id = :id"), {"id": expired.invitation.id}
         )
     for ended in (revoked, expired):
         with pytest.raises(errors.InvitationEnded), database.transaction() as session:
-            accept_invitation(session, by=factory.actor(guest), token=ended.token.value)
+            accept_invitation(session, actor=factory.actor(guest), token=ended.token.value)
     with pytest.raises(ValidationFailed):
         invite(email=guest.email, expires_at=datetime.now(UTC) - timedelta(days=1))
     distant = invite(email=guest.email, expires_at=datetime.now(UTC) + timedelta(days=400))
@@ -161,16 +163,20 @@ def test_an_invitation_ends_by_time_and_by_revocation(
 
 def demote(session: Session, world: World, person: Person) -> None:
     change_member_role(
-        session, by=OPERATOR, organization_id=world.organization_id, user_id=person.user_id, role=Role.MEMBER
+        session,
+        actor=OPERATOR,
+        organization_id=world.organization_id,
+        user_id=person.user_id,
+        role=Role.MEMBER,
     )
 
 
 def remove(session: Session, world: World, person: Person) -> None:
-    remove_member(session, by=OPERATOR, organization_id=world.organization_id, user_id=person.user_id)
+    remove_member(session, actor=OPERATOR, organization_id=world.organization_id, user_id=person.user_id)
 
 
 def disable(session: Session, _: World, person: Person) -> None:
-    disable_user(session, by=OPERATOR, user_id=person.user_id)
+    disable_user(session, actor=OPERATOR, user_id=person.user_id)
 
 
 @pytest.mark.parametrize("fall", [demote, remove, disable])
@@ -187,7 +193,7 @@ def test_an_invitation_does_not_outlive_its_authors_right_to_make_it(
     with database.transaction() as session:
         fall(session, world, owner)
     with pytest.raises(errors.InvitationEnded), database.transaction() as session:
-        accept_invitation(session, by=factory.actor(guest), token=token)
+        accept_invitation(session, actor=factory.actor(guest), token=token)
 
 
 def test_nobody_invites_above_themselves_or_to_where_they_manage_nobody(
@@ -196,11 +202,11 @@ def test_nobody_invites_above_themselves_or_to_where_they_manage_nobody(
     admin = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_ADMIN))
     member = factory.actor(factory.person(world.organization_id))
     with pytest.raises(errors.GrantExceedsGranter):
-        invite(Role.WORKSPACE_OWNER, by=admin, email=guest.email)
+        invite(Role.WORKSPACE_OWNER, actor=admin, email=guest.email)
     with pytest.raises(PermissionDenied):
-        invite(by=member, email=guest.email)
+        invite(actor=member, email=guest.email)
     with pytest.raises(errors.ResourceNotFound):
-        invite(by=factory.actor(guest), email=guest.email)
+        invite(actor=factory.actor(guest), email=guest.email)
     with pytest.raises(ValidationFailed):
         invite(Role.PROJECT_AGENT, email=guest.email)
     for nobody in ({}, {"email": guest.email, "user_id": guest.user_id}):
@@ -219,7 +225,7 @@ def test_members_are_not_invited_again_and_open_invitations_are_bounded(
     with pytest.raises(errors.TooManyLive):
         invite(email=guest.email)
     with database.transaction() as session:
-        revoke_invitation(session, by=OPERATOR, invitation_id=first.invitation.id)
+        revoke_invitation(session, actor=OPERATOR, invitation_id=first.invitation.id)
     invite(email=guest.email)
 
 
@@ -229,16 +235,16 @@ def test_invitations_are_listed_to_those_who_manage_members_alone(
     issued = invite(email=guest.email).invitation
     admin = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_ADMIN))
     with database.transaction() as session:
-        listed = list_invitations(session, by=admin, organization_id=world.organization_id)
+        listed = list_invitations(session, actor=admin, organization_id=world.organization_id)
         assert listed.items == (issued,)
     for person, refusal in (
         (factory.person(world.organization_id), PermissionDenied),
         (guest, errors.ResourceNotFound),
     ):
         with pytest.raises(refusal), database.transaction() as session:
-            get_invitation(session, by=factory.actor(person), invitation_id=issued.id)
+            get_invitation(session, actor=factory.actor(person), invitation_id=issued.id)
         with pytest.raises(refusal), database.transaction() as session:
-            revoke_invitation(session, by=factory.actor(person), invitation_id=issued.id)
+            revoke_invitation(session, actor=factory.actor(person), invitation_id=issued.id)
 
 
 def test_nobody_joins_a_suspended_organization(
@@ -246,9 +252,9 @@ def test_nobody_joins_a_suspended_organization(
 ) -> None:
     token = invite(email=guest.email).token.value
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=world.organization_id)
     with pytest.raises(errors.OrganizationSuspended), database.transaction() as session:
-        accept_invitation(session, by=factory.actor(guest), token=token)
+        accept_invitation(session, actor=factory.actor(guest), token=token)
 
 
 def test_only_operators_make_others_members(
@@ -258,7 +264,7 @@ def test_only_operators_make_others_members(
         with pytest.raises(PermissionDenied), database.transaction() as session:
             add_member(
                 session,
-                by=factory.actor(owner),
+                actor=factory.actor(owner),
                 organization_id=world.organization_id,
                 email=email,
                 role=Role.MEMBER,
@@ -272,13 +278,17 @@ def test_no_organization_is_selected_for_a_user_who_has_another(
     person = factory.person(first.id)
     with database.transaction() as session:
         add_member(
-            session, by=OPERATOR, organization_id=second.id, email=person.email, role=Role.WORKSPACE_OWNER
+            session, actor=OPERATOR, organization_id=second.id, email=person.email, role=Role.WORKSPACE_OWNER
         )
-        remove_member(session, by=OPERATOR, organization_id=first.id, user_id=person.user_id)
-        assert get_user(session, by=OPERATOR, user_id=person.user_id).active_organization_id is None
+        remove_member(session, actor=OPERATOR, organization_id=first.id, user_id=person.user_id)
+        assert get_user(session, actor=OPERATOR, user_id=person.user_id).active_organization_id is None
         add_member(
-            session, by=OPERATOR, organization_id=world.organization_id, email=person.email, role=Role.MEMBER
+            session,
+            actor=OPERATOR,
+            organization_id=world.organization_id,
+            email=person.email,
+            role=Role.MEMBER,
         )
-        assert get_user(session, by=OPERATOR, user_id=person.user_id).active_organization_id is None
+        assert get_user(session, actor=OPERATOR, user_id=person.user_id).active_organization_id is None
     caller = factory.actor(person).caller
     assert (caller.organization_id, caller.payer_id) == (None, None)

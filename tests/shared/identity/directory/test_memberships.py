@@ -19,11 +19,11 @@ from tests.support.identity import IdentityFactory
 def test_an_organization_keeps_an_owner(factory: IdentityFactory, database: Database) -> None:
     organization = factory.organization()
     with database.transaction() as session:
-        (first,) = list_members(session, by=OPERATOR, organization_id=organization.id).items
+        (first,) = list_members(session, actor=OPERATOR, organization_id=organization.id).items
     for operation in (
-        lambda s: remove_member(s, by=OPERATOR, organization_id=organization.id, user_id=first.user_id),
+        lambda s: remove_member(s, actor=OPERATOR, organization_id=organization.id, user_id=first.user_id),
         lambda s: change_member_role(
-            s, by=OPERATOR, organization_id=organization.id, user_id=first.user_id, role=Role.MEMBER
+            s, actor=OPERATOR, organization_id=organization.id, user_id=first.user_id, role=Role.MEMBER
         ),
     ):
         with pytest.raises(LastOwner), database.transaction() as session:
@@ -31,7 +31,7 @@ def test_an_organization_keeps_an_owner(factory: IdentityFactory, database: Data
     second = factory.person(organization.id, Role.WORKSPACE_OWNER)
     with database.transaction() as session:
         remove_member(
-            session, by=factory.actor(second), organization_id=organization.id, user_id=first.user_id
+            session, actor=factory.actor(second), organization_id=organization.id, user_id=first.user_id
         )
 
 
@@ -40,14 +40,14 @@ def test_an_operator_disables_the_last_owner_too_and_gives_the_organization_anot
 ) -> None:
     organization = factory.organization()
     with database.transaction() as session:
-        (last,) = list_members(session, by=OPERATOR, organization_id=organization.id).items
-        assert disable_user(session, by=OPERATOR, user_id=last.user_id).disabled_at is not None
+        (last,) = list_members(session, actor=OPERATOR, organization_id=organization.id).items
+        assert disable_user(session, actor=OPERATOR, user_id=last.user_id).disabled_at is not None
     another = factory.person(organization.id, Role.WORKSPACE_OWNER)
     with pytest.raises(LastOwner), database.transaction() as session:
-        remove_member(session, by=OPERATOR, organization_id=organization.id, user_id=another.user_id)
+        remove_member(session, actor=OPERATOR, organization_id=organization.id, user_id=another.user_id)
     with database.transaction() as session:
         remove_member(
-            session, by=factory.actor(another), organization_id=organization.id, user_id=last.user_id
+            session, actor=factory.actor(another), organization_id=organization.id, user_id=last.user_id
         )
 
 
@@ -59,7 +59,9 @@ def test_who_leaves_takes_nothing_along(factory: IdentityFactory, database: Data
             world.organization_id, person.user_id, Role.WORKSPACE_ADMIN, over=world.principal_id
         )
         with database.transaction() as session:
-            remove_member(session, by=OPERATOR, organization_id=world.organization_id, user_id=person.user_id)
+            remove_member(
+                session, actor=OPERATOR, organization_id=world.organization_id, user_id=person.user_id
+            )
     with pytest.raises(InvalidToken):
         factory.authenticator().authenticate(bound.authorization)
     caller = factory.actor(unbound).caller
@@ -74,13 +76,13 @@ def test_adding_a_member_again_is_refused_and_addresses_differ_by_more_than_case
     with pytest.raises(AlreadyExists), database.transaction() as session:
         add_member(
             session,
-            by=OPERATOR,
+            actor=OPERATOR,
             organization_id=world.organization_id,
             email=person.email.upper(),
             role=Role.MEMBER,
         )
     with pytest.raises(AlreadyExists), database.transaction() as session:
-        create_user(session, by=OPERATOR, email=person.email.title())
+        create_user(session, actor=OPERATOR, email=person.email.title())
 
 
 def test_a_user_selects_among_their_own_organizations(
@@ -89,15 +91,15 @@ def test_a_user_selects_among_their_own_organizations(
     person = factory.person(world.organization_id)
     other = factory.organization()
     with pytest.raises(ResourceNotFound), database.transaction() as session:
-        select_active_organization(session, by=factory.actor(person), organization_id=other.id)
+        select_active_organization(session, actor=factory.actor(person), organization_id=other.id)
     with database.transaction() as session:
         add_member(
-            session, by=OPERATOR, organization_id=other.id, email=person.email, role=Role.WORKSPACE_ADMIN
+            session, actor=OPERATOR, organization_id=other.id, email=person.email, role=Role.WORKSPACE_ADMIN
         )
     assert factory.actor(person).caller.organization_id == world.organization_id
     with database.transaction() as session:
-        select_active_organization(session, by=factory.actor(person), organization_id=other.id)
-        mine = list_organizations(session, by=factory.actor(person)).items
+        select_active_organization(session, actor=factory.actor(person), organization_id=other.id)
+        mine = list_organizations(session, actor=factory.actor(person)).items
     assert {organization.id for organization in mine} == {world.organization_id, other.id}
     assert factory.actor(person).caller.organization_id == other.id
 
@@ -107,25 +109,25 @@ def test_a_disabled_user_is_locked_out_until_enabled(
 ) -> None:
     person = factory.person(world.organization_id)
     with database.transaction() as session:
-        first = disable_user(session, by=OPERATOR, user_id=person.user_id)
-        assert disable_user(session, by=OPERATOR, user_id=person.user_id) == first
+        first = disable_user(session, actor=OPERATOR, user_id=person.user_id)
+        assert disable_user(session, actor=OPERATOR, user_id=person.user_id) == first
     with pytest.raises(InvalidToken):
         factory.authenticator().authenticate(person.authorization)
     with database.transaction() as session:
-        enable_user(session, by=OPERATOR, user_id=person.user_id)
+        enable_user(session, actor=OPERATOR, user_id=person.user_id)
     assert factory.authenticator().authenticate(person.authorization).caller is not None
 
 
 def test_two_owners_cannot_remove_each_other_at_once(factory: IdentityFactory, database: Database) -> None:
     organization = factory.organization()
     with database.transaction() as session:
-        (first,) = list_members(session, by=OPERATOR, organization_id=organization.id).items
+        (first,) = list_members(session, actor=OPERATOR, organization_id=organization.id).items
     owners = [first.user_id, factory.person(organization.id, Role.WORKSPACE_OWNER).user_id]
 
     def remove(user_id: UUID) -> bool:
         try:
             with database.transaction() as session:
-                remove_member(session, by=OPERATOR, organization_id=organization.id, user_id=user_id)
+                remove_member(session, actor=OPERATOR, organization_id=organization.id, user_id=user_id)
         except LastOwner:
             return False
         return True

@@ -38,7 +38,7 @@ def test_nothing_is_minted_for_what_is_disabled(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     with database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=world.principal_id)
+        disable_identity(session, actor=OPERATOR, identity_id=world.principal_id)
     with pytest.raises(TargetDisabled):
         factory.attribution(world.distribution)
 
@@ -47,7 +47,7 @@ def test_nothing_is_minted_for_a_disabled_deployment(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     with database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=world.deployment.deployment.id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=world.deployment.deployment.id)
     with pytest.raises(TargetDisabled):
         factory.attribution(world.distribution)
 
@@ -56,7 +56,7 @@ def test_nothing_is_minted_in_a_suspended_organization(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=world.organization_id)
     with pytest.raises(OrganizationSuspended):
         factory.attribution(world.distribution)
 

@@ -111,16 +111,16 @@ def test_a_disabled_deployment_and_a_disabled_daemon_get_no_token(
     deployment_id = world.deployment.deployment.id
     authorization = factory.authorization(world.deployment)
     with database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=deployment_id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
     with pytest.raises(InvalidClient):
         factory.access_token(world.deployment)
     with pytest.raises(InvalidToken):
         factory.authenticator().authenticate(authorization)
     with database.transaction() as session:
-        enable_deployment(session, by=OPERATOR, deployment_id=deployment_id)
+        enable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
     assert factory.authenticator().authenticate(authorization).caller is not None
     with database.transaction() as session:
-        disable_identity(session, by=OPERATOR, identity_id=world.daemon_id)
+        disable_identity(session, actor=OPERATOR, identity_id=world.daemon_id)
     with pytest.raises(InvalidClient):
         factory.access_token(world.deployment)
 
@@ -129,7 +129,7 @@ def test_a_suspended_organization_gets_no_token(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     with database.transaction() as session:
-        suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
+        suspend_organization(session, actor=OPERATOR, organization_id=world.organization_id)
     with pytest.raises(UnauthorizedClient):
         factory.access_token(world.deployment)
 
@@ -140,9 +140,9 @@ def test_secrets_rotate_without_a_failed_call_and_tokens_die_with_their_secret(
     deployment = world.deployment.deployment
     first = factory.authorization(world.deployment)
     with database.transaction() as session:
-        issued = issue_client_credential(session, by=OPERATOR, deployment_id=deployment.id)
+        issued = issue_client_credential(session, actor=OPERATOR, deployment_id=deployment.id)
         with pytest.raises(TooManyLive):
-            issue_client_credential(session, by=OPERATOR, deployment_id=deployment.id)
+            issue_client_credential(session, actor=OPERATOR, deployment_id=deployment.id)
     second = exchange(
         database,
         factory.settings,
@@ -154,8 +154,8 @@ def test_secrets_rotate_without_a_failed_call_and_tokens_die_with_their_secret(
     assert authenticator.authenticate(first).caller is not None
     with database.transaction() as session:
         old = world.deployment.credential.credential.id
-        revoked = revoke_client_credential(session, by=OPERATOR, credential_id=old)
-        assert revoke_client_credential(session, by=OPERATOR, credential_id=old) == revoked
+        revoked = revoke_client_credential(session, actor=OPERATOR, credential_id=old)
+        assert revoke_client_credential(session, actor=OPERATOR, credential_id=old) == revoked
     with pytest.raises(InvalidToken):
         authenticator.authenticate(first)
     with pytest.raises(InvalidClient):
@@ -184,7 +184,7 @@ def test_listing_secrets_shows_four_characters_and_the_last_use(
 ) -> None:
     factory.access_token(world.deployment)
     with database.transaction() as session:
-        page = list_client_credentials(session, by=OPERATOR, deployment_id=world.deployment.deployment.id)
+        page = list_client_credentials(session, actor=OPERATOR, deployment_id=world.deployment.deployment.id)
     (listed,) = page.items
     assert listed.last4 == world.deployment.credential.secret.value[-4:]
     assert listed.client_id == world.deployment.deployment.client_id
@@ -197,14 +197,14 @@ def test_tokens_name_the_active_version_and_a_revoked_one_ends_its_own(
     deployment_id = world.deployment.deployment.id
     of_first = factory.authorization(world.deployment)
     with database.transaction() as session:
-        second = deploy_version(session, by=OPERATOR, deployment_id=deployment_id, label="abc123")
+        second = deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label="abc123")
     of_second = factory.access_token(world.deployment)
     assert second.number == 2
     assert claims_of(of_second)["version_id"] == str(second.id)
     authenticator = factory.authenticator()
     assert authenticator.authenticate(of_first).caller is not None
     with database.transaction() as session:
-        revoke_version(session, by=OPERATOR, version_id=second.id)
+        revoke_version(session, actor=OPERATOR, version_id=second.id)
     with pytest.raises(InvalidToken):
         authenticator.authenticate(f"Bearer {of_second}")
     assert authenticator.authenticate(of_first).caller is not None
@@ -212,9 +212,9 @@ def test_tokens_name_the_active_version_and_a_revoked_one_ends_its_own(
         factory.access_token(world.deployment)
     with database.transaction() as session:
         with pytest.raises(VersionRevoked):
-            activate_version(session, by=OPERATOR, version_id=second.id)
-        first = list_versions(session, by=OPERATOR, deployment_id=deployment_id).items[0]
-        activate_version(session, by=OPERATOR, version_id=first.id)
+            activate_version(session, actor=OPERATOR, version_id=second.id)
+        first = list_versions(session, actor=OPERATOR, deployment_id=deployment_id).items[0]
+        activate_version(session, actor=OPERATOR, version_id=first.id)
     assert claims_of(factory.access_token(world.deployment))["version_id"] == str(first.id)
 
 

@@ -104,7 +104,7 @@ def test_a_private_key_is_stored_encrypted_only(database: Database, settings: Se
 def test_a_young_next_key_does_not_sign_yet(database: Database, settings: Settings) -> None:
     before = states(database)
     with pytest.raises(KeyNotPublished):
-        rotate_keys(database, settings, by=OPERATOR)
+        rotate_keys(database, settings, actor=OPERATOR)
     assert states(database) == before
 
 
@@ -118,7 +118,7 @@ def test_tokens_in_flight_survive_a_rotation(
     signed_with = current(database)
     published = {key["kid"] for key in factory.keys.jwks()["keys"]}
     age(database, "created_at", PUBLICATION_SECONDS)
-    rotate_keys(database, settings, by=OPERATOR)
+    rotate_keys(database, settings, actor=OPERATOR)
     assert current(database) != signed_with
     assert current(database) in published
     assert states(database)[signed_with] == KeyState.PREVIOUS
@@ -133,7 +133,7 @@ def test_a_process_that_has_not_noticed_a_rotation_still_signs_good_tokens(
     slow = IdentityFactory(database, settings.model_copy(update={"live_row_cache_seconds": 5}))
     slow.access_token(world.deployment)
     age(database, "created_at", PUBLICATION_SECONDS)
-    rotate_keys(database, settings, by=OPERATOR)
+    rotate_keys(database, settings, actor=OPERATOR)
     late = slow.authorization(world.deployment)
     assert factory.authenticator().authenticate(late).caller is not None
     ahead = factory.authorization(world.deployment)
@@ -145,7 +145,7 @@ def test_a_previous_key_verifies_within_its_window_and_not_beyond(
 ) -> None:
     authorization = factory.authorization(world.deployment)
     age(database, "created_at", PUBLICATION_SECONDS)
-    rotate_keys(database, settings, by=OPERATOR)
+    rotate_keys(database, settings, actor=OPERATOR)
     life = lifetime_seconds(settings, KeyPurpose.ACCESS)
     age(database, "retired_at", life - 30)
     assert factory.authenticator().authenticate(authorization).caller is not None
@@ -187,7 +187,7 @@ def test_revoking_the_current_key_ends_its_tokens_and_another_signs(
     )
     authenticator.resolve(authenticator.authenticate(authorization), attribution)
     leaked = current(database, purpose)
-    revoke_key(database, settings, by=OPERATOR, kid=leaked)
+    revoke_key(database, settings, actor=OPERATOR, kid=leaked)
     assert leaked not in states(database, purpose)
     with pytest.raises(Exception, match=r"forged|malformed"):
         authenticator.resolve(authenticator.authenticate(authorization), attribution)
@@ -199,7 +199,7 @@ def test_revoking_the_current_key_ends_its_tokens_and_another_signs(
 
 def test_revoking_a_key_that_is_not_there_says_so(database: Database, settings: Settings) -> None:
     with pytest.raises(ResourceNotFound):
-        revoke_key(database, settings, by=OPERATOR, kid="nobody")
+        revoke_key(database, settings, actor=OPERATOR, kid="nobody")
 
 
 def test_only_operators_rotate_and_revoke(
@@ -207,9 +207,9 @@ def test_only_operators_rotate_and_revoke(
 ) -> None:
     owner = factory.actor(factory.person(world.organization_id))
     with pytest.raises(PermissionDenied):
-        rotate_keys(database, settings, by=owner)
+        rotate_keys(database, settings, actor=owner)
     with pytest.raises(PermissionDenied):
-        revoke_key(database, settings, by=owner, kid=current(database))
+        revoke_key(database, settings, actor=owner, kid=current(database))
 
 
 def test_an_encryption_key_is_replaced_without_losing_signing_keys(database: Database) -> None:

@@ -338,11 +338,11 @@ def take_away(desk: Desk, mailbox: Mailbox, what: str) -> None:
         return
     with database.transaction() as session:
         if what == "distribution":
-            disable_distribution(session, by=OPERATOR, distribution_id=mailbox.id)
+            disable_distribution(session, actor=OPERATOR, distribution_id=mailbox.id)
         elif what == "deployment":
-            disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
+            disable_deployment(session, actor=OPERATOR, deployment_id=deployment.id)
         elif what == "organization":
-            suspend_organization(session, by=OPERATOR, organization_id=mailbox.organization_id)
+            suspend_organization(session, actor=OPERATOR, organization_id=mailbox.organization_id)
         else:
             identity_id = mailbox.principal_id if what == "principal" else deployment.daemon_identity_id
-            disable_identity(session, by=OPERATOR, identity_id=identity_id)
+            disable_identity(session, actor=OPERATOR, identity_id=identity_id)

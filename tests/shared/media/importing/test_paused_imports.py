@@ -29,7 +29,7 @@ def retry(desk: Desk, failed: Import, settings: Settings | None = None) -> Impor
         return retry_import(
             session,
             settings or desk.fetcher.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=failed.distribution_id,
             import_id=failed.id,
         )
@@ -48,7 +48,7 @@ def test_what_a_disabled_deployment_held_up_is_stored_once_it_is_enabled(desk: D
     deployment_id = mailbox.deployment.deployment.id
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/late", content(PNG.content))))
     with desk.database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=deployment_id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
     desk.work()
     held = desk.read(queued)
     assert (held.state, held.code, held.attempts) == (ImportState.HELD, "target_disabled", 0)
@@ -57,7 +57,7 @@ def test_what_a_disabled_deployment_held_up_is_stored_once_it_is_enabled(desk: D
     desk.push(other, attachment(desk.source.serve("/other", content(PNG.content))))
     assert desk.work() == 1
     with desk.database.transaction() as session:
-        enable_deployment(session, by=OPERATOR, deployment_id=deployment_id)
+        enable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
     assert resume_held(desk.database) == 1
     desk.work()
     assert desk.read(queued).state is ImportState.STORED
@@ -68,7 +68,7 @@ def test_a_held_import_that_nobody_helps_fails_when_records_are_forgotten(desk: 
     mailbox = desk.mailbox()
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/never", content(PNG.content))))
     with desk.database.transaction() as session:
-        disable_deployment(session, by=OPERATOR, deployment_id=mailbox.deployment.deployment.id)
+        disable_deployment(session, actor=OPERATOR, deployment_id=mailbox.deployment.deployment.id)
     desk.work()
     desk.sql(
         "UPDATE media_imports SET due_at = now(), created_at = now() - make_interval(days => :days)",
@@ -118,7 +118,7 @@ def test_what_is_under_way_elsewhere_or_forgotten_is_not_retried(desk: Desk, mai
         retry_import(
             session,
             desk.fetcher.settings,
-            by=OPERATOR,
+            actor=OPERATOR,
             distribution_id=elsewhere.id,
             import_id=failed.id,
         )
@@ -137,7 +137,7 @@ def test_what_failed_is_retried_by_state_code_and_time_within_bounds(desk: Desk)
     def retry_all(**wanted: object) -> int:
         settings = make_settings(queued_imports=wanted.pop("queued_imports", 1000))
         with desk.database.transaction() as session:
-            return retry_imports(session, settings, by=OPERATOR, distribution_id=mailbox.id, **wanted)  # type: ignore[arg-type]
+            return retry_imports(session, settings, actor=OPERATOR, distribution_id=mailbox.id, **wanted)  # type: ignore[arg-type]
 
     assert retry_all(state=ImportState.HELD) == 0
     assert retry_all(code="media_too_large") == 1
@@ -228,7 +228,7 @@ def test_only_organizations_in_which_something_was_done_are_looked_at(
     assert resume_held(desk.database) == 0
     with desk.database.transaction() as session:
         top_up(
-            session, by=OPERATOR, organization_id=changed.organization_id, amount=1, reference=str(uuid4())
+            session, actor=OPERATOR, organization_id=changed.organization_id, amount=1, reference=str(uuid4())
         )
     assert resume_held(desk.database) == 2
     assert (count_queued(desk, changed), count_queued(desk, idle)) == (2, 0)
@@ -241,7 +241,9 @@ def test_what_others_do_meanwhile_hides_nothing_that_was_done(
     hold_all(desk, mended, 1, due_in="1 h")
     acts_are_past()
     with desk.database.transaction() as session:
-        top_up(session, by=OPERATOR, organization_id=mended.organization_id, amount=1, reference=str(uuid4()))
+        top_up(
+            session, actor=OPERATOR, organization_id=mended.organization_id, amount=1, reference=str(uuid4())
+        )
     acts = text(
         "INSERT INTO audit_events (id, organization_id, actor_kind, actor_id, action, resource_kind, resource_id)"
         " VALUES (:id, :organization_id, 'DaemonIdentity', :id, 'file.content_replaced', 'file', 'x')"

@@ -46,12 +46,12 @@ class Wire:
         settings = make_settings(egress_allow_http=True)
         with self.desk.database.transaction() as session:
             update_distribution(
-                session, by=OPERATOR, distribution_id=self.mailbox.id, networks=list(NETWORKS)
+                session, actor=OPERATOR, distribution_id=self.mailbox.id, networks=list(NETWORKS)
             )
             put_network_settings(
                 session,
                 settings,
-                by=OPERATOR,
+                actor=OPERATOR,
                 distribution_id=self.mailbox.id,
                 network=network_of(self.stand_in),
                 values={**self.stand_in.settings, **changes},
@@ -130,7 +130,7 @@ def test_what_waits_is_held_until_settings_that_were_forgotten_return(connect: C
     (queued,) = wire.push(PDF)
     with wire.desk.database.transaction() as session:
         remove_network_settings(
-            session, by=OPERATOR, distribution_id=wire.mailbox.id, network=NETWORKS["discord"]
+            session, actor=OPERATOR, distribution_id=wire.mailbox.id, network=NETWORKS["discord"]
         )
     assert wire.end_of(queued) == (ImportState.HELD, "network_not_configured")
     wire.set_up()
