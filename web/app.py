@@ -52,9 +52,9 @@ from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
 from web.models.messages import routes as messages_routes
 from web.models.routes import routes as model_routes
-from web.monitoring.health import routes as health_routes
-from web.monitoring.probes import build_probes
-from web.openapi.documents import routes as document_routes
+from web.monitoring.readiness import build_health_checks
+from web.monitoring.routes import routes as health_routes
+from web.openapi.routes import routes as document_routes
 from web.pages.routes import routes as page_routes
 
 log = get_logger(__name__)
@@ -97,8 +97,8 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.url_map.merge_slashes = False
     app.extensions["services"] = services or build_services(settings)
     app.extensions["error_dialects"] = Dialects(base_url=settings.base_url)
-    app.extensions["probes"] = _build_probes(settings, app.extensions["services"])
-    app.extensions["operations_port"] = OperationsPort(app.extensions["probes"])
+    app.extensions["health_checks"] = _build_health_checks(settings, app.extensions["services"])
+    app.extensions["operations_port"] = OperationsPort(app.extensions["health_checks"])
     register_converters(app)
     register_error_handlers(app)
     for routes in ROUTES:
@@ -112,10 +112,10 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     return app
 
 
-def _build_probes(settings: Settings, services: Services) -> HealthChecks:
+def _build_health_checks(settings: Settings, services: Services) -> HealthChecks:
     metrics = HostMetrics(settings.metrics_directory, "web")
     metrics.start()
-    return build_probes(services, metrics)
+    return build_health_checks(services, metrics)
 
 
 def _begin() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from web.app import ROUTES
-from web.openapi.commands import example_of
-from web.openapi.description import describe
+from web.openapi.curl_commands import example_of
+from web.openapi.document import describe
 from web.openapi.reference import resolve
 
 _AUTHORIZATIONS = {"bearer": "token", "distribution": "distributionToken"}

@@ -21,7 +21,7 @@ from tests.support.identity import Person
 from tests.support.media_samples import PNG
 from tests.web.a2a.asking import request
 from tests.web.a2a.conftest import give_behavior_to
-from tests.web.console.test_mending import push
+from tests.web.console.test_action_items import push
 from tests.web.files.asking import succeed
 from tests.web.files.conftest import agent_of, promote
 from tests.web.identity.test_administration_matrix import OPERATIONS, address

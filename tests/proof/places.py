@@ -61,7 +61,7 @@ ELSEWHERE = {
     "shared/media/importing/paused_imports.py:resume_held": "tests/shared/media/importing/test_paused_imports.py",
     "shared/media/importing/leases.py": "tests/shared/media/importing/test_killed_workers.py",
     "shared/models/heartbeats.py:Heartbeats._renew": "tests/journeys/models/test_dead_workers.py",
-    "web/console/pages/signing.py:come_back": "tests/web/console/test_provider_sign_in.py",
+    "web/console/pages/sign_in.py:come_back": "tests/web/console/test_provider_sign_in.py",
 }
 """What is done by the clock, after a loss, by operators, or beside a server of its own; and the test of it."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

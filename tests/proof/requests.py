@@ -18,7 +18,7 @@ from tests.proof.writes import Ask, Write
 from tests.support.browser import new_code
 from tests.support.media_samples import PNG
 from tests.support.networks.slack import SlackStandIn
-from tests.web.console.test_mending import push
+from tests.web.console.test_action_items import push
 from tests.web.credits.test_payments import Payer, stripe_header
 from tests.web.files.asking import succeed
 from tests.web.identity.test_administration_matrix import World as Cast

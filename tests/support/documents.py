@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from web.app import ROUTES
-from web.openapi.description import describe
+from web.openapi.document import describe
 
 
 @cache

@@ -21,7 +21,7 @@ from web.error_responses.openai_errors import speaks_openai
 from web.error_responses.status_codes import STATUSES
 from web.framework.authentication import Authentication
 from web.framework.routes import Route
-from web.openapi.commands import curl
+from web.openapi.curl_commands import curl
 from web.openapi.problems import list_problems
 from web.openapi.reference import find_operation, operations_by_tag
 from web.openapi.remedies import BY_KIND, REMEDIES

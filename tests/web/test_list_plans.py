@@ -24,7 +24,7 @@ from tests.support.discovered import found
 from tests.support.front import Front
 from tests.support.plans import Statement, recorded_statements, rows_read
 from tests.web.test_cross_organization import DOCUMENT, Tenant, bearer, make_resources, make_tenant
-from web.console import listings
+from web.console import queries as console_queries
 from web.console.pages import activity, files, ledger, tasks
 from web.console.routes import PAGES
 
@@ -166,7 +166,7 @@ def test_what_answers_with_an_array_is_a_list_or_known_to_be_none() -> None:
 def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
     template, operation = LISTS[name]
     # An agent answers at a second address alike: what is combined is asked at the first.
-    is_again = name.removesuffix("_of_agent") in LISTS.keys() - {name}
+    is_again = name.removesuffix("_agent_item") in LISTS.keys() - {name}
     seen: dict[frozenset[str], list[dict[str, Any]]] = {}
     served: set[str] = set()  # who was refused by each filter alone is refused by two
     for query in found(queries(operation, large.resources, is_whole=name in WHOLE, in_pairs=not is_again)):
@@ -276,7 +276,7 @@ def cookie(large: Large) -> str:
 def test_a_page_of_the_console_costs_few_statements_and_what_is_on_it(
     large: Large, cookie: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (listings, activity, files, ledger, tasks):
+    for module in (console_queries, activity, files, ledger, tasks):
         monkeypatch.setattr(module, "ROWS", PAGE)  # of fifty rows of a few thousand all are read
     address = re.sub(r"<\w+:(\w+)>", lambda match: large.resources[_camel(match[1])], path)
     client = large.front.app.test_client(use_cookies=False)

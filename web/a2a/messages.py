@@ -105,7 +105,7 @@ def _check_with_agent(call: AgentCall, message: Message, requested: Collection[s
     require(call.declared, call.active, requested)
     check_data(message, call.active, call.services.directory.own)
     skill_id = (message.metadata or {}).get(SKILL_KEY)
-    call.services.refusals.check(call.agent.choose_behavior(skill_id), message)
+    call.services.script_errors.check(call.agent.choose_behavior(skill_id), message)
 
 
 def _send(call: AgentCall, sending: Sending) -> Sent:

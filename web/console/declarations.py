@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from shared.identity.errors import AuthenticationRequired, InvalidToken
 from web.console import cookies, csrf
 from web.console.forms import read_form
-from web.console.visits import ElsewhereError, PageContext, never_kept
+from web.console.page_context import PageContext, RedirectError, forbid_caching
 from web.framework.administration import Act, administer
 from web.framework.authentication import Authentication
 from web.framework.calls import RequestContext
@@ -29,7 +29,7 @@ View = Callable[..., Response]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EquivalentOperations:
+class ConsoleAction:
     """An action, and what does the same elsewhere: an endpoint of REST and a command; None for a session's own acts."""
 
     path: str
@@ -44,7 +44,7 @@ class ConsoleRoutes(Routes):
 
     def __init__(self, tag: str) -> None:
         super().__init__(f"console {tag}")
-        self.twins: list[EquivalentOperations] = []
+        self.twins: list[ConsoleAction] = []
 
     def page(
         self, path: str, *, summary: str, query: type[BaseModel] | None = None, **options: Any
@@ -73,7 +73,7 @@ class ConsoleRoutes(Routes):
         """Declare the decorated function as what a form does; `step_up` is the page to come back to after it."""
         needs_proof = step_up is not None
         self.twins.append(
-            EquivalentOperations(path=f"{ROOT}{path}", rest=rest, command=command, needs_proof=needs_proof)
+            ConsoleAction(path=f"{ROOT}{path}", rest=rest, command=command, needs_proof=needs_proof)
         )
 
         def declare(act: Show) -> Show:
@@ -81,10 +81,10 @@ class ConsoleRoutes(Routes):
                 csrf.check_origin(call.http, call.services.settings.base_url)
                 form = read_form(call)
                 csrf.check_token(call.http, cookies.find_session(call.http) or "", form.get(csrf.FIELD))
-                visit = PageContext(call=call, form=form)
+                context = PageContext(call=call, form=form)
                 if step_up is not None:
-                    visit.require_step_up(step_up)
-                return act(visit, **ids)
+                    context.require_step_up(step_up)
+                return act(context, **ids)
 
             self._declare("POST", path, handle, act.__name__, summary=summary, **options)
             return act
@@ -97,9 +97,9 @@ class ConsoleRoutes(Routes):
         `back` may name those ids; `of_organization` gives the function the session's organization too.
         """
 
-        def handle(visit: PageContext, **ids: UUID) -> Response:
-            scope = {"organization_id": visit.organization_id} if of_organization else {}
-            administer(visit.call, act, **scope, **ids)
+        def handle(context: PageContext, **ids: UUID) -> Response:
+            scope = {"organization_id": context.organization_id} if of_organization else {}
+            administer(context.call, act, **scope, **ids)
             return go_to(back.format(**ids))
 
         handle.__name__ = act.__name__
@@ -113,9 +113,9 @@ class ConsoleRoutes(Routes):
                 response = view(**path)
             except (AuthenticationRequired, InvalidToken):
                 response = go_to(SIGN_IN)
-            except ElsewhereError as elsewhere:
+            except RedirectError as elsewhere:
                 response = go_to(elsewhere.location)
-            return never_kept(response)
+            return forbid_caching(response)
 
         return guarded
 

@@ -5,7 +5,6 @@ from web.console.declarations import ConsoleRoutes
 from web.console.pages import (
     activity,
     agents,
-    choices,
     distributions,
     files,
     keys,
@@ -14,7 +13,8 @@ from web.console.pages import (
     operations,
     overview,
     people,
-    signing,
+    preferences,
+    sign_in,
     tasks,
 )
 from web.console.reasons import find_reason
@@ -22,8 +22,8 @@ from web.framework.rendering import add_filters
 from web.framework.routes import Routes
 
 PAGES: tuple[ConsoleRoutes, ...] = (
-    signing.routes,
-    choices.routes,
+    sign_in.routes,
+    preferences.routes,
     overview.routes,
     models.routes,
     models.asking,
@@ -37,7 +37,7 @@ PAGES: tuple[ConsoleRoutes, ...] = (
     people.routes,
     operations.routes,
 )
-ROUTES: tuple[Routes, ...] = (signing.public_routes, *PAGES)
+ROUTES: tuple[Routes, ...] = (sign_in.public_routes, *PAGES)
 
 add_filters(
     money=written.money,

@@ -18,7 +18,7 @@ from shared.encryption import Encryption
 from shared.fairness.admission import Pool, PoolKey
 from shared.messaging.valkey import connect_valkey
 from web.dependencies.agent_directory import AgentDirectory
-from web.dependencies.scripted_errors import ScriptedRefusals
+from web.dependencies.script_errors import ScriptErrors
 
 HINT_TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 5
@@ -66,7 +66,7 @@ class AgentServices:
     router: Router
     links: FileLinks
     slots: StreamSlots
-    refusals: ScriptedRefusals
+    script_errors: ScriptErrors
 
 
 def build_agent_services(settings: Settings, database: Database, streams: Pool) -> AgentServices:
@@ -85,5 +85,5 @@ def build_agent_services(settings: Settings, database: Database, streams: Pool) 
         router=Router(own_extensions=directory.own, pushes=pushes),
         links=FileLinks(database, settings),
         slots=StreamSlots(streams, each=settings.streams_per_caller),
-        refusals=ScriptedRefusals(settings.a2a_script),
+        script_errors=ScriptErrors(settings.a2a_script),
     )

@@ -28,8 +28,8 @@ from web.http.requests import (
     UnsupportedMediaType,
 )
 from web.http.wire_types import CamelModel
+from web.openapi.a2a_components import a2a_error_answer
 from web.openapi.components import ref
-from web.openapi.protocol import a2a_error_answer
 
 _ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
 _RECOGNIZED: tuple[type[DomainError], ...] = (

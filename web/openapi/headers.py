@@ -8,7 +8,7 @@ from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, speaks_anthr
 from web.error_responses.openai_errors import RETRY_HEADER, speaks_openai
 from web.framework.authentication import ATTRIBUTION_HEADER, Authentication
 from web.framework.routes import FilePart, RawBody, Route
-from web.openapi.protocol import a2a_header_parameters
+from web.openapi.a2a_components import a2a_header_parameters
 
 _WORTH_REPEATING = ("402", "408", "409", "429", "502", "503", "504", "507", "529")
 _MADE = ("201", "202")

@@ -18,7 +18,7 @@ from shared.identity.credentials.api_keys import IssuedApiKey
 from shared.identity.secrets import hash_secret
 from shared.identity.sign_in import console_sessions
 from shared.identity.tables import api_keys as api_keys_table
-from web.console.pages import signing
+from web.console.pages import sign_in
 
 
 def reuse_links() -> None:
@@ -38,7 +38,7 @@ def keep_sessions() -> None:
     def end_nothing(session: Session, *, actor: Actor) -> None:
         del session, actor
 
-    setattr(signing, "sign_out", end_nothing)  # noqa: B010 (a name it does not export)
+    setattr(sign_in, "sign_out", end_nothing)  # noqa: B010 (a name it does not export)
 
 
 def remember_sessions() -> None:

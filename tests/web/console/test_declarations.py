@@ -8,7 +8,7 @@ import pytest
 from deploy.cli.main import main
 from tests.support.browser import Browser
 from tests.support.front import Front
-from web.console.declarations import SIGN_IN, EquivalentOperations
+from web.console.declarations import SIGN_IN, ConsoleAction
 from web.console.navigation import navigation
 from web.console.routes import PAGES
 from web.error_responses.html_errors import speaks_html
@@ -61,7 +61,7 @@ def test_an_action_needs_a_fresh_proof_unless_it_is_known_why_not() -> None:
 
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: str(twins.path))
 def test_an_action_has_an_operation_of_rest_and_a_command_that_do_the_same(
-    front: Front, twins: EquivalentOperations
+    front: Front, twins: ConsoleAction
 ) -> None:
     if twins.path in OWN:
         assert (twins.rest, twins.command) == (None, None)

@@ -8,7 +8,7 @@ import pytest
 from shared.credits.usage.usage_reports import UsageGroup, UsageSum
 from web.console import format as written
 from web.console.charts import clock, meter, sparkline, stacked_bars, steps
-from web.console.figures import OTHER, burn, spending
+from web.console.spend_series import OTHER, build_spend_series, estimate_burn_rate
 
 NOW = datetime(2026, 11, 22, 9, 41, tzinfo=UTC)
 MARKUP = "<b onclick='x'>\"&"
@@ -61,19 +61,19 @@ def test_spending_has_every_step_and_puts_the_cheapest_together() -> None:
     start = NOW - timedelta(days=3)
     day = datetime(2026, 11, 20, tzinfo=UTC)
     groups = [group(day, f"model-{at}", at * 1_000_000) for at in range(1, 8)]
-    spent = spending(groups, start, NOW, timedelta(days=1))
+    spent = build_spend_series(groups, start, NOW, timedelta(days=1))
     assert [at.day for at in spent.steps] == [19, 20, 21, 22]
     assert [name for name, _ in spent.series] == [*(f"model-{at}" for at in (7, 6, 5, 4, 3)), OTHER]
     assert spent.series[-1][1] == [0, 3.0, 0, 0]
     assert spent.totals["model-7"] == 7_000_000
-    assert spending([], start, NOW, timedelta(hours=1)).series == []
+    assert build_spend_series([], start, NOW, timedelta(hours=1)).series == []
 
 
 def test_credits_last_as_long_as_the_mean_of_days_says() -> None:
-    assert burn(0, 7, 10, NOW).days_left is None
-    assert burn(70, 7, 105, NOW).days_left == 10
-    assert burn(70, 7, -5, NOW).days_left == 0
-    assert burn(7, 7, 10**15, NOW).ends_on is None
+    assert estimate_burn_rate(0, 7, 10, NOW).days_left is None
+    assert estimate_burn_rate(70, 7, 105, NOW).days_left == 10
+    assert estimate_burn_rate(70, 7, -5, NOW).days_left == 0
+    assert estimate_burn_rate(7, 7, 10**15, NOW).ends_on is None
 
 
 def test_amounts_counts_and_moments_are_written_for_people() -> None:

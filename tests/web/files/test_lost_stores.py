@@ -46,7 +46,7 @@ def _repaired(disk: SmallDisk) -> Iterator[None]:
 
 def readiness(front: Front) -> tuple[int, str]:
     """Ask past the cache of a second."""
-    front.app.extensions["probes"]._ready = (0.0, {})
+    front.app.extensions["health_checks"]._ready = (0.0, {})
     answer = front.get("/readyz")
     return answer.status_code, (answer.json or {})["checks"]["blobs"]
 

@@ -17,8 +17,8 @@ from shared.credits.usage.usage_records import (
 )
 from web.console.declarations import ConsoleRoutes
 from web.console.forms import wrong
-from web.console.listings import ROWS, Cursor, Word
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import ROWS, CursorQuery, FilterText
 from web.credits.csv_files import csv_file
 from web.credits.usage_csv import render_records
 from web.http.negotiation import CSV
@@ -29,13 +29,13 @@ _STATUSES = tuple(status.value for status in Status)
 _SPANS = {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 
 
-class ActivityQuery(Cursor):
+class ActivityQuery(CursorQuery):
     """Which calls are wanted; a form sends what was not chosen empty."""
 
-    model: Word = ""
-    principal: Word = ""
-    key: Word = ""
-    status: Word = ""
+    model: FilterText = ""
+    principal: FilterText = ""
+    key: FilterText = ""
+    status: FilterText = ""
     since: Annotated[Literal["", "24h", "7d", "30d"], Field()] = ""
 
     def wanted(self, now: datetime) -> RecordFilter:
@@ -58,37 +58,37 @@ class ActivityQuery(Cursor):
 
 
 @routes.page("/activity", summary="List calls, newest first", query=ActivityQuery)
-def show_activity(visit: PageContext) -> Response:
-    query: ActivityQuery = visit.call.query
-    scope = authorize_usage(visit.caller)
-    with visit.services.database.autocommit() as session:
+def show_activity(context: PageContext) -> Response:
+    query: ActivityQuery = context.call.query
+    scope = authorize_usage(context.caller)
+    with context.services.database.autocommit() as session:
         listed = list_usage_records(
             session,
             scope.organization_id,
             user_id=scope.user_id,
-            wanted=query.wanted(visit.now),
+            wanted=query.wanted(context.now),
             cursor=query.cursor,
             limit=ROWS,
         )
         ids = [at for record in listed.items for at in (record.principal_id, record.api_key_id)]
-        labels = visit.labels(session, ids)
-    return visit.render(
+        labels = context.labels(session, ids)
+    return context.render(
         "activity.html",
         listed=listed,
         labels=labels,
         query=query,
-        models=[entry.id for entry in visit.services.models.catalog.current().entries],
+        models=[entry.id for entry in context.services.models.catalog.current().entries],
         statuses=_STATUSES,
         is_own=scope.user_id is not None,
     )
 
 
 @routes.page("/activity.csv", summary="Get the calls as a file", query=ActivityQuery, answers={200: CSV})
-def download_activity(visit: PageContext) -> Response:
-    query: ActivityQuery = visit.call.query
-    scope = authorize_usage(visit.caller)
-    with visit.services.database.autocommit() as session:
-        records = list_all_usage_records(session, scope, query.wanted(visit.now))
+def download_activity(context: PageContext) -> Response:
+    query: ActivityQuery = context.call.query
+    scope = authorize_usage(context.caller)
+    with context.services.database.autocommit() as session:
+        records = list_all_usage_records(session, scope, query.wanted(context.now))
     return csv_file("activity", render_records(records))
 
 

@@ -20,8 +20,8 @@ from shared.identity.directory.deployments import (
 )
 from shared.identity.errors import ResourceNotFound
 from web.console.declarations import ConsoleRoutes
-from web.console.listings import Cursor
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import CursorQuery
 
 routes = ConsoleRoutes("agents")
 
@@ -29,19 +29,22 @@ PAGE = "/console/agents"
 _TASKS = 20
 
 
-@routes.page("/agents", summary="List deployments", query=Cursor)
-def show_agents(visit: PageContext) -> Response:
-    with visit.services.database.autocommit() as session:
+@routes.page("/agents", summary="List deployments", query=CursorQuery)
+def show_agents(context: PageContext) -> Response:
+    with context.services.database.autocommit() as session:
         listed = list_deployments(
-            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session,
+            actor=context.actor,
+            organization_id=context.organization_id,
+            **context.call.query.position,
         )
-        labels = visit.labels(session, [at.daemon_identity_id for at in listed.items])
-    return visit.render("agents.html", listed=listed, labels=labels)
+        labels = context.labels(session, [at.daemon_identity_id for at in listed.items])
+    return context.render("agents.html", listed=listed, labels=labels)
 
 
 @routes.page("/agents/<id:deployment_id>", summary="Show a deployment with its endpoint and behaviors")
-def show_agent(visit: PageContext, deployment_id: UUID) -> Response:
-    return _show_agent(visit, deployment_id)
+def show_agent(context: PageContext, deployment_id: UUID) -> Response:
+    return _show_agent(context, deployment_id)
 
 
 @routes.action(
@@ -50,46 +53,46 @@ def show_agent(visit: PageContext, deployment_id: UUID) -> Response:
     rest="check_endpoint",
     command="endpoints check",
 )
-def check_endpoint(visit: PageContext, deployment_id: UUID) -> Response:
-    services = visit.services
+def check_endpoint(context: PageContext, deployment_id: UUID) -> Response:
+    services = context.services
     report = check(
         services.database,
         services.signing_keys,
         services.settings,
-        actor=visit.actor,
+        actor=context.actor,
         deployment_id=deployment_id,
     )
-    return _show_agent(visit, deployment_id, report)
+    return _show_agent(context, deployment_id, report)
 
 
-def _show_agent(visit: PageContext, deployment_id: UUID, report: EndpointReport | None = None) -> Response:
-    may_manage = visit.holds(Permission.DEPLOYMENT_MANAGE)
-    with visit.services.database.autocommit() as session:
-        deployment = get_deployment(session, actor=visit.actor, deployment_id=deployment_id)
-        endpoint = _endpoint(session, visit, deployment_id) if may_manage else None
+def _show_agent(context: PageContext, deployment_id: UUID, report: EndpointReport | None = None) -> Response:
+    may_manage = context.holds(Permission.DEPLOYMENT_MANAGE)
+    with context.services.database.autocommit() as session:
+        deployment = get_deployment(session, actor=context.actor, deployment_id=deployment_id)
+        endpoint = _endpoint(session, context, deployment_id) if may_manage else None
         behaviors = (
-            list_behaviors(session, actor=visit.actor, deployment_id=deployment_id).items
+            list_behaviors(session, actor=context.actor, deployment_id=deployment_id).items
             if may_manage
             else ()
         )
         schedules = (
-            list_schedules(session, actor=visit.actor, deployment_id=deployment_id).items
+            list_schedules(session, actor=context.actor, deployment_id=deployment_id).items
             if may_manage
             else ()
         )
-        labels = visit.labels(session, [deployment.daemon_identity_id])
+        labels = context.labels(session, [deployment.daemon_identity_id])
         tasks = (
             list_organization_tasks(
                 session,
-                actor=visit.actor,
+                actor=context.actor,
                 organization_id=deployment.organization_id,
                 deployment_id=deployment_id,
                 limit=_TASKS,
             ).items
-            if visit.holds(Permission.TASK_READ)
+            if context.holds(Permission.TASK_READ)
             else ()
         )
-    return visit.render(
+    return context.render(
         "agent.html",
         deployment=deployment,
         endpoint=endpoint,
@@ -98,7 +101,7 @@ def _show_agent(visit: PageContext, deployment_id: UUID, report: EndpointReport 
         tasks=tasks,
         labels=labels,
         may_manage=may_manage,
-        may_talk=visit.holds(Permission.MODEL_EXECUTE) and deployment.disabled_at is None,
+        may_talk=context.holds(Permission.MODEL_EXECUTE) and deployment.disabled_at is None,
         report=report,
     )
 
@@ -125,8 +128,8 @@ routes.acts(
 )
 
 
-def _endpoint(session: Session, visit: PageContext, deployment_id: UUID) -> ShownEndpoint | None:
+def _endpoint(session: Session, context: PageContext, deployment_id: UUID) -> ShownEndpoint | None:
     try:
-        return get_endpoint(session, actor=visit.actor, deployment_id=deployment_id)
+        return get_endpoint(session, actor=context.actor, deployment_id=deployment_id)
     except ResourceNotFound:
         return None

@@ -25,8 +25,8 @@ from shared.media.notifications.notification_endpoints import (
 )
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_day, require, wrong
-from web.console.listings import Cursor
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import CursorQuery
 
 routes = ConsoleRoutes("distributions")
 
@@ -37,23 +37,26 @@ _DELIVERIES = tuple(state.value for state in DeliveryState)
 _SHOWN_NOTIFICATIONS = 20
 
 
-class ImportsQuery(Cursor):
+class ImportsQuery(CursorQuery):
     """Which imports are wanted."""
 
     state: Literal["", "Queued", "Fetching", "Held", "Stored", "Failed"] = ""
     notifications: Literal["", "Waiting", "Sending", "Delivered", "Dead"] = ""
 
 
-@routes.page("/distributions", summary="List distributions", query=Cursor)
-def show_distributions(visit: PageContext) -> Response:
-    with visit.services.database.autocommit() as session:
+@routes.page("/distributions", summary="List distributions", query=CursorQuery)
+def show_distributions(context: PageContext) -> Response:
+    with context.services.database.autocommit() as session:
         listed = list_distributions(
-            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session,
+            actor=context.actor,
+            organization_id=context.organization_id,
+            **context.call.query.position,
         )
-        labels = visit.labels(
+        labels = context.labels(
             session, [at for one in listed.items for at in (one.principal_identity_id, one.deployment_id)]
         )
-    return visit.render("distributions.html", listed=listed, labels=labels)
+    return context.render("distributions.html", listed=listed, labels=labels)
 
 
 @routes.page(
@@ -61,21 +64,21 @@ def show_distributions(visit: PageContext) -> Response:
     summary="Show a distribution with its imports and notifications",
     query=ImportsQuery,
 )
-def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
-    query: ImportsQuery = visit.call.query
-    with visit.services.database.autocommit() as session:
-        distribution = get_distribution(session, actor=visit.actor, distribution_id=distribution_id)
+def show_distribution(context: PageContext, distribution_id: UUID) -> Response:
+    query: ImportsQuery = context.call.query
+    with context.services.database.autocommit() as session:
+        distribution = get_distribution(session, actor=context.actor, distribution_id=distribution_id)
         imports = list_imports(
             session,
             distribution_id=distribution_id,
             state=ImportState(query.state) if query.state else None,
             **query.position,
         )
-        may_manage = visit.holds(Permission.DISTRIBUTION_MANAGE)
+        may_manage = context.holds(Permission.DISTRIBUTION_MANAGE)
         notifications = (
             list_notifications(
                 session,
-                actor=visit.actor,
+                actor=context.actor,
                 distribution_id=distribution_id,
                 state=DeliveryState(query.notifications) if query.notifications else None,
                 limit=_SHOWN_NOTIFICATIONS,
@@ -83,8 +86,8 @@ def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
             if may_manage
             else ()
         )
-        labels = visit.labels(session, [distribution.principal_identity_id, distribution.deployment_id])
-    return visit.render(
+        labels = context.labels(session, [distribution.principal_identity_id, distribution.deployment_id])
+    return context.render(
         "distribution.html",
         distribution=distribution,
         imports=imports,
@@ -97,7 +100,7 @@ def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
         deliveries=_DELIVERIES,
         labels=labels,
         may_manage=may_manage,
-        may_rotate=visit.holds(Permission.CREDENTIAL_MANAGE),
+        may_rotate=context.holds(Permission.CREDENTIAL_MANAGE),
     )
 
 
@@ -107,12 +110,12 @@ def show_distribution(visit: PageContext, distribution_id: UUID) -> Response:
     rest="retry_import",
     command="imports retry",
 )
-def retry_one(visit: PageContext, distribution_id: UUID, import_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
+def retry_one(context: PageContext, distribution_id: UUID, import_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
         retry_import(
             session,
-            visit.services.settings,
-            actor=visit.actor,
+            context.services.settings,
+            actor=context.actor,
             distribution_id=distribution_id,
             import_id=import_id,
         )
@@ -125,15 +128,15 @@ def retry_one(visit: PageContext, distribution_id: UUID, import_id: UUID) -> Res
     rest="retry_imports",
     command="imports retry-all",
 )
-def retry_all(visit: PageContext, distribution_id: UUID) -> Response:
-    form = visit.form
+def retry_all(context: PageContext, distribution_id: UUID) -> Response:
+    form = context.form
     if form.get("state", "") not in ("", *_ENDED_BADLY):
         raise wrong("state", f"must be one of {', '.join(_ENDED_BADLY)}")
-    with visit.services.database.transaction() as session:
+    with context.services.database.transaction() as session:
         retry_imports(
             session,
-            visit.services.settings,
-            actor=visit.actor,
+            context.services.settings,
+            actor=context.actor,
             distribution_id=distribution_id,
             state=ImportState(form["state"]) if form.get("state") else None,
             code=form.get("code"),
@@ -158,13 +161,13 @@ routes.acts(
     rest="replay_notifications",
     command="notifications replay",
 )
-def replay(visit: PageContext, distribution_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
+def replay(context: PageContext, distribution_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
         replay_notifications(
             session,
-            actor=visit.actor,
+            actor=context.actor,
             distribution_id=distribution_id,
-            since=read_day(require(visit.form, "since"), "since"),
+            since=read_day(require(context.form, "since"), "since"),
         )
     return go_to(f"{PAGE}/{distribution_id}#notifications")
 
@@ -186,10 +189,10 @@ routes.acts(
     command="distributions rotate-token",
     step_up=PAGE,
 )
-def rotate_token(visit: PageContext, distribution_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
-        secret = rotate_distribution_token(session, actor=visit.actor, distribution_id=distribution_id)
-    return visit.render("rotated.html", what="token", secret=secret.value, distribution_id=distribution_id)
+def rotate_token(context: PageContext, distribution_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
+        secret = rotate_distribution_token(session, actor=context.actor, distribution_id=distribution_id)
+    return context.render("rotated.html", what="token", secret=secret.value, distribution_id=distribution_id)
 
 
 @routes.action(
@@ -199,12 +202,12 @@ def rotate_token(visit: PageContext, distribution_id: UUID) -> Response:
     command="distributions rotate-webhook-secret",
     step_up=PAGE,
 )
-def rotate_secret(visit: PageContext, distribution_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
+def rotate_secret(context: PageContext, distribution_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
         secret = rotate_webhook_secret(
-            session, visit.services.settings, actor=visit.actor, distribution_id=distribution_id
+            session, context.services.settings, actor=context.actor, distribution_id=distribution_id
         )
-    return visit.render(
+    return context.render(
         "rotated.html", what="webhook secret", secret=secret.value, distribution_id=distribution_id
     )
 

@@ -17,9 +17,9 @@ from shared.ids import new_id
 from web.console.charts import clock
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_day, read_id, wrong
-from web.console.listings import ROWS, Cursor, Word
+from web.console.page_context import PageContext
 from web.console.previews import find_preview
-from web.console.visits import PageContext
+from web.console.queries import ROWS, CursorQuery, FilterText
 from web.files.presentation import Presentation
 from web.files.queries import ContentQuery
 from web.files.responses import actor_of, content_url, pending
@@ -33,14 +33,14 @@ LIVES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
 _SHOWN_GRANTS, _SHOWN_VERSIONS, _SHOWN_REFERENCES = 20, 20, 20
 
 
-class FilesQuery(Cursor):
+class FilesQuery(CursorQuery):
     """Which files are wanted; a form sends what was not chosen empty."""
 
-    name: Word = ""
+    name: FilterText = ""
     type: Literal["", "image", "audio", "video", "text", "application"] = ""
     purpose: Literal["", "AgentArtifact", "MessagingMedia"] = ""
     availability: Literal["", "Available", "Expired", "Deleted"] = ""
-    since: Word = ""
+    since: FilterText = ""
 
     def wanted(self) -> FileFilter:
         """Say it as the domain does. Raises ValidationFailed."""
@@ -68,54 +68,54 @@ class Retention:
 
 
 @routes.page("/files", summary="List files, newest first", query=FilesQuery)
-def show_files(visit: PageContext) -> Response:
-    query: FilesQuery = visit.call.query
-    known = visit.organization_id
-    with visit.services.database.autocommit() as session:
+def show_files(context: PageContext) -> Response:
+    query: FilesQuery = context.call.query
+    known = context.organization_id
+    with context.services.database.autocommit() as session:
         listed = list_files(
             session,
-            visit.caller,
+            context.caller,
             query.wanted(),
             cursor=query.cursor,
             limit=ROWS,
-            pending=pending(visit.call),
+            pending=pending(context.call),
         )
-        labels = visit.labels(session, [at.owner_id for at in listed.files])
-    return visit.render(
+        labels = context.labels(session, [at.owner_id for at in listed.files])
+    return context.render(
         "files.html", listed=listed, labels=labels, query=query, families=FAMILIES, known=known
     )
 
 
 @routes.page("/files/<id:file_id>", summary="Show a file with its versions, links and references")
-def show_file(visit: PageContext, file_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
+def show_file(context: PageContext, file_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
         file = access.get_file(
-            session, visit.caller, file_id, Permission.FILE_READ, pending=pending(visit.call)
+            session, context.caller, file_id, Permission.FILE_READ, pending=pending(context.call)
         )
-        may_share = _may(visit, Permission.FILE_UPDATE, file)
+        may_share = _may(context, Permission.FILE_UPDATE, file)
         links = (
             grant_revocation.list_grants(
-                session, actor=actor_of(visit.call), file_id=file_id, limit=_SHOWN_GRANTS
+                session, actor=actor_of(context.call), file_id=file_id, limit=_SHOWN_GRANTS
             ).items
             if may_share
             else ()
         )
         versions = access.list_versions(session, file_id, limit=_SHOWN_VERSIONS).items
         references = list_references(session, file_id, limit=_SHOWN_REFERENCES + 1)
-        labels = visit.labels(session, [file.owner_id, *(at.created_by for at in links)])
-    return visit.render(
+        labels = context.labels(session, [file.owner_id, *(at.created_by for at in links)])
+    return context.render(
         "file.html",
         file=file,
         versions=versions,
-        preview=find_preview(file, visit.services.blobs),
-        links=[at for at in links if at.revoked_at is None and at.access_expires_at > visit.now],
+        preview=find_preview(file, context.services.blobs),
+        links=[at for at in links if at.revoked_at is None and at.access_expires_at > context.now],
         references=references[:_SHOWN_REFERENCES],
         has_more_references=len(references) > _SHOWN_REFERENCES,
         labels=labels,
-        retention=_retention(file, visit.now),
+        retention=_retention(file, context.now),
         may_share=may_share and file.availability is Availability.AVAILABLE,
         may_renew=may_share and file.purpose.supports_renewal and file.retention_expires_at is not None,
-        may_delete=_may(visit, Permission.FILE_DELETE, file) and file.ended_at is None,
+        may_delete=_may(context, Permission.FILE_DELETE, file) and file.ended_at is None,
         lives=LIVES,
     )
 
@@ -126,8 +126,8 @@ def show_file(visit: PageContext, file_id: UUID) -> Response:
     query=ContentQuery,
     answers={200: "*/*"},
 )
-def download(visit: PageContext, file_id: UUID) -> Response:
-    return send_content(visit.call, file_id, Presentation.PRIVATE)
+def download(context: PageContext, file_id: UUID) -> Response:
+    return send_content(context.call, file_id, Presentation.PRIVATE)
 
 
 @routes.action(
@@ -137,14 +137,16 @@ def download(visit: PageContext, file_id: UUID) -> Response:
     command="files share",
     step_up=PAGE,
 )
-def share(visit: PageContext, file_id: UUID) -> Response:
-    life = visit.form.get("life", "3600")
+def share(context: PageContext, file_id: UUID) -> Response:
+    life = context.form.get("life", "3600")
     if life not in LIVES:
         raise wrong("life", "must be one of those that the form has")
-    version_id = read_id(visit.form, "version")
-    grant = grants.create_grant(visit.services.database, actor_of(visit.call), file_id, version_id, int(life))
-    link = f"{content_url(visit.call, file_id)}?grant={grant.token}"
-    return visit.render("shared.html", grant=grant, link=link)
+    version_id = read_id(context.form, "version")
+    grant = grants.create_grant(
+        context.services.database, actor_of(context.call), file_id, version_id, int(life)
+    )
+    link = f"{content_url(context.call, file_id)}?grant={grant.token}"
+    return context.render("shared.html", grant=grant, link=link)
 
 
 @routes.action(
@@ -153,9 +155,11 @@ def share(visit: PageContext, file_id: UUID) -> Response:
     rest="revoke_grant",
     command="read-grants revoke",
 )
-def revoke_link(visit: PageContext, file_id: UUID, grant_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
-        grant_revocation.revoke_grant(session, actor=actor_of(visit.call), file_id=file_id, grant_id=grant_id)
+def revoke_link(context: PageContext, file_id: UUID, grant_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
+        grant_revocation.revoke_grant(
+            session, actor=actor_of(context.call), file_id=file_id, grant_id=grant_id
+        )
     return go_to(f"{PAGE}/{file_id}")
 
 
@@ -166,13 +170,13 @@ def revoke_link(visit: PageContext, file_id: UUID, grant_id: UUID) -> Response:
     command="files renew",
     step_up=PAGE,
 )
-def renew(visit: PageContext, file_id: UUID) -> Response:
-    until = visit.form.get("until")
-    if until is None and visit.form.get("for") != "ever":
+def renew(context: PageContext, file_id: UUID) -> Response:
+    until = context.form.get("until")
+    if until is None and context.form.get("for") != "ever":
         raise wrong("until", "is required, unless the file is kept for ever")
     deadline = None if until is None else read_day(until, "until")
     retention.renew(
-        visit.services.database, actor_of(visit.call), file_id, deadline, pending=pending(visit.call)
+        context.services.database, actor_of(context.call), file_id, deadline, pending=pending(context.call)
     )
     return go_to(f"{PAGE}/{file_id}")
 
@@ -184,19 +188,19 @@ def renew(visit: PageContext, file_id: UUID) -> Response:
     command="files rm",
     step_up=PAGE,
 )
-def delete(visit: PageContext, file_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
+def delete(context: PageContext, file_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
         file = access.get_file(
-            session, visit.caller, file_id, Permission.FILE_DELETE, pending=pending(visit.call)
+            session, context.caller, file_id, Permission.FILE_DELETE, pending=pending(context.call)
         )
-    if visit.form.get("name", "").strip() != file.version.file_name:
+    if context.form.get("name", "").strip() != file.version.file_name:
         raise wrong("name", "is not the name of this file")
-    deletion.delete(visit.services.database, actor_of(visit.call), file_id, new_id())
+    deletion.delete(context.services.database, actor_of(context.call), file_id, new_id())
     return go_to(PAGE)
 
 
-def _may(visit: PageContext, permission: Permission, file: File) -> bool:
-    held = visit.caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
+def _may(context: PageContext, permission: Permission, file: File) -> bool:
+    held = context.caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
     return permission in held
 
 

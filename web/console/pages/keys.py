@@ -33,8 +33,8 @@ from shared.pagination import MAX_LIMIT
 from web.console.charts import meter
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import Form, read_amount, read_id, require, wrong
-from web.console.listings import Cursor
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import CursorQuery
 
 routes = ConsoleRoutes("keys")
 
@@ -52,26 +52,26 @@ class Limited:
     bar: object
 
 
-@routes.page("/keys", summary="List API keys and budgets", query=Cursor)
-def show_keys(visit: PageContext) -> Response:
-    organization_id, scope = visit.organization_id, authorize_usage(visit.caller)
-    with visit.services.database.autocommit() as session:
+@routes.page("/keys", summary="List API keys and budgets", query=CursorQuery)
+def show_keys(context: PageContext) -> Response:
+    organization_id, scope = context.organization_id, authorize_usage(context.caller)
+    with context.services.database.autocommit() as session:
         bound = (
             api_keys.list_organization_api_keys(
-                session, actor=visit.actor, organization_id=organization_id, **visit.call.query.position
+                session, actor=context.actor, organization_id=organization_id, **context.call.query.position
             )
-            if visit.holds(Permission.CREDENTIAL_MANAGE)
+            if context.holds(Permission.CREDENTIAL_MANAGE)
             else None
         )
-        own = api_keys.list_api_keys(session, actor=visit.actor, user_id=visit.user_id, limit=MAX_LIMIT)
+        own = api_keys.list_api_keys(session, actor=context.actor, user_id=context.user_id, limit=MAX_LIMIT)
         keys = _all(own.items, bound.items if bound else ())
-        budgets = list_budgets(session, actor=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
-        labels = visit.labels(
+        budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
+        labels = context.labels(
             session, [*(at.subject_id for at in budgets.items), *(at.user_id for at in keys)]
         )
         spent = _spent(session, scope)
     limits = [Limited(budget=at, bar=_bar(at)) for at in budgets.items]
-    return visit.render(
+    return context.render(
         "keys.html",
         keys=[at for at in keys if at.organization_id in (None, organization_id)],
         next_cursor=bound.next_cursor if bound else None,
@@ -80,8 +80,8 @@ def show_keys(visit: PageContext) -> Response:
         labels=labels,
         spent=spent,
         periods=_PERIODS,
-        may_limit=visit.holds(Permission.CREDIT_MANAGE),
-        user_id=visit.user_id,
+        may_limit=context.holds(Permission.CREDIT_MANAGE),
+        user_id=context.user_id,
     )
 
 
@@ -92,38 +92,38 @@ def show_keys(visit: PageContext) -> Response:
     command="api-keys issue",
     step_up=f"{PAGE}#new",
 )
-def issue_key(visit: PageContext) -> Response:
-    form, organization_id = visit.form, visit.organization_id
+def issue_key(context: PageContext) -> Response:
+    form, organization_id = context.form, context.organization_id
     name, limit = require(form, "name"), _amount(form, "limit", is_needed=False)
     if form.get("ends", "90") not in _DAYS or form.get("bound", "yes") not in ("yes", "no"):
         raise wrong("ends", "must be one of those that the form has")
     life = _DAYS[form.get("ends", "90")]
     bound_to = organization_id if form.get("bound", "yes") == "yes" else None
-    with visit.services.database.transaction() as session:
+    with context.services.database.transaction() as session:
         issued = api_keys.issue_api_key(
             session,
-            actor=visit.actor,
-            user_id=visit.user_id,
+            actor=context.actor,
+            user_id=context.user_id,
             organization_id=bound_to,
             name=name,
-            expires_at=visit.now + life if life else None,
+            expires_at=context.now + life if life else None,
         )
-        budget = _limit(session, visit, issued.key.id, limit) if limit is not None else None
-    return visit.render("key_issued.html", key=issued.key, secret=issued.secret.value, budget=budget)
+        budget = _limit(session, context, issued.key.id, limit) if limit is not None else None
+    return context.render("key_issued.html", key=issued.key, secret=issued.secret.value, budget=budget)
 
 
 @routes.page("/keys/<id:key_id>/models", summary="Show the models that a key may call")
-def show_key_models(visit: PageContext, key_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
-        key = api_keys.get_api_key(session, actor=visit.actor, key_id=key_id)
-        chosen = key_model_allowlist.find_key_models(session, visit.organization_id, key_id)
-    offered = [entry.id for entry in visit.services.models.catalog.current().entries]
-    return visit.render(
+def show_key_models(context: PageContext, key_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
+        key = api_keys.get_api_key(session, actor=context.actor, key_id=key_id)
+        chosen = key_model_allowlist.find_key_models(session, context.organization_id, key_id)
+    offered = [entry.id for entry in context.services.models.catalog.current().entries]
+    return context.render(
         "key_models.html",
         key=key,
         chosen=chosen,
         models=sorted({*offered, *(chosen or ())}),
-        may_limit=visit.holds(Permission.CREDIT_MANAGE),
+        may_limit=context.holds(Permission.CREDIT_MANAGE),
     )
 
 
@@ -134,10 +134,10 @@ def show_key_models(visit: PageContext, key_id: UUID) -> Response:
     command="budgets set-models",
     step_up=PAGE,
 )
-def set_models(visit: PageContext, key_id: UUID) -> Response:
-    chosen = tuple(name.removeprefix(_MODEL) for name in visit.form if name.startswith(_MODEL))
-    actor, organization_id = visit.actor, visit.organization_id
-    with visit.services.database.transaction() as session:
+def set_models(context: PageContext, key_id: UUID) -> Response:
+    chosen = tuple(name.removeprefix(_MODEL) for name in context.form if name.startswith(_MODEL))
+    actor, organization_id = context.actor, context.organization_id
+    with context.services.database.transaction() as session:
         key_model_allowlist.set_key_models(
             session, actor=actor, organization_id=organization_id, key_id=key_id, models=chosen
         )
@@ -151,9 +151,9 @@ def set_models(visit: PageContext, key_id: UUID) -> Response:
     command="budgets remove-models",
     step_up=PAGE,
 )
-def remove_models(visit: PageContext, key_id: UUID) -> Response:
-    actor, organization_id = visit.actor, visit.organization_id
-    with visit.services.database.transaction() as session:
+def remove_models(context: PageContext, key_id: UUID) -> Response:
+    actor, organization_id = context.actor, context.organization_id
+    with context.services.database.transaction() as session:
         api_keys.get_api_key(session, actor=actor, key_id=key_id)
         key_model_allowlist.remove_key_models(
             session, actor=actor, organization_id=organization_id, key_id=key_id
@@ -162,11 +162,11 @@ def remove_models(visit: PageContext, key_id: UUID) -> Response:
 
 
 @routes.page("/keys/<id:key_id>/revoke", summary="Show what revoking a key does")
-def confirm_revocation(visit: PageContext, key_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
-        key = api_keys.get_api_key(session, actor=visit.actor, key_id=key_id)
-        labels = visit.labels(session, [key.user_id])
-    return visit.render("key_revoke.html", key=key, labels=labels)
+def confirm_revocation(context: PageContext, key_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
+        key = api_keys.get_api_key(session, actor=context.actor, key_id=key_id)
+        labels = context.labels(session, [key.user_id])
+    return context.render("key_revoke.html", key=key, labels=labels)
 
 
 @routes.action(
@@ -176,12 +176,12 @@ def confirm_revocation(visit: PageContext, key_id: UUID) -> Response:
     command="api-keys revoke",
     step_up=PAGE,
 )
-def revoke_key(visit: PageContext, key_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
-        key = api_keys.get_api_key(session, actor=visit.actor, key_id=key_id)
-        if visit.form.get("name", "").strip() != key.name:
+def revoke_key(context: PageContext, key_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
+        key = api_keys.get_api_key(session, actor=context.actor, key_id=key_id)
+        if context.form.get("name", "").strip() != key.name:
             raise wrong("name", "is not the name of this key")
-        api_keys.revoke_api_key(session, actor=visit.actor, key_id=key_id)
+        api_keys.revoke_api_key(session, actor=context.actor, key_id=key_id)
     return go_to(PAGE)
 
 
@@ -192,36 +192,36 @@ def revoke_key(visit: PageContext, key_id: UUID) -> Response:
     command="budgets create",
     step_up=f"{PAGE}#budgets",
 )
-def add_budget(visit: PageContext) -> Response:
-    kind, _, subject = visit.form.get("subject", "").partition(":")
+def add_budget(context: PageContext) -> Response:
+    kind, _, subject = context.form.get("subject", "").partition(":")
     if kind not in {at.value for at in SubjectKind}:
         raise wrong("subject", "must be one of those that the form has")
-    amount = _amount(visit.form, "amount")
+    amount = _amount(context.form, "amount")
     new = NewBudget(
         subject_kind=SubjectKind(kind),
         subject_id=read_id({"subject": subject}, "subject"),
         unit=Unit.CREDITS,
-        period=_period(visit.form),
+        period=_period(context.form),
         amount=amount or 0,
     )
-    with visit.services.database.transaction() as session:
-        create_budget(session, actor=visit.actor, organization_id=visit.organization_id, new=new)
+    with context.services.database.transaction() as session:
+        create_budget(session, actor=context.actor, organization_id=context.organization_id, new=new)
     return go_to(f"{PAGE}#budgets")
 
 
 @routes.page("/budgets/<id:budget_id>", summary="Show a budget, to change or delete it")
-def show_budget(visit: PageContext, budget_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
+def show_budget(context: PageContext, budget_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
         budget = get_budget(
-            session, actor=visit.actor, organization_id=visit.organization_id, budget_id=budget_id
+            session, actor=context.actor, organization_id=context.organization_id, budget_id=budget_id
         )
-        labels = visit.labels(session, [budget.subject_id])
-    return visit.render(
+        labels = context.labels(session, [budget.subject_id])
+    return context.render(
         "budget.html",
         budget=budget,
         bar=_bar(budget),
         labels=labels,
-        may_limit=visit.holds(Permission.CREDIT_MANAGE),
+        may_limit=context.holds(Permission.CREDIT_MANAGE),
     )
 
 
@@ -232,13 +232,13 @@ def show_budget(visit: PageContext, budget_id: UUID) -> Response:
     command="budgets set-amount",
     step_up=PAGE,
 )
-def set_budget(visit: PageContext, budget_id: UUID) -> Response:
-    amount = _amount(visit.form, "amount")
-    with visit.services.database.transaction() as session:
+def set_budget(context: PageContext, budget_id: UUID) -> Response:
+    amount = _amount(context.form, "amount")
+    with context.services.database.transaction() as session:
         change_budget(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
+            actor=context.actor,
+            organization_id=context.organization_id,
             budget_id=budget_id,
             amount=amount or 0,
         )
@@ -269,17 +269,17 @@ def _spent(session: Session, scope: UsageScope) -> dict[str, int]:
     return {group.keys[0]: group.sum.cost for group in report.groups if group.keys[0]}
 
 
-def _limit(session: Session, visit: PageContext, key_id: UUID, amount: int) -> Budget:
-    if not visit.holds(Permission.CREDIT_MANAGE):
+def _limit(session: Session, context: PageContext, key_id: UUID, amount: int) -> Budget:
+    if not context.holds(Permission.CREDIT_MANAGE):
         raise PermissionDenied(permission=Permission.CREDIT_MANAGE)
     new = NewBudget(
         subject_kind=SubjectKind.API_KEY,
         subject_id=key_id,
         unit=Unit.CREDITS,
-        period=_period(visit.form),
+        period=_period(context.form),
         amount=amount,
     )
-    return create_budget(session, actor=visit.actor, organization_id=visit.organization_id, new=new)
+    return create_budget(session, actor=context.actor, organization_id=context.organization_id, new=new)
 
 
 def _period(form: Form) -> Period:

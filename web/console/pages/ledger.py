@@ -15,8 +15,8 @@ from shared.credits.storage_billing.storage_reports import StorageQuestion, read
 from shared.identity.access.permissions import Permission
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_amount, require
-from web.console.listings import ROWS, Cursor
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import ROWS, CursorQuery
 from web.http.wire_types import Count, RequestModel
 
 routes = ConsoleRoutes("ledger")
@@ -31,64 +31,67 @@ class EntryQuery(RequestModel):
 
 
 @routes.page("/ledger", summary="List the entries of the ledger, newest first", query=EntryQuery)
-def show_ledger(visit: PageContext) -> Response:
-    actor, organization_id = visit.actor, visit.organization_id
-    cursor = visit.call.query.cursor
-    with visit.services.database.transaction() as session:
+def show_ledger(context: PageContext) -> Response:
+    actor, organization_id = context.actor, context.organization_id
+    cursor = context.call.query.cursor
+    with context.services.database.transaction() as session:
         balance = read_balance(session, actor=actor, organization_id=organization_id)
         entries = list_entries(
             session, actor=actor, organization_id=organization_id, cursor=cursor, limit=ROWS
         )
         statements = list_statements(session, actor=actor, organization_id=organization_id)
     newest = entries.items[0] if entries.items and cursor is None else None
-    return visit.render(
+    return context.render(
         "ledger.html",
         balance=balance,
         entries=entries,
         statements=statements.items,
         adds_up=newest is None or newest.balance_after == balance.balance,
         newest=newest,
-        may_grant=visit.caller.is_operator,
-        may_manage=visit.holds(Permission.CREDIT_MANAGE),
+        may_grant=context.caller.is_operator,
+        may_manage=context.holds(Permission.CREDIT_MANAGE),
         is_own_suspension="owner" in balance.suspended_by,
     )
 
 
-@routes.page("/ledger/holds", summary="List the credits that open calls reserve", query=Cursor)
-def show_holds(visit: PageContext) -> Response:
-    with visit.services.database.autocommit() as session:
+@routes.page("/ledger/holds", summary="List the credits that open calls reserve", query=CursorQuery)
+def show_holds(context: PageContext) -> Response:
+    with context.services.database.autocommit() as session:
         holds = list_holds(
-            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session,
+            actor=context.actor,
+            organization_id=context.organization_id,
+            **context.call.query.position,
         )
-        labels = visit.labels(
+        labels = context.labels(
             session, [at.principal_id or at.identity_id or at.user_id for at in holds.items]
         )
-    return visit.render("holds.html", holds=holds, labels=labels)
+    return context.render("holds.html", holds=holds, labels=labels)
 
 
 @routes.page("/ledger/storage", summary="Show what was stored day by day, and its cost")
-def show_storage(visit: PageContext) -> Response:
-    with visit.services.database.autocommit() as session:
+def show_storage(context: PageContext) -> Response:
+    with context.services.database.autocommit() as session:
         report = read_storage_usage(
-            session, actor=visit.actor, organization_id=visit.organization_id, question=StorageQuestion()
+            session, actor=context.actor, organization_id=context.organization_id, question=StorageQuestion()
         )
-    return visit.render("storage.html", report=report)
+    return context.render("storage.html", report=report)
 
 
 @routes.page("/ledger/<month:month>", summary="Show the statement of a month")
-def show_statement(visit: PageContext, month: date) -> Response:
-    with visit.services.database.autocommit() as session:
+def show_statement(context: PageContext, month: date) -> Response:
+    with context.services.database.autocommit() as session:
         statement = read_statement(
-            session, actor=visit.actor, organization_id=visit.organization_id, month=month
+            session, actor=context.actor, organization_id=context.organization_id, month=month
         )
-    return visit.render("statement.html", statement=statement)
+    return context.render("statement.html", statement=statement)
 
 
 @routes.page("/top-up", summary="Show how to add credits; for operators")
-def show_top_up(visit: PageContext) -> Response:
-    with visit.services.database.autocommit() as session:
-        balance = read_balance(session, actor=visit.actor, organization_id=visit.organization_id)
-    return visit.render("top_up.html", balance=balance, may_grant=visit.caller.is_operator)
+def show_top_up(context: PageContext) -> Response:
+    with context.services.database.autocommit() as session:
+        balance = read_balance(session, actor=context.actor, organization_id=context.organization_id)
+    return context.render("top_up.html", balance=balance, may_grant=context.caller.is_operator)
 
 
 @routes.action(
@@ -98,15 +101,15 @@ def show_top_up(visit: PageContext) -> Response:
     command="credits top-up",
     step_up="/console/top-up",
 )
-def add_credits(visit: PageContext) -> Response:
-    amount = read_amount(visit.form, "amount")
-    with visit.services.database.transaction() as session:
+def add_credits(context: PageContext) -> Response:
+    amount = read_amount(context.form, "amount")
+    with context.services.database.transaction() as session:
         top_up(
             session,
-            organization_id=visit.organization_id,
+            organization_id=context.organization_id,
             amount=amount,
-            reference=require(visit.form, "reference"),
-            actor=visit.actor,
+            reference=require(context.form, "reference"),
+            actor=context.actor,
         )
     return go_to(PAGE)
 
@@ -118,13 +121,13 @@ def add_credits(visit: PageContext) -> Response:
     command="credits set-policy",
     step_up=PAGE,
 )
-def set_limit(visit: PageContext) -> Response:
-    limit = read_amount(visit.form, "limit") if visit.form.get("limit", "").strip() else None
-    with visit.services.database.transaction() as session:
+def set_limit(context: PageContext) -> Response:
+    limit = read_amount(context.form, "limit") if context.form.get("limit", "").strip() else None
+    with context.services.database.transaction() as session:
         set_policy(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
+            actor=context.actor,
+            organization_id=context.organization_id,
             policy=Policy.ACTIVE if limit is None else Policy.LIMIT,
             spending_limit=limit,
         )

@@ -22,10 +22,10 @@ from shared.models.dialects import Dialect, parse_chat
 from shared.models.invocations import invoke, require_model_access
 from web.console.charts import sparkline
 from web.console.declarations import ConsoleRoutes
-from web.console.figures import spending
 from web.console.forms import Form, require, wrong
-from web.console.listings import WindowQuery
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import WindowQuery
+from web.console.spend_series import build_spend_series
 from web.framework.rendering import HTML, asset_path
 from web.http.negotiation import EVENT_STREAM, wants_events
 from web.models.responses import shown_answer, streamed_answer
@@ -66,8 +66,8 @@ class Reply:
 
 
 @routes.page("/models", summary="List models with prices and usage, and ask one", query=WindowQuery)
-def show_models(visit: PageContext) -> Response:
-    return visit.render("models.html", **_shown(visit, Window(visit.call.query.window), {}))
+def show_models(context: PageContext) -> Response:
+    return context.render("models.html", **_shown(context, Window(context.call.query.window), {}))
 
 
 @asking.action(
@@ -77,18 +77,20 @@ def show_models(visit: PageContext) -> Response:
     command="models ask",
     answers={200: {HTML: None, EVENT_STREAM: None}},
 )
-def ask_model(visit: PageContext) -> Response:
-    call, models = visit.call, visit.services.models
-    require_model_access(visit.caller)
+def ask_model(context: PageContext) -> Response:
+    call, models = context.call, context.services.models
+    require_model_access(context.caller)
     is_stream = wants_events(call.http)
-    request = parse_chat(_body(visit.form, is_stream=is_stream))
+    request = parse_chat(_body(context.form, is_stream=is_stream))
     # What the page has besides is read before the call: nothing may wait for rows while an answer is held.
-    page = None if is_stream else visit.prepare("models.html", **_shown(visit, Window.MONTH, visit.form))
-    call.admission.hold(visit.services.pools.model_calls)
+    page = (
+        None if is_stream else context.prepare("models.html", **_shown(context, Window.MONTH, context.form))
+    )
+    call.admission.hold(context.services.pools.model_calls)
     inbox = invoke(
         models.invoker,
         models.catalog.current(),
-        visit.caller,
+        context.caller,
         request,
         waited_seconds=call.admission.waited_seconds,
     )
@@ -102,18 +104,18 @@ def _showing(page: Callable[..., Response]) -> Callable[[bytes], Response]:
     return lambda document: page(reply=_reply(document))
 
 
-def _shown(visit: PageContext, window: Window, asked: Form) -> Mapping[str, Any]:
-    scope = authorize_usage(visit.caller)
-    entries = visit.services.models.catalog.current().entries
-    with visit.services.database.autocommit() as session:
+def _shown(context: PageContext, window: Window, asked: Form) -> Mapping[str, Any]:
+    scope = authorize_usage(context.caller)
+    entries = context.services.models.catalog.current().entries
+    with context.services.database.autocommit() as session:
         by_model = _ask(session, scope, Question(window=window, group_by=(Dimension.MODEL,)))
         month = Question(window=Window.MONTH, interval=Interval.DAY, group_by=(Dimension.MODEL,))
         by_day = _ask(session, scope, month)
         of_whom = Question(window=window, group_by=(Dimension.MODEL, Dimension.PRINCIPAL))
         most = _most(_ask(session, scope, of_whom))
-        labels = visit.labels(session, [who for who, _ in most.values()])
+        labels = context.labels(session, [who for who, _ in most.values()])
     sums = {group.keys[0]: group.sum for group in by_model.groups}
-    spent = spending(by_day.groups, by_day.starts_at, by_day.ends_at, timedelta(days=1)).by_name
+    spent = build_spend_series(by_day.groups, by_day.starts_at, by_day.ends_at, timedelta(days=1)).by_name
     rows = [
         Row(
             entry=entry,

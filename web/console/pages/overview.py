@@ -16,13 +16,24 @@ from shared.credits.usage.usage_reports import Question, UsageReport, Window, us
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.pagination import MAX_LIMIT
+from web.console.action_items import (
+    MAXIMUM_ACTION_ITEMS,
+    list_budget_items,
+    list_credit_items,
+    list_failure_items,
+)
 from web.console.charts import meter, stacked_bars
 from web.console.declarations import ConsoleRoutes
-from web.console.figures import Burn, Spending, burn, midnight, spending
 from web.console.format import credits as in_credits
-from web.console.listings import WindowQuery
-from web.console.mends import MAXIMUM_MENDS, find_failures, of_budgets, of_money
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import WindowQuery
+from web.console.spend_series import (
+    BurnRate,
+    SpendSeries,
+    build_spend_series,
+    estimate_burn_rate,
+    start_of_day,
+)
 
 routes = ConsoleRoutes("overview")
 
@@ -36,27 +47,27 @@ _STEPS = {
 
 
 @routes.page("", summary="Show what is left, what is spent, and what needs mending", query=WindowQuery)
-def overview(visit: PageContext) -> Response:
-    organization_id, scope = visit.organization_id, authorize_usage(visit.caller)
-    window = Window(visit.call.query.window)
+def overview(context: PageContext) -> Response:
+    organization_id, scope = context.organization_id, authorize_usage(context.caller)
+    window = Window(context.call.query.window)
     interval, step, date_form = _STEPS[window]
-    with visit.services.database.autocommit() as session:
-        balance = get_balance(session, organization_id) if visit.holds(Permission.CREDIT_READ) else None
-        figures = _figures(visit, session, scope, balance)
-    if "HX-Request" in visit.call.http.headers:
-        return visit.render("overview_figures.html", **figures)
-    with visit.services.database.autocommit() as session:
+    with context.services.database.autocommit() as session:
+        balance = get_balance(session, organization_id) if context.holds(Permission.CREDIT_READ) else None
+        figures = _figures(context, session, scope, balance)
+    if "HX-Request" in context.call.http.headers:
+        return context.render("overview_figures.html", **figures)
+    with context.services.database.autocommit() as session:
         by_model = _ask(
             session, scope, Question(window=window, interval=interval, group_by=(Dimension.MODEL,))
         )
         by_principal = _ask(session, scope, Question(window=window, group_by=(Dimension.PRINCIPAL,)))
         ids = [group.keys[0] for group in by_principal.groups[:10]]
-        budgets = list_budgets(session, actor=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
+        budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
         near = [at for at in budgets.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
-        labels = visit.labels(session, [*ids, *(str(at.subject_id) for at in near)])
-        failures = find_failures(visit, session)
-    spent = spending(by_model.groups, by_model.starts_at, by_model.ends_at, step)
-    return visit.render(
+        labels = context.labels(session, [*ids, *(str(at.subject_id) for at in near)])
+        failures = list_failure_items(context, session)
+    spent = build_spend_series(by_model.groups, by_model.starts_at, by_model.ends_at, step)
+    return context.render(
         "overview.html",
         window=window.value,
         report=by_model,
@@ -66,7 +77,11 @@ def overview(visit: PageContext) -> Response:
         spent=spent,
         chart=_chart(spent, date_form),
         steps=[f"{at:{date_form}}" for at in spent.steps],
-        mends=[*of_money(balance, figures["burn"]), *of_budgets(near, labels), *failures][:MAXIMUM_MENDS],
+        action_items=[
+            *list_credit_items(balance, figures["burn"]),
+            *list_budget_items(near, labels),
+            *failures,
+        ][:MAXIMUM_ACTION_ITEMS],
         is_own=scope.user_id is not None,
         **figures,
     )
@@ -77,15 +92,17 @@ def _ask(session: Session, scope: UsageScope, question: Question) -> UsageReport
 
 
 def _figures(
-    visit: PageContext, session: Session, scope: UsageScope, balance: Balance | None
+    context: PageContext, session: Session, scope: UsageScope, balance: Balance | None
 ) -> Mapping[str, Any]:
     """Give the figures that are asked for again while the page is open."""
-    today = midnight(visit.now)
+    today = start_of_day(context.now)
     whole_days = Question(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
     cost = _ask(session, scope, whole_days).total.cost
     if scope.user_id is None:
         cost += storage_usage(session, scope.organization_id, StorageQuestion(window=Window.WEEK)).cost
-    burning: Burn | None = burn(cost, BURN_DAYS, balance.available, visit.now) if balance else None
+    burning: BurnRate | None = (
+        estimate_burn_rate(cost, BURN_DAYS, balance.available, context.now) if balance else None
+    )
     limited = balance is not None and balance.spending_limit
     month = (
         meter(
@@ -111,7 +128,7 @@ def _by_model(report: UsageReport) -> Sequence[tuple[str, int, int, int]]:
     return sorted(((name, *at) for name, at in sums.items()), key=lambda at: (-at[3], -at[1], at[0]))[:10]
 
 
-def _chart(spent: Spending, date_form: str) -> object:
+def _chart(spent: SpendSeries, date_form: str) -> object:
     days = [f"{at:{date_form}}" for at in spent.steps]
     label = f"Credits spent by model, {days[0]} to {days[-1]}; the table below has the same figures"
     return stacked_bars(days, spent.series, label=label, unit="cr")

@@ -19,8 +19,8 @@ from shared.identity.directory.role_bindings import bind_identity_role, list_rol
 from shared.pagination import MAX_LIMIT
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import Form, read_id, require, wrong
-from web.console.listings import Cursor
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import CursorQuery
 
 routes = ConsoleRoutes("people")
 
@@ -30,26 +30,26 @@ _ROLES = sorted(role.value for role in MEMBERSHIP_ROLES)
 _OPEN = 20
 
 
-@routes.page("/people", summary="List members and invitations", query=Cursor)
-def show_people(visit: PageContext) -> Response:
-    actor, organization_id = visit.actor, visit.organization_id
-    may_manage = visit.holds(Permission.MEMBER_MANAGE)
-    with visit.services.database.autocommit() as session:
+@routes.page("/people", summary="List members and invitations", query=CursorQuery)
+def show_people(context: PageContext) -> Response:
+    actor, organization_id = context.actor, context.organization_id
+    may_manage = context.holds(Permission.MEMBER_MANAGE)
+    with context.services.database.autocommit() as session:
         members = list_members(
-            session, actor=actor, organization_id=organization_id, **visit.call.query.position
+            session, actor=actor, organization_id=organization_id, **context.call.query.position
         )
         invited = (
             list_invitations(session, actor=actor, organization_id=organization_id, limit=_OPEN)
             if may_manage
             else None
         )
-    return visit.render(
+    return context.render(
         "people.html",
         members=members,
         invitations=[at for at in invited.items if not at.accepted_at] if invited else [],
         roles=_ROLES,
         may_manage=may_manage,
-        user_id=visit.user_id,
+        user_id=context.user_id,
     )
 
 
@@ -60,16 +60,16 @@ def show_people(visit: PageContext) -> Response:
     command="invitations create",
     step_up=PAGE,
 )
-def invite(visit: PageContext) -> Response:
-    with visit.services.database.transaction() as session:
+def invite(context: PageContext) -> Response:
+    with context.services.database.transaction() as session:
         issued = invite_member(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
-            email=require(visit.form, "email"),
-            role=_role(visit.form),
+            actor=context.actor,
+            organization_id=context.organization_id,
+            email=require(context.form, "email"),
+            role=_role(context.form),
         )
-    return visit.render("invited.html", invitation=issued.invitation, token=issued.token.value)
+    return context.render("invited.html", invitation=issued.invitation, token=issued.token.value)
 
 
 routes.acts(
@@ -89,14 +89,14 @@ routes.acts(
     command="members change-role",
     step_up=PAGE,
 )
-def set_role(visit: PageContext, user_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
+def set_role(context: PageContext, user_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
         change_member_role(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
+            actor=context.actor,
+            organization_id=context.organization_id,
             user_id=user_id,
-            role=_role(visit.form),
+            role=_role(context.form),
         )
     return go_to(PAGE)
 
@@ -113,12 +113,12 @@ routes.acts(
 )
 
 
-@routes.page("/people/identities", summary="List identities and role bindings", query=Cursor)
-def show_identities(visit: PageContext) -> Response:
-    actor, organization_id = visit.actor, visit.organization_id
-    with visit.services.database.autocommit() as session:
+@routes.page("/people/identities", summary="List identities and role bindings", query=CursorQuery)
+def show_identities(context: PageContext) -> Response:
+    actor, organization_id = context.actor, context.organization_id
+    with context.services.database.autocommit() as session:
         identities = list_identities(
-            session, actor=actor, organization_id=organization_id, **visit.call.query.position
+            session, actor=actor, organization_id=organization_id, **context.call.query.position
         )
         bindings = list_role_bindings(session, actor=actor, organization_id=organization_id, limit=MAX_LIMIT)
         ids = [
@@ -126,15 +126,15 @@ def show_identities(visit: PageContext) -> Response:
             for one in bindings.items
             for at in (one.subject_identity_id, one.subject_user_id, one.scope_id)
         ]
-        labels = visit.labels(session, ids)
-    return visit.render(
+        labels = context.labels(session, ids)
+    return context.render(
         "identities.html",
         identities=identities,
         bindings=bindings,
         labels=labels,
         roles=sorted(role.value for role in Role),
-        may_manage=visit.holds(Permission.IDENTITY_MANAGE),
-        may_bind=visit.holds(Permission.ROLE_MANAGE),
+        may_manage=context.holds(Permission.IDENTITY_MANAGE),
+        may_bind=context.holds(Permission.ROLE_MANAGE),
     )
 
 
@@ -144,13 +144,13 @@ def show_identities(visit: PageContext) -> Response:
     rest="create_principal_identity",
     command="identities create",
 )
-def add_identity(visit: PageContext) -> Response:
-    with visit.services.database.transaction() as session:
+def add_identity(context: PageContext) -> Response:
+    with context.services.database.transaction() as session:
         create_principal_identity(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
-            name=require(visit.form, "name"),
+            actor=context.actor,
+            organization_id=context.organization_id,
+            name=require(context.form, "name"),
         )
     return go_to(IDENTITIES)
 
@@ -184,18 +184,18 @@ routes.acts(
     command="role-bindings bind-identity",
     step_up=IDENTITIES,
 )
-def bind(visit: PageContext) -> Response:
-    if visit.form.get("role") not in set(Role):
+def bind(context: PageContext) -> Response:
+    if context.form.get("role") not in set(Role):
         raise wrong("role", "must be a role")
-    with visit.services.database.transaction() as session:
+    with context.services.database.transaction() as session:
         bind_identity_role(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
-            identity_id=read_id(visit.form, "subject"),
-            role=Role(visit.form["role"]),
+            actor=context.actor,
+            organization_id=context.organization_id,
+            identity_id=read_id(context.form, "subject"),
+            role=Role(context.form["role"]),
             scope_kind=ScopeKind.IDENTITY,
-            scope_id=read_id(visit.form, "scope"),
+            scope_id=read_id(context.form, "scope"),
         )
     return go_to(IDENTITIES)
 
@@ -211,14 +211,17 @@ routes.acts(
 )
 
 
-@routes.page("/people/audit", summary="List what was done, newest first", query=Cursor)
-def show_audit(visit: PageContext) -> Response:
-    with visit.services.database.autocommit() as session:
+@routes.page("/people/audit", summary="List what was done, newest first", query=CursorQuery)
+def show_audit(context: PageContext) -> Response:
+    with context.services.database.autocommit() as session:
         events = list_audit_events(
-            session, actor=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+            session,
+            actor=context.actor,
+            organization_id=context.organization_id,
+            **context.call.query.position,
         )
-        labels = visit.labels(session, [at.actor_id for at in events.items])
-    return visit.render("audit.html", events=events, labels=labels)
+        labels = context.labels(session, [at.actor_id for at in events.items])
+    return context.render("audit.html", events=events, labels=labels)
 
 
 def _role(form: Form) -> Role:

@@ -22,8 +22,8 @@ from shared.ids import new_id
 from web.a2a.accepting import accept_message
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import require, wrong
-from web.console.listings import ROWS, Word
-from web.console.visits import PageContext
+from web.console.page_context import PageContext
+from web.console.queries import ROWS, FilterText
 from web.http.wire_types import RequestModel
 
 routes = ConsoleRoutes("tasks")
@@ -35,36 +35,36 @@ _STATES = {state.value.removeprefix("TASK_STATE_").lower(): state for state in T
 class TasksQuery(RequestModel):
     """Which tasks are wanted; the cursor is the list's own."""
 
-    cursor: Word = ""
-    state: Word = ""
+    cursor: FilterText = ""
+    state: FilterText = ""
 
 
 @routes.page("/tasks", summary="List the tasks of all agents, the last changed first", query=TasksQuery)
-def show_tasks(visit: PageContext) -> Response:
-    query: TasksQuery = visit.call.query
+def show_tasks(context: PageContext) -> Response:
+    query: TasksQuery = context.call.query
     if query.state and query.state not in _STATES:
         raise wrong("state", f"must be one of {', '.join(_STATES)}")
-    with visit.services.database.autocommit() as session:
+    with context.services.database.autocommit() as session:
         listed = list_organization_tasks(
             session,
-            actor=visit.actor,
-            organization_id=visit.organization_id,
+            actor=context.actor,
+            organization_id=context.organization_id,
             state=_STATES.get(query.state),
             cursor=query.cursor or None,
             limit=ROWS,
         )
-        labels = visit.labels(session, [at.deployment_id for at in listed.items])
-    return visit.render("tasks.html", listed=listed, labels=labels, query=query, states=list(_STATES))
+        labels = context.labels(session, [at.deployment_id for at in listed.items])
+    return context.render("tasks.html", listed=listed, labels=labels, query=query, states=list(_STATES))
 
 
 @routes.page("/tasks/<id:task_id>", summary="Show a task as it went, with what its agent's calls cost")
-def show_task(visit: PageContext, task_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
-        line = read_timeline(session, caller=visit.caller, task_id=task_id)
+def show_task(context: PageContext, task_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
+        line = read_timeline(session, caller=context.caller, task_id=task_id)
         task = line.task
-        labels = visit.labels(session, [task.deployment_id, task.caller_id, task.principal_id])
-    is_part = "HX-Request" in visit.call.http.headers
-    return visit.render("task_line.html" if is_part else "task.html", line=line, task=task, labels=labels)
+        labels = context.labels(session, [task.deployment_id, task.caller_id, task.principal_id])
+    is_part = "HX-Request" in context.call.http.headers
+    return context.render("task_line.html" if is_part else "task.html", line=line, task=task, labels=labels)
 
 
 @routes.action(
@@ -73,10 +73,10 @@ def show_task(visit: PageContext, task_id: UUID) -> Response:
     rest="send_message_of_agent",
     command="agents talk",
 )
-def say(visit: PageContext, task_id: UUID) -> Response:
-    with visit.services.database.autocommit() as session:
-        task = find_task(session, caller=visit.caller, task_id=task_id)
-    return go_to(f"{PAGE}/{_send(visit, task.deployment_id, task_id)}#end")
+def say(context: PageContext, task_id: UUID) -> Response:
+    with context.services.database.autocommit() as session:
+        task = find_task(session, caller=context.caller, task_id=task_id)
+    return go_to(f"{PAGE}/{_send(context, task.deployment_id, task_id)}#end")
 
 
 @routes.action(
@@ -85,12 +85,12 @@ def say(visit: PageContext, task_id: UUID) -> Response:
     rest="cancel_task_of_agent",
     command="agents cancel",
 )
-def cancel(visit: PageContext, task_id: UUID) -> Response:
-    with visit.services.database.transaction() as session:
-        task = find_task(session, caller=visit.caller, task_id=task_id)
-        agent = visit.services.agents.directory.get(task.deployment_id).agent
-        cancel_task(session, authorize(visit.caller, agent), task_id)
-    visit.services.agents.hints.tell(task_id)
+def cancel(context: PageContext, task_id: UUID) -> Response:
+    with context.services.database.transaction() as session:
+        task = find_task(session, caller=context.caller, task_id=task_id)
+        agent = context.services.agents.directory.get(task.deployment_id).agent
+        cancel_task(session, authorize(context.caller, agent), task_id)
+    context.services.agents.hints.tell(task_id)
     return go_to(f"{PAGE}/{task_id}")
 
 
@@ -100,26 +100,26 @@ def cancel(visit: PageContext, task_id: UUID) -> Response:
     rest="send_message_of_agent",
     command="agents talk",
 )
-def talk(visit: PageContext, deployment_id: UUID) -> Response:
-    return go_to(f"{PAGE}/{_send(visit, deployment_id, None)}")
+def talk(context: PageContext, deployment_id: UUID) -> Response:
+    return go_to(f"{PAGE}/{_send(context, deployment_id, None)}")
 
 
-def _send(visit: PageContext, deployment_id: UUID, task_id: UUID | None) -> UUID:
+def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UUID:
     """Send what the form says, as a client of the protocol that comes back for the answer and activates nothing."""
-    agents = visit.services.agents
+    agents = context.services.agents
     known = agents.directory.get(deployment_id)
     agent = known.agent
-    scope = authorize(visit.caller, agent)
+    scope = authorize(context.caller, agent)
     require_extensions(known.declared, ())
     message = Message(
         message_id=str(new_id()),
         task_id=None if task_id is None else str(task_id),
         role=MessageRole.USER,
-        parts=(Part(text=require(visit.form, "message")),),
+        parts=(Part(text=require(context.form, "message")),),
     )
-    agents.refusals.check(agent.choose_behavior(None), message)
+    agents.script_errors.check(agent.choose_behavior(None), message)
     request = SendMessageRequest(
         message=message, configuration=SendMessageConfiguration(return_immediately=True)
     )
-    sending = Sending(request=request, agent=agent, scope=scope, caller=visit.caller)
-    return accept_message(visit.services, sending).task_id
+    sending = Sending(request=request, agent=agent, scope=scope, caller=context.caller)
+    return accept_message(context.services, sending).task_id

@@ -20,8 +20,8 @@ from tests.support.identity import Person
 from tests.support.planting import plant
 from tests.web.console.conftest import looking_at
 from tests.web.media.conftest import Connector, make_connector, media, sql
-from web.console.figures import Burn
-from web.console.mends import of_money
+from web.console.action_items import list_credit_items
+from web.console.spend_series import BurnRate
 
 MARKUP = "<img src=x onerror=alert(1)>.png"
 
@@ -160,7 +160,7 @@ def test_the_first_page_names_what_failed_and_leads_to_it_or_mends_it(
 ) -> None:
     database, organization_id = front.services.database, connector.organization_id
     deployment = connector.deployment.deployment
-    assert "Needs mending" in owner.get("/console").text  # there are no credits
+    assert "Needs attention" in owner.get("/console").text  # there are no credits
     push(connector, "Failed", "media_gone")
     push(connector, "Held", "target_disabled")
     plant(
@@ -212,7 +212,7 @@ def test_a_member_is_told_of_nothing_that_only_others_mend(
     push(connector, "Failed", "media_gone")
     person = front.identity.person(connector.organization_id)
     assert (
-        "Needs mending" not in looking_at(connector.organization_id, signed_in(person)).get("/console").text
+        "Needs attention" not in looking_at(connector.organization_id, signed_in(person)).get("/console").text
     )
 
 
@@ -226,5 +226,5 @@ def test_credits_that_soon_end_are_a_thing_to_mend(
     Calls(front.services.database, connector.organization_id).top_up(10 * MICRO)
     with front.services.database.autocommit() as session:
         balance = get_balance(session, connector.organization_id)
-    found = of_money(balance, Burn(per_day=MICRO, days_left=days, ends_on=None))
+    found = list_credit_items(balance, BurnRate(per_day=MICRO, days_left=days, ends_on=None))
     assert [(mend.title, mend.path) for mend in found] == [(title, "/console/top-up") for title in said]

@@ -29,7 +29,7 @@ STEP_UP = "/console/step-up"
 SCRIPTS = ("htmx-2.0.11.min.js", "live.js")
 
 
-class ElsewhereError(Exception):
+class RedirectError(Exception):
     """The browser is to go to another page first."""
 
     def __init__(self, location: str) -> None:
@@ -67,10 +67,10 @@ class PageContext:
 
     @property
     def organization_id(self) -> UUID:
-        """Where the session acts; raises ElsewhereError where its user has to choose first."""
+        """Where the session acts; raises RedirectError where its user has to choose first."""
         organization_id = self.caller.organization_id
         if organization_id is None:
-            raise ElsewhereError("/console/organizations")
+            raise RedirectError("/console/organizations")
         return organization_id
 
     def holds(self, permission: Permission) -> bool:
@@ -86,9 +86,9 @@ class PageContext:
         return {str(at): label for at, label in found.items()}
 
     def require_step_up(self, back: str) -> None:
-        """Raise ElsewhereError unless the user has proved only just who they are; they come back to `back`."""
+        """Raise RedirectError unless the user has proved only just who they are; they come back to `back`."""
         if not self.call.credential.has_stepped_up:
-            raise ElsewhereError(f"{STEP_UP}?next={quote(back, safe='/')}")
+            raise RedirectError(f"{STEP_UP}?next={quote(back, safe='/')}")
 
     def render(self, template: str, *, status: int = 200, **context: Any) -> Response:
         """Answer with a page in the frame of the console, or with the part of it that a script asks for."""
@@ -114,12 +114,12 @@ class PageContext:
 
         def show(**more: Any) -> Response:
             told = {**frame, **context, **more}
-            return never_kept(page(f"console/{template}", policy=POLICY, status=status, **told))
+            return forbid_caching(page(f"console/{template}", policy=POLICY, status=status, **told))
 
         return show
 
 
-def never_kept(response: Response) -> Response:
+def forbid_caching(response: Response) -> Response:
     """Keep a page out of caches, and apart from the part of it that a script asks for."""
     response.headers["Cache-Control"] = "no-store"
     response.vary.add("HX-Request")

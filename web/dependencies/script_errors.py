@@ -9,7 +9,7 @@ from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
 from shared.a2a.types import Message
 
 
-class ScriptedRefusals:
+class ScriptErrors:
     """The scripts as the front reads them: the same as the workers'."""
 
     def __init__(self, path: Path | None) -> None:

@@ -19,8 +19,8 @@ from shared.observability.telemetry import get_logger
 from web.console import cookies, csrf
 from web.console.declarations import ROOT, SIGN_IN, ConsoleRoutes, go_to
 from web.console.forms import read_form
-from web.console.listings import Next
-from web.console.visits import POLICY, SCRIPTS, STEP_UP, PageContext, never_kept
+from web.console.page_context import POLICY, SCRIPTS, STEP_UP, PageContext, forbid_caching
+from web.console.queries import NextQuery
 from web.framework.authentication import Authentication, throttle_guessing
 from web.framework.calls import RequestContext, request_id
 from web.framework.rendering import HTML, asset_path, page
@@ -78,7 +78,7 @@ def begin_session(call: RequestContext) -> Response:
         throttle_guessing(call.http, call.services)
         return _ask_for_code(call, REFUSED)
     response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
-    return never_kept(cookies.forget(response, cookies.ATTEMPT))
+    return forbid_caching(cookies.forget(response, cookies.ATTEMPT))
 
 
 @public_routes.route(
@@ -96,7 +96,7 @@ def ask_provider(call: RequestContext) -> Response:
         response = go_to(provider.address(_attempt(call, attempt)))
     except SignInRefused as refused:
         return _refuse(call, refused)
-    return never_kept(cookies.keep(response, cookies.ATTEMPT, attempt))
+    return forbid_caching(cookies.keep(response, cookies.ATTEMPT, attempt))
 
 
 @public_routes.route(
@@ -125,37 +125,37 @@ def come_back(call: RequestContext) -> Response:
     if made is None:
         return _ask_for_code(call, UNKNOWN)
     response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
-    return never_kept(cookies.forget(response, cookies.ATTEMPT))
+    return forbid_caching(cookies.forget(response, cookies.ATTEMPT))
 
 
 @routes.action("/out", summary="Sign out", rest=None, command=None)
-def end_session(visit: PageContext) -> Response:
-    with visit.services.database.transaction() as session:
-        sign_out(session, actor=visit.actor)
+def end_session(context: PageContext) -> Response:
+    with context.services.database.transaction() as session:
+        sign_out(session, actor=context.actor)
     return cookies.forget(go_to(SIGN_IN), cookies.SESSION)
 
 
-@routes.page("/step-up", summary="Show how to prove again who one is", query=Next)
-def show_step_up(visit: PageContext) -> Response:
-    return visit.render(
-        "step_up.html", provider=visit.services.settings.oidc_issuer, next=_next(visit), refusal=None
+@routes.page("/step-up", summary="Show how to prove again who one is", query=NextQuery)
+def show_step_up(context: PageContext) -> Response:
+    return context.render(
+        "step_up.html", provider=context.services.settings.oidc_issuer, next=_next(context), refusal=None
     )
 
 
 @routes.action("/step-up", summary="Confirm who one is", rest=None, command=None)
-def prove_again(visit: PageContext) -> Response:
-    with visit.services.database.transaction() as session:
-        made = step_up(session, actor=visit.actor, proof=visit.form.get("proof", "").strip())
+def prove_again(context: PageContext) -> Response:
+    with context.services.database.transaction() as session:
+        made = step_up(session, actor=context.actor, proof=context.form.get("proof", "").strip())
     if made is None:
-        throttle_guessing(visit.call.http, visit.services)
-        return visit.render(
+        throttle_guessing(context.call.http, context.services)
+        return context.render(
             "step_up.html",
-            provider=visit.services.settings.oidc_issuer,
+            provider=context.services.settings.oidc_issuer,
             status=422,
-            next=_next(visit),
+            next=_next(context),
             refusal=REFUSED,
         )
-    return cookies.keep(go_to(_next(visit)), cookies.SESSION, made.token.value)
+    return cookies.keep(go_to(_next(context)), cookies.SESSION, made.token.value)
 
 
 def local(path: str | None) -> str:
@@ -167,8 +167,8 @@ def local(path: str | None) -> str:
     return path if is_ours and not path.startswith(STEP_UP) else ROOT
 
 
-def _next(visit: PageContext) -> str:
-    return local(visit.form.get("next") or (visit.call.query.next if visit.call.query else None))
+def _next(context: PageContext) -> str:
+    return local(context.form.get("next") or (context.call.query.next if context.call.query else None))
 
 
 def _provider(call: RequestContext) -> SignInProvider:
@@ -203,4 +203,4 @@ def _ask_for_code(call: RequestContext, refusal: str | None = None) -> Response:
         csrf=csrf.token_for(attempt),
         scripts=[asset_path(name) for name in SCRIPTS],
     )
-    return never_kept(cookies.keep(response, cookies.ATTEMPT, attempt))
+    return forbid_caching(cookies.keep(response, cookies.ATTEMPT, attempt))

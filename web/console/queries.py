@@ -9,7 +9,7 @@ from web.http.wire_types import Id, RequestModel, Text
 ROWS = 50
 
 
-class Cursor(RequestModel):
+class CursorQuery(RequestModel):
     """Where a list goes on."""
 
     cursor: Id | None = None
@@ -20,14 +20,14 @@ class Cursor(RequestModel):
         return {"cursor": str(self.cursor) if self.cursor else None, "limit": ROWS}
 
 
-Word = Annotated[str, Text(minimum=0, maximum=200)]
+FilterText = Annotated[str, Text(minimum=0, maximum=200)]
 """What a field of a filter holds; a form sends it empty where nothing was chosen."""
 
 
-class Next(RequestModel):
+class NextQuery(RequestModel):
     """The page to go on to."""
 
-    next: Word = Field(default="")
+    next: FilterText = Field(default="")
 
 
 class WindowQuery(RequestModel):

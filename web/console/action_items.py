@@ -17,12 +17,12 @@ from shared.operations.action_items import (
     list_failing_agents,
     list_troubled_distributions,
 )
-from web.console.figures import Burn
 from web.console.format import day
+from web.console.page_context import PageContext
 from web.console.reasons import find_reason
-from web.console.visits import PageContext
+from web.console.spend_series import BurnRate
 
-MAXIMUM_MENDS = 20
+MAXIMUM_ACTION_ITEMS = 20
 LOW_DAYS = 7
 LEDGER = "/console/ledger"
 
@@ -40,21 +40,21 @@ class ActionItem:
     act: str = ""
 
 
-def find_failures(visit: PageContext, session: Session) -> list[ActionItem]:
+def list_failure_items(context: PageContext, session: Session) -> list[ActionItem]:
     """Find what failed, as far as the visitor may mend it."""
-    organization_id = visit.organization_id
+    organization_id = context.organization_id
     found: list[ActionItem] = []
-    if visit.holds(Permission.DEPLOYMENT_MANAGE):
-        found += [_of_endpoint(at) for at in list_dead_endpoints(session, organization_id)]
-    if visit.holds(Permission.DISTRIBUTION_MANAGE):
+    if context.holds(Permission.DEPLOYMENT_MANAGE):
+        found += [_endpoint_item(at) for at in list_dead_endpoints(session, organization_id)]
+    if context.holds(Permission.DISTRIBUTION_MANAGE):
         for at in list_troubled_distributions(session, organization_id):
-            found += _of_distribution(at)
-    if visit.holds(Permission.TASK_READ):
-        found += [_of_agent(at) for at in list_failing_agents(session, organization_id)]
+            found += _distribution_items(at)
+    if context.holds(Permission.TASK_READ):
+        found += [_agent_item(at) for at in list_failing_agents(session, organization_id)]
     return found
 
 
-def of_money(balance: Balance | None, burning: Burn | None) -> list[ActionItem]:
+def list_credit_items(balance: Balance | None, burning: BurnRate | None) -> list[ActionItem]:
     """Say what keeps, or will soon keep, calls and uploads from being paid."""
     if balance is None:
         return []
@@ -62,25 +62,25 @@ def of_money(balance: Balance | None, burning: Burn | None) -> list[ActionItem]:
     if balance.policy is Policy.SUSPENDED:
         who = " and ".join(f"the {at}" for at in balance.suspended_by) or "its policy"
         text = f"No call starts until it is resumed; suspended by {who}."
-        found.append(_mend("bad", "Spending is suspended", text, "To the ledger", LEDGER))
+        found.append(_link_item("bad", "Spending is suspended", text, "To the ledger", LEDGER))
     if balance.storage_refused_from is not None:
         text = "Nothing new is stored until credits are added; what is stored stays."
-        found.append(_mend("bad", "Storage is not paid", text, "Top up", "/console/top-up"))
+        found.append(_link_item("bad", "Storage is not paid", text, "Top up", "/console/top-up"))
     elif balance.available <= 0:
         text = "Calls that cost anything are refused."
-        found.append(_mend("bad", "No credits are left", text, "Top up", "/console/top-up"))
+        found.append(_link_item("bad", "No credits are left", text, "Top up", "/console/top-up"))
     elif burning is not None and burning.days_left is not None and burning.days_left < LOW_DAYS:
         left = "less than a day" if burning.days_left == 0 else f"{burning.days_left} days"
         ends = f" They end on {day(burning.ends_on)} at the rate of the last week." if burning.ends_on else ""
         found.append(
-            _mend(
+            _link_item(
                 "wait", f"Credits last {left}", f"Then calls are refused.{ends}", "Top up", "/console/top-up"
             )
         )
     return found
 
 
-def of_budgets(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[ActionItem]:
+def list_budget_items(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[ActionItem]:
     """Say which budgets are spent, or nearly."""
     found = []
     for budget in near:
@@ -95,11 +95,11 @@ def of_budgets(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[Acti
             if budget.resets_at
             else "It never begins anew"
         )
-        found.append(_mend(kind, title, text, "To the budgets", "/console/keys#budgets"))
+        found.append(_link_item(kind, title, text, "To the budgets", "/console/keys#budgets"))
     return found
 
 
-def _of_endpoint(at: DeadEndpoint) -> ActionItem:
+def _endpoint_item(at: DeadEndpoint) -> ActionItem:
     page = f"/console/agents/{at.deployment_id}"
     return ActionItem(
         kind="bad",
@@ -112,7 +112,7 @@ def _of_endpoint(at: DeadEndpoint) -> ActionItem:
     )
 
 
-def _of_distribution(at: TroubledDistribution) -> list[ActionItem]:
+def _distribution_items(at: TroubledDistribution) -> list[ActionItem]:
     page = f"/console/distributions/{at.distribution_id}"
     reason = find_reason(at.code)
     why = f"{reason.meaning} {reason.remedy}" if reason else at.code or ""
@@ -123,7 +123,7 @@ def _of_distribution(at: TroubledDistribution) -> list[ActionItem]:
     ):
         if count:
             title = f"Imports of “{at.name}” {word}: {_bounded(count)}"
-            found.append(_mend(kind, title, why, "See and retry", f"{page}?state={state}#imports"))
+            found.append(_link_item(kind, title, why, "See and retry", f"{page}?state={state}#imports"))
     if at.dead:
         found.append(
             ActionItem(
@@ -139,14 +139,14 @@ def _of_distribution(at: TroubledDistribution) -> list[ActionItem]:
     return found
 
 
-def _of_agent(at: FailingAgent) -> ActionItem:
+def _agent_item(at: FailingAgent) -> ActionItem:
     title = f"Tasks of “{at.name}” failed in the last day: {_bounded(at.failed)}"
-    return _mend("bad", title, "The newest says why.", "See the newest", f"/console/tasks/{at.task_id}")
+    return _link_item("bad", title, "The newest says why.", "See the newest", f"/console/tasks/{at.task_id}")
 
 
 def _bounded(count: int) -> str:
     return f"{count} or more" if count >= MOST_COUNTED else str(count)
 
 
-def _mend(kind: str, title: str, text: str, remedy: str, path: str) -> ActionItem:
+def _link_item(kind: str, title: str, text: str, remedy: str, path: str) -> ActionItem:
     return ActionItem(kind=kind, title=title, text=text, remedy=remedy, path=path)

@@ -1,4 +1,4 @@
-"""What a front asks of its services before it says that it is ready, and what it measures of the whole service."""
+"""The readiness checks of the web process, and its measurements of the whole service for metrics."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,7 +18,7 @@ from web.dependencies.services import Services
 
 
 def readiness_checks(services: Services) -> dict[str, Check]:
-    """Give what the front needs, by name; each check raises when it is not well."""
+    """Return the checks of the servers that the web process needs, by name. Each check raises if its server fails."""
     return {
         "database": services.database.check,
         "broker": services.valkey.ping,
@@ -26,14 +26,15 @@ def readiness_checks(services: Services) -> dict[str, Check]:
     }
 
 
-def build_probes(services: Services, metrics: HostMetrics) -> HealthChecks:
-    """Answer for these services."""
+def build_health_checks(services: Services, metrics: HostMetrics) -> HealthChecks:
+    """Create the health checks and measurements over these services."""
     return HealthChecks(readiness_checks(services), metrics, _measures(services))
 
 
 def _measures(services: Services) -> Mapping[str, Measure]:
     settings = services.settings
     valkeys = {"jobs": services.valkey}
+    # Model calls may use a Valkey of their own. Where they share one, it is measured once.
     if settings.models_redis_url not in (None, settings.redis_url):
         valkeys["models"] = connect_valkey(str(settings.models_redis_url), max_connections=1)
     return {

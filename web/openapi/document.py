@@ -13,6 +13,7 @@ from shared.files.references import ReferenceKind
 from shared.media.networks.registry import NETWORKS
 from web.framework.authentication import Authentication
 from web.framework.routes import FilePart, FormBody, JsonOrForm, RawBody, Route
+from web.openapi.a2a_components import A2A_ERROR_SCHEMA
 from web.openapi.components import (
     ANTHROPIC_ERROR_SCHEMA,
     OAUTH_SCHEMA,
@@ -25,7 +26,6 @@ from web.openapi.components import (
 )
 from web.openapi.errors import describe_errors
 from web.openapi.headers import HEADERS, PARAMETERS, header_parameters
-from web.openapi.protocol import A2A_ERROR_SCHEMA
 from web.openapi.responses import add_headers, describe_answers, head_of, raw_content, shapes
 
 X_REQUIRED = "x-required"

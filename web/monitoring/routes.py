@@ -1,4 +1,4 @@
-"""Tell operators and load balancers how the front is: alive, ready, and by numbers."""
+"""Routes of health checks, readiness and metrics, for load balancers and Prometheus."""
 
 from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -20,7 +20,7 @@ class Health(CamelModel):
 
 
 class Readiness(CamelModel):
-    """Whether the front can do its work, check by check."""
+    """Whether the web process can serve requests, with the result of each check."""
 
     status: str
     checks: dict[str, str]
@@ -29,7 +29,7 @@ class Readiness(CamelModel):
 @routes.route(
     "GET",
     "/healthz",
-    summary="Check that this process is alive; asks no other service",
+    summary="Check that this process is alive; calls no other service",
     authentication=Authentication.PUBLIC,
     answers={200: Health},
 )
@@ -40,12 +40,12 @@ def healthz(_: RequestContext) -> JsonResponse:
 @routes.route(
     "GET",
     "/readyz",
-    summary="Check that database, broker and blob store answer; they are asked at most once a second",
+    summary="Check that database, broker and blob store answer; each is queried at most once a second",
     authentication=Authentication.PUBLIC,
     answers={200: Readiness, 503: Readiness},
 )
 def readyz(_: RequestContext) -> JsonResponse:
-    checks = _probes().readiness()
+    checks = _health_checks().readiness()
     status = HealthChecks.status(checks)
     return JsonResponse(body=Readiness(status=status, checks=checks), status=200 if status == "ok" else 503)
 
@@ -53,7 +53,7 @@ def readyz(_: RequestContext) -> JsonResponse:
 @routes.route(
     "GET",
     "/metrics",
-    summary="Get the metrics of all processes of this host, for Prometheus; switched off by `PUBLIC_METRICS=false`",
+    summary="Get the metrics of all processes of this host, for Prometheus; disabled by `PUBLIC_METRICS=false`",
     authentication=Authentication.PUBLIC,
     answers={200: "text/plain"},
     errors=(ResourceNotFound,),
@@ -61,9 +61,10 @@ def readyz(_: RequestContext) -> JsonResponse:
 def metrics(call: RequestContext) -> Response:
     if not call.services.settings.public_metrics:
         raise ResourceNotFound
-    return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)
+    return Response(_health_checks().metrics(), content_type=CONTENT_TYPE_LATEST)
 
 
-def _probes() -> HealthChecks:
-    probes: HealthChecks = current_app.extensions["probes"]
-    return probes
+def _health_checks() -> HealthChecks:
+    # create_app() puts it here: it also serves the operations port, so it is no part of Services.
+    checks: HealthChecks = current_app.extensions["health_checks"]
+    return checks

@@ -14,7 +14,7 @@ OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class SpendSeries:
     """What was spent in each step of a span, µcr, by what it was spent on; the dearest first."""
 
     steps: Sequence[datetime]
@@ -35,9 +35,9 @@ class Spending:
         return [*named[:MAXIMUM_SERIES], (OTHER, rest)]
 
 
-def spending(
+def build_spend_series(
     groups: Sequence[UsageGroup], starts_at: datetime, ends_at: datetime, step: timedelta
-) -> Spending:
+) -> SpendSeries:
     """Lay a series of one dimension out, with a zero for each step that has nothing."""
     first = _floor(starts_at, step)
     count = int((ends_at - first) / step) + 1
@@ -48,11 +48,11 @@ def spending(
         if group.step is not None and group.step in places:
             columns[group.keys[0] or "?"][places[group.step]] += group.sum.cost
     dearest = sorted(columns.items(), key=lambda item: -sum(item[1]))
-    return Spending(steps=steps, by_name={name: values for name, values in dearest if any(values)})
+    return SpendSeries(steps=steps, by_name={name: values for name, values in dearest if any(values)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Burn:
+class BurnRate:
     """What a day costs on average, µcr, and when nothing will be left; None where nothing is spent."""
 
     per_day: int
@@ -60,23 +60,23 @@ class Burn:
     ends_on: datetime | None
 
 
-def burn(spent: int, days: int, available: int, now: datetime) -> Burn:
+def estimate_burn_rate(spent: int, days: int, available: int, now: datetime) -> BurnRate:
     """Work it out from what some whole days cost."""
     per_day = spent // days
     if per_day <= 0:
-        return Burn(per_day=0, days_left=None, ends_on=None)
+        return BurnRate(per_day=0, days_left=None, ends_on=None)
     left = max(0, available) // per_day
     ends_on = now + timedelta(days=left) if left <= 36_500 else None  # noqa: PLR2004 (a hundred years)
-    return Burn(per_day=per_day, days_left=left, ends_on=ends_on)
+    return BurnRate(per_day=per_day, days_left=left, ends_on=ends_on)
 
 
-def midnight(now: datetime) -> datetime:
+def start_of_day(now: datetime) -> datetime:
     """Give the beginning of the day, UTC."""
     return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _floor(moment: datetime, step: timedelta) -> datetime:
-    day = midnight(moment)
+    day = start_of_day(moment)
     return (
         day
         if step >= timedelta(days=1)

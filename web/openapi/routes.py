@@ -12,8 +12,8 @@ from web.framework.calls import RequestContext
 from web.framework.rendering import page, version
 from web.framework.routes import Route, Routes
 from web.openapi import reference
-from web.openapi.commands import curl
-from web.openapi.description import describe
+from web.openapi.curl_commands import curl
+from web.openapi.document import describe
 from web.openapi.problems import by_status, list_problems, operations_by_code, samples
 
 routes = Routes("documents")
