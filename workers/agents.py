@@ -5,17 +5,17 @@ from functools import cached_property
 
 from celery import Celery
 
+from shared.a2a.agent_turns.execution import TurnExecution
+from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
+from shared.a2a.agent_turns.leases import TurnLeases
+from shared.a2a.agent_turns.lost_turns import TurnSweeper
+from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
+from shared.a2a.agent_turns.rows import AnswerTurn
+from shared.a2a.agent_turns.turn_listener import TurnHints
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.turns.execution import TurnExecution
-from shared.a2a.turns.heartbeats import TurnHeartbeats
-from shared.a2a.turns.hints import TurnHints
-from shared.a2a.turns.leases import TurnLeases
-from shared.a2a.turns.lost_turns import TurnSweeper
-from shared.a2a.turns.queue import TakenTurn, TurnQueue
-from shared.a2a.turns.rows import AnswerTurn
 from shared.messaging.queues import AGENTS
 from shared.messaging.valkey import connect_valkey
 from workers.consumer_pool import ConsumerPool

@@ -31,8 +31,8 @@ MODULES = {
         "shared.media.importing.import_notifications",
         "shared.a2a.inbound.retention",
         "shared.a2a.tasks.retention",
-        "shared.a2a.turns.rows",
-        "shared.a2a.schedules.running",
+        "shared.a2a.agent_turns.rows",
+        "shared.a2a.schedules.scheduler",
     ),
     LEDGER: (
         "shared.files.metering.storage_charges",
@@ -44,12 +44,12 @@ MODULES = {
         "shared.credits.spending_limits.budget_alerts",
     ),
     MEDIA: ("shared.media.importing.fetch_job",),
-    NOTIFICATIONS: ("shared.a2a.push.sending",),
+    NOTIFICATIONS: ("shared.a2a.push.sender",),
     AGENTS: (
-        "shared.a2a.turns.rows",
+        "shared.a2a.agent_turns.rows",
         "shared.a2a.remote.cards.card_refresh",
-        "shared.a2a.remote.cancelling",
-        "shared.a2a.inbound.attachment_wait",
+        "shared.a2a.remote.cancellation",
+        "shared.a2a.inbound.dispatcher",
     ),
 }
 """The modules in which the handlers of a queue stand."""

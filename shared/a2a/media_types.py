@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from shared.a2a.agent_turns.updates import BehaviorSettings
 from shared.a2a.errors import ContentTypeNotSupported
-from shared.a2a.turns.updates import BehaviorSettings
 from shared.a2a.types import Message, Part
 from shared.errors import FieldError
 

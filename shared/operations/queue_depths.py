@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.a2a.turns.backlog import measure_turns
+from shared.a2a.agent_turns.backlog import measure_turns
 from shared.db.database import Session
 from shared.deliveries.backlog import measure_deliveries
 from shared.files.backlog import Backlog, measure_backlog

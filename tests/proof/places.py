@@ -16,7 +16,7 @@ READ = frozenset(
     {
         *(
             "shared/a2a/behaviors/linked_files.py",
-            "shared/a2a/tasks/following.py",
+            "shared/a2a/tasks/responses.py",
             "shared/operations/service_metrics.py",
         ),
         *(
@@ -39,13 +39,13 @@ READ = frozenset(
 """What only reads, and is read where something was lost, by those who wait, or by the clock."""
 ELSEWHERE = {
     "shared/a2a/behaviors/model_calls.py:ModelCalls._give_up": "tests/shared/a2a/behaviors/test_deaths.py",
-    "shared/a2a/inbound/attachment_wait.py:_route_if_due": "tests/web/inbound/test_killed_doors.py",
+    "shared/a2a/inbound/dispatcher.py:_route_if_due": "tests/web/inbound/test_killed_doors.py",
     "shared/a2a/remote/": "tests/shared/a2a/remote/test_deaths.py",
     "shared/a2a/tasks/log.py:TaskLog._refuse": "tests/shared/a2a/behaviors/test_execution.py",
     "shared/a2a/tasks/log.py:TaskLog._take_up": "tests/shared/a2a/behaviors/test_execution.py",
-    "shared/a2a/turns/leases.py:TurnLeases.look": "tests/shared/a2a/behaviors/test_both_doors.py",
-    "shared/a2a/turns/leases.py:TurnLeases.renew": "tests/shared/a2a/behaviors/test_both_doors.py",
-    "shared/a2a/turns/lost_turns.py": "tests/proof/test_lost_answers.py",
+    "shared/a2a/agent_turns/leases.py:TurnLeases.look": "tests/shared/a2a/behaviors/test_both_doors.py",
+    "shared/a2a/agent_turns/leases.py:TurnLeases.renew": "tests/shared/a2a/behaviors/test_both_doors.py",
+    "shared/a2a/agent_turns/lost_turns.py": "tests/proof/test_lost_answers.py",
     "shared/credits/usage/pruning.py": "tests/shared/credits/usage/test_pruning.py",
     "shared/credits/usage/rollups.py": "tests/shared/credits/test_interleavings.py",
     "shared/deliveries/ordering.py:release_stalled": "tests/shared/deliveries/test_ordered_deliveries.py",

@@ -13,9 +13,9 @@ import pytest
 
 from deploy.cli.consistency_checks import Depth, examine_content, examine_ledger
 from deploy.cli.health_report import State as Found
+from shared.a2a.agent_turns.execution import TurnExecution
+from shared.a2a.agent_turns.leases import TurnLeases
 from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.turns.execution import TurnExecution
-from shared.a2a.turns.leases import TurnLeases
 from shared.credits.ledger import top_up
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable

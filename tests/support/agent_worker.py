@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from shared.a2a.agent_turns.execution import TurnExecution
+from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
+from shared.a2a.agent_turns.leases import TurnLeases
+from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
+from shared.a2a.agent_turns.rows import AnswerTurn
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.turns.execution import TurnExecution
-from shared.a2a.turns.heartbeats import TurnHeartbeats
-from shared.a2a.turns.leases import TurnLeases
-from shared.a2a.turns.queue import TakenTurn, TurnQueue
-from shared.a2a.turns.rows import AnswerTurn
 from shared.messaging.valkey import connect_valkey
 from web.dependencies.services import Services
 from workers.consumer_pool import ConsumerPool

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from uuid import UUID, uuid4
 
+from shared.a2a.agent_turns.execution import TurnExecution
+from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
+from shared.a2a.agent_turns.leases import LEASE_SECONDS, Lease, TurnLeases, claiming, reading
+from shared.a2a.agent_turns.updates import Behavior, BehaviorKind
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import Behaviors
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
 from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.turns.execution import TurnExecution
-from shared.a2a.turns.heartbeats import TurnHeartbeats
-from shared.a2a.turns.leases import LEASE_SECONDS, Lease, TurnLeases, claiming, reading
-from shared.a2a.turns.updates import Behavior, BehaviorKind
 from shared.config.settings import Settings
 from shared.db.database import Database
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.schedules.running import Scheduler, run_due_schedules
+from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.identity.access.roles import Role
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front

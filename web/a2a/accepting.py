@@ -1,7 +1,7 @@
 """Accept a message for an agent, and tell workers and followers of it: for clients of the protocol and for people."""
 
 from shared import failpoints
-from shared.a2a.tasks.sending import Sending, Sent, accept
+from shared.a2a.tasks.submission import Sending, Sent, accept
 from web.dependencies.services import Services
 
 

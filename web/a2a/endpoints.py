@@ -4,7 +4,7 @@ from uuid import UUID
 
 from shared.a2a.behaviors.administration import BehaviorNameTaken
 from shared.a2a.remote import endpoints as domain
-from shared.a2a.remote.cards.card_checks import check_endpoint as check
+from shared.a2a.remote.cards.endpoint_check import check_endpoint as check
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from web.a2a import endpoint_schemas as schemas
 from web.framework.administration import AdministrationRoutes

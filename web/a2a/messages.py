@@ -11,9 +11,9 @@ from flask import Response
 from shared.a2a import errors
 from shared.a2a.agents.directory import SKILL_KEY
 from shared.a2a.agents.extensions import check_data, require
-from shared.a2a.tasks.following import find_answer, wait_for_answer
-from shared.a2a.tasks.sending import Sending, Sent, show_task
+from shared.a2a.tasks.responses import find_answer, wait_for_answer
 from shared.a2a.tasks.snapshots import read_snapshot
+from shared.a2a.tasks.submission import Sending, Sent, show_task
 from shared.a2a.types import Message, SendMessageRequest, SendMessageResponse, StreamResponse
 from web.a2a.accepting import accept_message
 from web.a2a.extensions import requested_extensions

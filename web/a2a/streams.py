@@ -22,9 +22,9 @@ from flask import Response
 
 from shared.a2a.errors import TaskNotFound, UnsupportedOperation
 from shared.a2a.exact_json import render
-from shared.a2a.tasks.following import Answer, Event, find_answer, follow, require_answer
-from shared.a2a.tasks.sending import Sent, show_task
+from shared.a2a.tasks.responses import Answer, Event, find_answer, follow, require_answer
 from shared.a2a.tasks.snapshots import Snapshot, find_snapshot
+from shared.a2a.tasks.submission import Sent, show_task
 from shared.a2a.tasks.task_notifier import Watch
 from shared.db.database import Database
 from shared.errors import DomainError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import TooManyStreams
 from shared.a2a.push.configurations import PushConfigurations
-from shared.a2a.tasks.routing import Router
+from shared.a2a.tasks.router import Router
 from shared.a2a.tasks.task_notifier import TaskHints, TaskWatch
 from shared.config.settings import Settings
 from shared.db.database import Database

@@ -9,9 +9,9 @@ from shared import failpoints
 from shared.a2a import errors as agent_errors
 from shared.a2a.agents.callers import AgentUnavailable
 from shared.a2a.inbound.errors import MessageConflict, MessageRefused, TooManyMessages
+from shared.a2a.inbound.forwarder import Door
+from shared.a2a.inbound.intake import Received, receive_message
 from shared.a2a.inbound.messages import InboundMessage
-from shared.a2a.inbound.recording import Received, receive_message
-from shared.a2a.inbound.sending import Door
 from shared.a2a.types import StreamResponse
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused

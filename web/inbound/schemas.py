@@ -6,8 +6,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from shared.a2a.inbound.intake import Received
 from shared.a2a.inbound.messages import MessageState
-from shared.a2a.inbound.recording import Received
 from web.http.wire_types import CamelModel, Id, RequestModel
 from web.identity.distribution_schemas import Reported, ReportedCallerBody
 from web.media.schemas import MAXIMUM_ITEMS, AttachedMedia, ExternalId, ImportBody

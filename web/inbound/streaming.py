@@ -10,10 +10,9 @@ from uuid import UUID
 
 from flask import Response
 
+from shared.a2a.inbound.intake import Received, get_routed
 from shared.a2a.inbound.messages import DistributionMessage, MessageState, get_message
-from shared.a2a.inbound.recording import Received
-from shared.a2a.inbound.turn_lookup import get_routed
-from shared.a2a.tasks.sending import Sent
+from shared.a2a.tasks.submission import Sent
 from shared.db.database import Database
 from shared.errors import DomainError, ServiceUnavailable
 from shared.identity.authentication.revocation_watcher import Permit

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from shared import failpoints
 from shared.a2a.inbound.errors import TooManyMessages
+from shared.a2a.inbound.forwarder import Door
+from shared.a2a.inbound.intake import take_network_message
 from shared.a2a.inbound.messages import InboundMessage
-from shared.a2a.inbound.recording import take_network_message
-from shared.a2a.inbound.sending import Door
 from shared.db.database import Session
 from shared.encryption import Encryption
 from shared.errors import DomainError

@@ -7,7 +7,7 @@ import click
 
 from deploy.cli.command_context import acts_on, installation, show
 from shared.a2a.remote import endpoints as domain
-from shared.a2a.remote.cards.card_checks import check_endpoint as check
+from shared.a2a.remote.cards.endpoint_check import check_endpoint as check
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.tokens.signing_keys import SigningKeys
 

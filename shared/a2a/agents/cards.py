@@ -5,11 +5,10 @@ Skills are the agent's behaviors, or those of the server that answers for it; a 
 
 from collections.abc import Sequence
 
+from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.agents.directory import Agent
 from shared.a2a.errors import ExtendedAgentCardNotConfigured
 from shared.a2a.media_types import modes_of
-from shared.a2a.remote.cards.card_composition import compose_card
-from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.types import (
     AgentCapabilities,
     AgentCard,
@@ -125,3 +124,30 @@ def _schemes(base_url: str) -> dict[str, dict[str, object]]:
             }
         },
     }
+
+
+def compose_card(own: AgentCard, agent: Agent) -> AgentCard:
+    """Put the remote agent's words into our card of it; the skills of our own behaviors stay beside its own."""
+    remote = agent.remote_card
+    if remote is None:
+        return own
+    return own.model_copy(
+        update={
+            "name": remote.name,
+            "description": remote.description,
+            "version": remote.version,
+            "default_input_modes": remote.default_input_modes or own.default_input_modes,
+            "default_output_modes": remote.default_output_modes or own.default_output_modes,
+            "skills": (*remote.skills, *_own_skills(own, agent)),
+            "icon_url": remote.icon_url if _is_web_address(remote.icon_url) else None,
+        }
+    )
+
+
+def _own_skills(own: AgentCard, agent: Agent) -> list[AgentSkill]:
+    ids = {str(at.id) for at in agent.behaviors if at.kind is not BehaviorKind.REMOTE}
+    return [skill for skill in own.skills if skill.id in ids]
+
+
+def _is_web_address(address: str | None) -> bool:
+    return address is not None and address.startswith("https://")

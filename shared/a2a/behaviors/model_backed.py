@@ -9,20 +9,55 @@ deployment (docs/specification/a2a.md#behaviors). Whatever goes wrong ends the t
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from uuid import uuid5
 
 from shared.a2a import exact_json
+from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged, Turn, Update
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.model_calls import ModelCalls, ReplyRefused, find_entry
-from shared.a2a.behaviors.output_modes import ReplyForm, choose_form
 from shared.a2a.behaviors.prompts import write_body
 from shared.a2a.behaviors.stored_files import NewFile, StoredFile, StoredFiles
-from shared.a2a.turns.updates import ArtifactProduced, StatusChanged, Turn, Update
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
 from shared.errors import DomainError, Kind
 from shared.models.errors import ModelNotFound
 from shared.models.providers.errors import CallCancelled
+
+
+class ReplyForm(Enum):
+    """A form that a model can be asked for: its media type, and the suffix of a file that holds it."""
+
+    TEXT = ("text/plain", ".txt")
+    MARKDOWN = ("text/markdown", ".md")
+    JSON = ("application/json", ".json")
+
+    @property
+    def media_type(self) -> str:
+        """What the reply's part or file says it is."""
+        return self.value[0]
+
+    @property
+    def suffix(self) -> str:
+        """How the name of a file in this form ends."""
+        return self.value[1]
+
+
+def choose_form(accepted: Sequence[str]) -> ReplyForm:
+    """Choose the first form that the client takes; text where it says nothing, or nothing that we write."""
+    for mode in accepted:
+        for form in ReplyForm:
+            if _takes(mode, form.media_type):
+                return form
+    return ReplyForm.TEXT
+
+
+def _takes(mode: str, media_type: str) -> bool:
+    """Tell whether a media type or range, as `text/*`, covers a media type; parameters do not matter."""
+    kind, _, subtype = mode.partition(";")[0].strip().lower().partition("/")
+    wanted, _, written = media_type.partition("/")
+    return kind in ("*", wanted) and subtype in ("*", written)
+
 
 COALESCING_SECONDS = 0.1
 """Text that comes faster is put together: each chunk is a transaction, and an event for every stream."""

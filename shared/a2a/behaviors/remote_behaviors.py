@@ -5,6 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import Select, delete, func, insert, select, update
 
+from shared.a2a.agent_turns.updates import BehaviorKind, DeclaredExtension
 from shared.a2a.behaviors.administration import (
     hold_deployment,
     require_free_name,
@@ -12,7 +13,6 @@ from shared.a2a.behaviors.administration import (
     unset_default,
 )
 from shared.a2a.tables import behaviors
-from shared.a2a.turns.updates import BehaviorKind, DeclaredExtension
 from shared.db.database import Session
 from shared.ids import new_id
 

@@ -8,10 +8,10 @@ import random
 from typing import Any
 from uuid import uuid5
 
+from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Turn
 from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.script_schema import ArtifactTable, ContentTable, FileTable, PartTable
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
+from shared.a2a.agent_turns.updates import Update
 from shared.a2a.behaviors.script_content import Stage
 from shared.a2a.behaviors.script_scene import Scene, find_rule
 from shared.a2a.behaviors.script_schema import ArtifactTable, ContentTable, EchoTable, RuleTable, StepTable
-from shared.a2a.turns.updates import Update
 from shared.a2a.types import Message, TaskState
 from shared.errors import DomainError
 

@@ -1,6 +1,6 @@
 """The keys of a script and what each may hold; `README.md` explains them to those who write scripts.
 
-A short form (`status: Looking`, `complete:`) becomes the long one here. `script_format.py` checks the order of steps
+A short form (`status: Looking`, `complete:`) becomes the long one here. `script_parser.py` checks the order of steps
 and rules.
 """
 

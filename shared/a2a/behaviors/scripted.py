@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid5
 
+from shared.a2a.agent_turns.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
 from shared.a2a.behaviors.script_content import Stage
-from shared.a2a.behaviors.script_file import ScriptFile, script_of
-from shared.a2a.behaviors.script_format import Script, ScriptInvalid
+from shared.a2a.behaviors.script_parser import Script, ScriptFile, ScriptInvalid, script_of
 from shared.a2a.behaviors.script_play import Cue, Silence, play
 from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.stored_files import StoredFiles
-from shared.a2a.behaviors.waiting import TurnCancellation
-from shared.a2a.turns.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
+from shared.a2a.behaviors.turn_cancellation import TurnCancellation
 from shared.a2a.types import Message, MessageRole, Part, TaskState
 
 

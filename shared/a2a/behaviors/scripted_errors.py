@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from shared.a2a import errors
-from shared.a2a.behaviors.script_format import Script
+from shared.a2a.behaviors.script_parser import Script
 from shared.a2a.behaviors.script_scene import Scene, find_rule
 from shared.a2a.behaviors.script_schema import ErrorTable
 from shared.a2a.types import Message

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from shared import failpoints
+from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.behaviors.file_links import content_address
-from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Part
 from shared.config.settings import Settings
 from shared.db.database import Database

@@ -1,7 +1,7 @@
 """Tell a distribution what happens to the task that answers its message: every update, in order, by its notifications.
 
 An update is the event as streams send it, with the message and the conversation that it answers. It is written in the
-update's own transaction; files in it get their links when it is sent (`links.py`).
+update's own transaction; files in it get their links when it is sent (`link_files`).
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from shared.a2a.exact_json import render
+from shared.a2a.behaviors.file_links import FileLinks
+from shared.a2a.exact_json import parse, render
 from shared.a2a.push.deliveries import notice_of
 from shared.db.database import Session
 from shared.deliveries.outbox import MAX_BODY_BYTES
@@ -64,3 +65,16 @@ def tell_distribution(
         sequence=row.sequence,
         render=render,
     )
+
+
+def link_files(session: Session, links: FileLinks, body: bytes) -> bytes:
+    """Give the body of a notification with links where files stand; any other one as it is."""
+    text = body.decode()
+    if not links.may_hold_files(text):
+        return body
+    told = parse(text)
+    if told.get("type") != EventType.MESSAGE_UPDATE.value:
+        return body
+    data = told["data"]
+    linked = links.with_links_in(session, UUID(data["taskId"]), data["update"])
+    return render({**told, "data": {**data, "update": linked}}).encode()

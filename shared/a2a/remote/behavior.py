@@ -1,27 +1,27 @@
 """The behavior that sends messages on to the deployment's own server, and writes what comes back into our log.
 
-deliver (`sending.py`) → follow (`task_polling.py`), when the stream of the answer has ended early or there was none. A
+deliver (`delivery.py`) → follow (`task_polling.py`), when the stream of the answer has ended early or there was none. A
 worker that takes a turn over begins with what the log and the row of the turn say, and repeats nothing. A turn that
-ends before its agent has is cancelled there too (`cancelling.py`).
+ends before its agent has is cancelled there too (`cancellation.py`).
 """
 
 from collections.abc import Iterator
 
+from shared.a2a.agent_turns.updates import Turn, Update
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import StoredFiles
-from shared.a2a.behaviors.waiting import TurnCancellation
-from shared.a2a.remote.cancelling import RemoteCancellation
-from shared.a2a.remote.connecting import AgentConnector
+from shared.a2a.behaviors.turn_cancellation import TurnCancellation
+from shared.a2a.remote.cancellation import RemoteCancellation
+from shared.a2a.remote.connection import AgentConnector
+from shared.a2a.remote.delivery import deliver
 from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import EndpointMissing
-from shared.a2a.remote.exchange import Bounds, RemoteTurn, Stopped
 from shared.a2a.remote.parts import PartFiles
-from shared.a2a.remote.reconciling import LogCopy
-from shared.a2a.remote.sending import deliver
+from shared.a2a.remote.reconciliation import LogCopy
+from shared.a2a.remote.remote_turn import Bounds, RemoteTurn, Stopped
 from shared.a2a.remote.task_polling import follow
 from shared.a2a.remote.task_recovery import message_id_of
 from shared.a2a.remote.turn_rows import SentTurn, SentTurns, TurnGone
-from shared.a2a.turns.updates import Turn, Update
 from shared.config.settings import Settings
 from shared.db.database import Database
 

@@ -2,7 +2,7 @@
 
 Setting an endpoint makes sending messages on the deployment's default behavior; deleting it ends that. Replacing an
 endpoint replaces its credential too: who cannot read a credential must not be able to have it sent to another address.
-What the agent's card says is kept beside it (`cards/agent_cards.py`).
+What the agent's card says is kept beside it (`cards/card_reader.py`).
 """
 
 from collections.abc import Mapping
@@ -173,7 +173,8 @@ def get_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> Show
 def remove_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
     """Delete the endpoint of a deployment; another behavior becomes the default.
 
-    Its turns under way fail once their workers look (`turns/leases.py`); the agent, whose address is gone, is not told.
+    Its turns under way fail once their workers look (`agent_turns/leases.py`); the agent, whose address is gone, is not
+    told.
     """
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     remove_remote_behavior(session, deployment_id)

@@ -7,11 +7,11 @@ death finds what that one stored (`stored_files.py`).
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
 from shared.a2a.exact_json import render
 from shared.a2a.remote.errors import AnswerTooLarge
-from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Artifact, Part
 
 MAXIMUM_FILES = 100

@@ -37,3 +37,18 @@ deployment_endpoints = sa.Table(
     one_of("binding", "http+json", "jsonrpc"),
     sa.CheckConstraint("(binding IS NULL) = (interface_url IS NULL)", name="interface"),
 )
+
+
+remote_turns = sa.Table(
+    "remote_turns",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey("task_turns.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("task_id", sa.Uuid, nullable=False, index=True),
+    instant("sent_at"),
+    sa.Column("remote_task_id", sa.Text),
+    sa.Column("remote_context_id", sa.Text),
+    sa.Column("updates_seen", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("is_open", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    created_at(),
+    sa.Index("ix_remote_turns_open", "created_at", postgresql_where=sa.text("is_open")),
+)

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
+from shared.a2a.agent_turns.updates import Update
 from shared.a2a.remote.bindings import Refused
+from shared.a2a.remote.delivery import refusal
 from shared.a2a.remote.errors import AgentForgot, AgentSilent
-from shared.a2a.remote.exchange import Patience, RemoteTurn
+from shared.a2a.remote.remote_turn import Patience, RemoteTurn
 from shared.a2a.remote.response_parser import read_task
-from shared.a2a.remote.sending import refusal
-from shared.a2a.turns.updates import Update
 from shared.a2a.types import Task
 from shared.egress.errors import EgressError
 from shared.errors import DomainError

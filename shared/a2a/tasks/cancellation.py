@@ -6,13 +6,13 @@ task. Artifacts are folded before the task is held, because an agent may have sa
 
 from uuid import UUID
 
+from shared.a2a.agent_turns.rows import TurnOutcome
+from shared.a2a.agent_turns.updates import StatusChanged
 from shared.a2a.agents.directory import Scope
 from shared.a2a.errors import TaskNotCancelable, TaskNotFound
 from shared.a2a.tasks.artifacts import Folded
 from shared.a2a.tasks.events import Ending, find_and_hold_task, record
 from shared.a2a.tasks.snapshots import find_snapshot
-from shared.a2a.turns.rows import TurnOutcome
-from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Task, TaskState
 from shared.db.database import Session
 

@@ -15,14 +15,14 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import select
 
+from shared.a2a.agent_turns.leases import LEASE_SECONDS
+from shared.a2a.agent_turns.rows import AnswerTurn, TurnOutcome
+from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Update
 from shared.a2a.exact_json import render
 from shared.a2a.inbound.updates import tell_distribution
 from shared.a2a.push.deliveries import deliver
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.artifacts import NOTHING_FOLDED, Folded, fold, read_artifact_events
-from shared.a2a.turns.leases import LEASE_SECONDS
-from shared.a2a.turns.rows import AnswerTurn, TurnOutcome
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update
 from shared.a2a.types import Message, TaskState
 from shared.a2a.wire import render_instant
 from shared.db.database import Session

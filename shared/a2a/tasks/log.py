@@ -1,6 +1,6 @@
 """The worker's side of a task: begin a turn that it has leased, write down what its agent does, and end it.
 
-A turn is run under a lease (`turns/leases.py`), which updates renew and which fences: a worker that lost it,
+A turn is run under a lease (`agent_turns/leases.py`), which updates renew and which fences: a worker that lost it,
 because the lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update
 is one statement, or several are that come at once. A state that settles the task ends the turn with it, so that no
 crash can leave the one without the other. When a worker dies its lease ends, and `lost_turns.py` decides.
@@ -13,16 +13,16 @@ import time
 from collections.abc import Sequence
 
 from shared import failpoints
+from shared.a2a.agent_turns.leases import Lease
+from shared.a2a.agent_turns.lost_turns import hand_back
+from shared.a2a.agent_turns.rows import TurnOutcome, explain
+from shared.a2a.agent_turns.turn_reader import read_turn, task_of
+from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Update, in_sight, settles
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Ending, Result, Writer, record
-from shared.a2a.tasks.late_updates import LateUpdates
 from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.turns.leases import Lease
-from shared.a2a.turns.lost_turns import hand_back
-from shared.a2a.turns.reading import read_turn, task_of
-from shared.a2a.turns.rows import TurnOutcome, explain
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update, in_sight, settles
+from shared.a2a.tasks.update_flusher import LateUpdates
 from shared.a2a.types import TaskState
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable

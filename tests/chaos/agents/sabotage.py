@@ -4,10 +4,10 @@ import random
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.tasks import sending
+from shared.a2a.agent_turns.updates import Update, settles
+from shared.a2a.tasks import submission
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
 from shared.a2a.tasks.log import TaskLog
-from shared.a2a.turns.updates import Update, settles
 
 SELDOM = 0.02
 
@@ -19,7 +19,7 @@ def ignore_keys() -> None:
         turn_id: UUID = _[-1]
         return turn_id
 
-    setattr(sending, "claim_key", take)  # noqa: B010 (a name it does not export)
+    setattr(submission, "claim_key", take)  # noqa: B010 (a name it does not export)
 
 
 def forget_updates() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.remote.cards.agent_cards import CardReader
+from shared.a2a.remote.cards.card_reader import CardReader
 from shared.a2a.remote.cards.card_refresh import FAIR, CardRefresher, refresh_due_cards
 from shared.a2a.remote.endpoints import EndpointDraft, put_endpoint
 from shared.egress.policy import EgressPolicy

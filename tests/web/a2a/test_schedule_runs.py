@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.schedules.running import Scheduler, run_due_schedules
+from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.identities import Identity

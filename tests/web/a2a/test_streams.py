@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.tasks.sending import show_task
+from shared.a2a.tasks.submission import show_task
 from shared.errors import ServiceUnavailable
 from shared.runtime.deferred_responses import HOLD
 from tests.contracts.a2a.schemas import check

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy import event
 from werkzeug.exceptions import InternalServerError
 
-from shared.a2a.behaviors.script_format import parse_script
+from shared.a2a.behaviors.script_parser import parse_script
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.roles import Role
 from tests.support.front import Front
@@ -175,7 +175,7 @@ def test_a_script_that_takes_long_to_read_is_read_outside_of_any_transaction(
 
     event.listen(front.services.database.engine, "checkout", take)
     event.listen(front.services.database.engine, "checkin", give_back)
-    monkeypatch.setattr("shared.a2a.behaviors.script_file.parse_script", counting)
+    monkeypatch.setattr("shared.a2a.behaviors.script_parser.parse_script", counting)
     script = "rules:\n  - steps:\n      - complete: done\n"
     answer = front.post(
         f"/admin/deployments/{deployment.id}/behaviors",

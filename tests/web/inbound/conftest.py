@@ -11,8 +11,8 @@ import pytest
 from werkzeug.test import TestResponse
 
 from shared.a2a.exact_json import parse
-from shared.a2a.inbound.attachment_wait import Porter, route_due_messages
-from shared.a2a.inbound.sending import Door as RoutingDoor
+from shared.a2a.inbound.dispatcher import Porter, route_due_messages
+from shared.a2a.inbound.forwarder import Door as RoutingDoor
 from shared.identity.access.authorization import OPERATOR
 from shared.media.notifications.notification_endpoints import set_endpoint
 from tests.support.agent_worker import answering_turns

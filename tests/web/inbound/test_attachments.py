@@ -9,9 +9,9 @@ import pytest
 
 from shared import ids
 from shared.a2a.inbound.errors import TooManyMessages
+from shared.a2a.inbound.forwarder import Door as RoutingDoor
+from shared.a2a.inbound.intake import receive_message
 from shared.a2a.inbound.messages import InboundMessage, MessageState
-from shared.a2a.inbound.recording import receive_message
-from shared.a2a.inbound.sending import Door as RoutingDoor
 from shared.media.importing.imports import STANDARD
 from tests.support.front import Front
 from tests.support.media_samples import OGG, PNG

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from shared.a2a.inbound.attachment_wait import Porter, route_due_messages
-from shared.a2a.inbound.sending import Door as RoutingDoor
-from shared.a2a.tasks.routing import Router
+from shared.a2a.inbound.dispatcher import Porter, route_due_messages
+from shared.a2a.inbound.forwarder import Door as RoutingDoor
+from shared.a2a.tasks.router import Router
 from shared.config.settings import Settings
 from shared.db.database import Database
 from tests.support.media_samples import PNG

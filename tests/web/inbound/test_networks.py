@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from shared.a2a.exact_json import parse
-from shared.a2a.inbound.attachment_wait import Porter, route_due_messages
-from shared.a2a.inbound.sending import Door as RoutingDoor
+from shared.a2a.inbound.dispatcher import Porter, route_due_messages
+from shared.a2a.inbound.forwarder import Door as RoutingDoor
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import get_distribution, update_distribution
 from tests.support import networks

@@ -8,7 +8,7 @@ import pytest
 
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.exact_json import parse
-from shared.a2a.inbound.links import link_files
+from shared.a2a.inbound.updates import link_files
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front
 from tests.web.inbound.conftest import Door, make_door

@@ -5,8 +5,8 @@ from uuid import UUID
 from flask import Response
 
 from shared.a2a.behaviors.administration import list_behaviors
-from shared.a2a.remote.cards.card_checks import EndpointReport
-from shared.a2a.remote.cards.card_checks import check_endpoint as check
+from shared.a2a.remote.cards.endpoint_check import EndpointReport
+from shared.a2a.remote.cards.endpoint_check import check_endpoint as check
 from shared.a2a.remote.endpoints import ShownEndpoint, get_endpoint
 from shared.a2a.schedules.administration import list_schedules
 from shared.a2a.tasks.administration import list_organization_tasks

@@ -8,7 +8,7 @@ from shared.a2a.agents.directory import authorize
 from shared.a2a.agents.extensions import require as require_extensions
 from shared.a2a.tasks.administration import list_organization_tasks
 from shared.a2a.tasks.cancellation import cancel_task
-from shared.a2a.tasks.sending import Sending
+from shared.a2a.tasks.submission import Sending
 from shared.a2a.tasks.timeline import find_task, read_timeline
 from shared.a2a.types import (
     Message,

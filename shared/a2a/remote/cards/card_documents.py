@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.exact_json import parse, render
-from shared.a2a.turns.updates import DeclaredExtension
 from shared.a2a.types import AgentCard, AgentSkill
 
 MAX_CARD_BYTES = 256 << 10

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.turns import heartbeats
+from shared.a2a.agent_turns import heartbeats
 from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.turns import heartbeats as turn_heartbeats
+from shared.a2a.agent_turns import heartbeats as turn_heartbeats
 from shared.credits.balances import Balance
 from shared.credits.settlement import Outcome
 from shared.db.database import Database

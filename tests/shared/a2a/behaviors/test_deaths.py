@@ -10,8 +10,8 @@ from uuid import uuid5
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.tasks.sending import Sent
-from shared.a2a.turns.lost_turns import INTERRUPTED
+from shared.a2a.agent_turns.lost_turns import INTERRUPTED
+from shared.a2a.tasks.submission import Sent
 from shared.a2a.types import Task, TaskState
 from shared.credits import sweeps
 from shared.db.database import Database

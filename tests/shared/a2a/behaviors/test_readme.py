@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from shared.a2a import behaviors
 from shared.a2a.behaviors import script_schema
-from shared.a2a.behaviors.script_format import parse_script
+from shared.a2a.behaviors.script_parser import parse_script
 from shared.a2a.behaviors.script_schema import ErrorTable, ScriptTables, StepTable
 
 README = Path(str(behaviors.__file__)).with_name("README.md").read_text()

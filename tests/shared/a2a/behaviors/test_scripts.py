@@ -7,13 +7,13 @@ from typing import Any, cast
 import pytest
 
 from shared.a2a import exact_json
-from shared.a2a.behaviors import script_scene, waiting
-from shared.a2a.behaviors.script_format import ScriptInvalid, parse_script
+from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
+from shared.a2a.behaviors import script_scene, turn_cancellation
+from shared.a2a.behaviors.script_parser import ScriptInvalid, parse_script
 from shared.a2a.behaviors.script_play import ScriptedCrash
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.scripted_errors import find_refusal
 from shared.a2a.behaviors.stored_files import StoredFiles
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
 from shared.a2a.types import Message, MessageRole, Part, TaskState
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.turns import make_turn, message
@@ -319,7 +319,7 @@ def test_a_crash_is_raised_and_silence_ends() -> None:
 
 @pytest.mark.parametrize("rest", ["- delay: 3600\n- complete:", "- hang: true"])
 def test_waiting_ends_when_the_turn_is_cancelled(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "LOOK_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(turn_cancellation, "LOOK_EVERY_SECONDS", 0.001)
     looks = iter([False, False, False, True])
     turn = make_turn(script=steps(f"- status: a\n{rest}"), is_cancelled=lambda: next(looks, True))
     assert told(run(turn)) == [("working", "a")]

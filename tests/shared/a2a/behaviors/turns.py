@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, Turn
+from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings, Turn
 from shared.a2a.types import Message, MessageRole, Part
 from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.identity.tokens.usage_attribution import Attribution

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.agent_turns import heartbeats
 from shared.a2a.remote import connection, task_polling
-from shared.a2a.turns import heartbeats
 from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.a2a.remote.turns import use_endpoint

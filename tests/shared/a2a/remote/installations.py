@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.remote.cards.card_checks import EndpointReport, check_endpoint
+from shared.a2a.remote.cards.endpoint_check import EndpointReport, check_endpoint
 from shared.a2a.remote.endpoints import Endpoint, EndpointDraft, find_endpoint, put_endpoint
 from shared.config.settings import Settings
 from shared.db.database import Database

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from shared.a2a.agent_turns.execution import REVOKED, TOO_LONG
 from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.remote.cancelling import RemoteCancellation
-from shared.a2a.remote.connecting import AgentConnector
+from shared.a2a.remote.cancellation import RemoteCancellation
+from shared.a2a.remote.connection import AgentConnector
 from shared.a2a.remote.endpoints import remove_endpoint
-from shared.a2a.turns.execution import REVOKED, TOO_LONG
 from shared.a2a.types import Task, TaskState
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import disable_deployment

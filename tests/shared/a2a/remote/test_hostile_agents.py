@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.a2a.remote import connection, sending
+from shared.a2a.remote import connection, delivery
 from shared.a2a.types import Task, TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, begin_or_cancel, hold, scripted_agent
@@ -88,7 +88,7 @@ def test_a_message_that_an_agent_took_before_it_broke_is_found_and_not_sent_agai
 
 
 def test_a_message_that_never_arrived_is_sent_again(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "ABSENCE_SECONDS", 0.2)
+    monkeypatch.setattr(delivery, "ABSENCE_SECONDS", 0.2)
     sent: list[Any] = []
 
     def script(wire: Wire) -> None:
@@ -142,7 +142,7 @@ def test_a_stream_that_breaks_is_completed_from_the_task(agents: Agents) -> None
 
 
 def test_a_silent_stream_is_left_and_the_task_read(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(delivery, "IDLE_SECONDS", 0.5)
 
     def script(wire: Wire) -> None:
         if wire.path == "/message:stream":

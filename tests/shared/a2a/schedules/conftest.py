@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.schedules.running import Scheduler
-from shared.a2a.tasks.routing import Router
+from shared.a2a.schedules.scheduler import Scheduler
+from shared.a2a.tasks.router import Router
 from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 

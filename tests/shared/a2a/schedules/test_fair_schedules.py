@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.schedules import running
+from shared.a2a.schedules import scheduler as running
 from shared.a2a.schedules.administration import create_schedule
 from shared.a2a.schedules.resources import ScheduleDraft
-from shared.a2a.schedules.running import Scheduler, run_due_schedules
+from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.identity.access.authorization import OPERATOR
 from shared.runtime.batches import budget
 from tests.shared.a2a.behaviors.agents import Agents

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from shared.a2a.agent_turns import turn_reader
 from shared.a2a.tasks import snapshots
 from shared.a2a.tasks.listing import TaskQuery, list_tasks
-from shared.a2a.turns import reading
 from shared.a2a.types import Task
 from shared.db.database import StatementSession
 from tests.shared.a2a.behaviors.agents import Agents
@@ -65,7 +65,7 @@ def test_the_agent_is_given_the_newest_of_a_long_talk(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = long_talk(agents).context_id
-    monkeypatch.setattr(reading, "HISTORY_BYTES", 2000)
+    monkeypatch.setattr(turn_reader, "HISTORY_BYTES", 2000)
     claimed = agents.log.claim(agents.say("and now", context_id=context).turn_id)
     assert claimed is not None
     texts = [message.parts[0].text or "" for message in claimed.turn.history()]
@@ -90,6 +90,6 @@ def test_a_long_context_costs_no_more_than_what_is_read_of_it(
         return fetch_all(session, statement, values)
 
     monkeypatch.setattr(StatementSession, "fetch_all", keep)
-    assert len(claimed.turn.history()) == reading.HISTORY_LIMIT
+    assert len(claimed.turn.history()) == turn_reader.HISTORY_LIMIT
     rows, plan = rows_read(agents.database, asked[0])
-    assert rows <= 4 * reading.HISTORY_LIMIT, plan
+    assert rows <= 4 * turn_reader.HISTORY_LIMIT, plan

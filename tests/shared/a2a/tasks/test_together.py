@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged
 from shared.a2a.tasks import log as module
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Result
 from shared.a2a.tasks.log import TaskLog
-from shared.a2a.turns.updates import ArtifactProduced, StatusChanged
 from shared.a2a.types import Artifact, Part, TaskState
 from shared.errors import ServiceUnavailable
 from tests.shared.a2a.behaviors.agents import Agents

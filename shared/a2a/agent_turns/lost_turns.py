@@ -1,7 +1,7 @@
 """Find turns that nobody works on any more, because their worker died or has stalled for longer than its lease.
 
 Every worker of agents looks, twice a second. A turn whose agent has said nothing but that it works is run again, as
-is any turn of a behavior that says the same each time or goes on where it was (`attempts.py`); otherwise its task fails
+is any turn of a behavior that says the same each time or goes on where it was; otherwise its task fails
 and says why. A model is not called a second time behind its client's back.
 """
 
@@ -11,17 +11,46 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, select, update
 
+from shared.a2a.agent_turns.leases import LEASE_SECONDS, WAITING_AGAIN, Lease
+from shared.a2a.agent_turns.rows import AnswerTurn, TurnOutcome, explain
+from shared.a2a.agent_turns.updates import BehaviorKind, StatusChanged
+from shared.a2a.agents.directory import find_behavior
+from shared.a2a.remote.tables import remote_turns
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import Ending, HeldTask, Writer, find_and_hold_task, record
 from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.turns.attempts import may_run_again
-from shared.a2a.turns.leases import LEASE_SECONDS, WAITING_AGAIN, Lease
-from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain
-from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import TaskState
 from shared.db.database import Database, Session
 from shared.observability.telemetry import SWEPT, get_logger
 from shared.runtime.periodic_thread import PeriodicThread
+
+MAXIMUM_ATTEMPTS = 3
+REMOTE_ATTEMPTS = 10
+"""Without a word of the agent in between: to ask what became of a message costs nothing."""
+
+
+def may_run_again(session: Session, turn: Row[Any]) -> bool:
+    """Tell whether a lost turn may be run again."""
+    if turn.attempts < MAXIMUM_ATTEMPTS and not turn.has_spoken:
+        return True
+    behavior = find_behavior(session, turn.behavior_id)
+    if behavior is None or not behavior.kind.can_resume:
+        return False
+    if behavior.kind is BehaviorKind.REMOTE:
+        return _has_progressed(session, turn) or turn.attempts < REMOTE_ATTEMPTS
+    return bool(turn.attempts < MAXIMUM_ATTEMPTS)
+
+
+def _has_progressed(session: Session, turn: Row[Any]) -> bool:
+    """Tell whether the agent has said something since the last death, and then count attempts anew."""
+    seen = update(remote_turns).where(
+        remote_turns.c.turn_id == turn.id, remote_turns.c.updates_seen < turn.updates
+    )
+    if not session.execute(seen.values(updates_seen=turn.updates)).rowcount:
+        return False
+    session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(attempts=0))
+    return True
+
 
 log = get_logger(__name__)
 

@@ -12,10 +12,10 @@ from uuid import UUID
 from sqlalchemy import Row, bindparam, func, select, text, update
 
 from shared import failpoints
+from shared.a2a.inbound.forwarder import Door
 from shared.a2a.inbound.messages import DistributionMessage, is_earlier, mark_refused, read_message
-from shared.a2a.inbound.sending import Door
 from shared.a2a.inbound.tables import distribution_messages
-from shared.a2a.tasks.routing import Router
+from shared.a2a.tasks.router import Router
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable
 from shared.fairness.fair_queueing import first_of_each, select_round_robin

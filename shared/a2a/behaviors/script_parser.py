@@ -4,16 +4,121 @@ Checks here what concerns several steps or rules, above all that nothing stands 
 `script_schema.py` what a key may hold.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import yaml
 from pydantic import ValidationError
 
-from shared.a2a.behaviors import script_yaml
 from shared.a2a.behaviors.script_schema import MAX_REPEATS, RuleTable, ScriptTables, StepTable
-from shared.a2a.behaviors.script_yaml import Document, YamlInvalid
+from shared.a2a.exact_json import ExactNumber, parse_integer
+
+MAX_NODES = 20_000
+KeyPath: TypeAlias = tuple[Hashable, ...]
+
+_TAG = "tag:yaml.org,2002:"
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
+
+
+class YamlInvalid(Exception):
+    """The text is not YAML of this kind; says on which line and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A value, and the line of each of its members by their path, the first line being 1."""
+
+    value: Any
+    lines: Mapping[KeyPath, int]
+
+    def line_of(self, path: KeyPath) -> int:
+        """Give the line of a member, or of the nearest thing around it that was written."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read_yaml(text: str) -> Document:
+    """Read one document. Raises YamlInvalid."""
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        reader = _Reader()
+        value = None if root is None else reader.read(root, ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlInvalid(f"{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise YamlInvalid(f"1: {str(error).splitlines()[0]}") from error
+    except RecursionError as error:
+        raise YamlInvalid("1: is nested too deeply") from error
+    return Document(value=value, lines=reader.lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """Knows null, true, false and JSON's numbers; all else is text."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 (this is how PyYAML's loaders are configured)
+
+
+_Loader.add_implicit_resolver(f"{_TAG}null", re.compile(r"(?:null|~|)$"), ["n", "~", ""])
+_Loader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"(?:true|false)$"), ["t", "f"])
+_Loader.add_implicit_resolver(f"{_TAG}float", _NUMBER, list("-0123456789"))
+
+
+class _Reader:
+    """Turns nodes into values, noting lines on the way."""
+
+    def __init__(self) -> None:
+        self.lines: dict[KeyPath, int] = {}
+        self._count = 0
+
+    def read(self, node: yaml.Node, path: KeyPath) -> Any:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise YamlInvalid(f"{_line(node)}: there are more than {MAX_NODES:,} values")
+        self.lines.setdefault(path, _line(node))
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
+            return self._read_mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+            return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            return _scalar(node)
+        raise YamlInvalid(f"{_line(node)}: tags are not understood here")
+
+    def _read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        read: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value
+            if not isinstance(key, str):
+                raise YamlInvalid(f"{_line(key_node)}: a key must be text")
+            if key in read:
+                raise YamlInvalid(f"{_line(key_node)}: {key} stands here twice")
+            self.lines[(*path, key)] = _line(key_node)
+            read[key] = self.read(value_node, (*path, key))
+        return read
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    if node.tag == f"{_TAG}str":
+        return node.value
+    if node.tag == f"{_TAG}null":
+        return None
+    if node.tag == f"{_TAG}bool" and node.value in ("true", "false"):
+        return node.value == "true"
+    if node.tag == f"{_TAG}float" and _NUMBER.match(node.value):
+        is_integer = node.value.lstrip("-").isdigit()
+        return parse_integer(node.value) if is_integer else ExactNumber(node.value)
+    raise YamlInvalid(f"{_line(node)}: tags are not understood here")
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
 
 MAX_SCRIPT_BYTES = 128 << 10  # reading YAML costs six seconds of a processor for each MiB
 MAX_PROBLEMS = 20
@@ -69,7 +174,7 @@ def parse_script(text: str, *, source: str = "script") -> Script:
     if len(text.encode()) > MAX_SCRIPT_BYTES:
         raise ScriptInvalid([f"{source}: is larger than {MAX_SCRIPT_BYTES >> 10} KiB"])
     try:
-        document = script_yaml.read_yaml(text)
+        document = read_yaml(text)
     except YamlInvalid as error:
         raise ScriptInvalid([f"{source}:{error}"]) from error
     try:
@@ -154,3 +259,46 @@ def _placed(path: _Path, message: str, document: Document) -> str:
     for part in path:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
     return f"{document.line_of(path)}: {name or 'the script'}: {message}"
+
+
+KEPT_SCRIPTS = 256
+
+
+class ScriptFile:
+    """Gives the current script of a file; safe to share between threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._signature: tuple[int, int, int] | None = None
+        self._script: Script | tuple[str, ...] | None = None
+
+    def current(self) -> Script:
+        """Give the script as the file says it now. Raises ScriptInvalid, which names file, line and key."""
+        with self._lock:
+            signature = self._look()
+            if self._script is None or signature != self._signature:
+                self._signature, self._script = signature, self._read()
+            script = self._script
+        if isinstance(script, Script):
+            return script
+        raise ScriptInvalid(script)
+
+    def _read(self) -> Script | tuple[str, ...]:
+        try:
+            return read_script(self._path)
+        except ScriptInvalid as invalid:
+            return invalid.problems
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@lru_cache(KEPT_SCRIPTS)
+def script_of(text: str) -> Script:
+    """Give the script of a text, parsed once. Raises ScriptInvalid."""
+    return parse_script(text)

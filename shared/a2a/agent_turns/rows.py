@@ -29,8 +29,8 @@ MOST_CALLS = 3
 class AnswerTurn(Job):
     """A message waits for its agent: look for turns now. The worker looks anyway, twice a second.
 
-    Workers have heard of most turns already (`hints.py`), so that one message is enough for many. Nobody reads the
-    turn's id, which the release before sends.
+    Workers have heard of most turns already (`turn_listener.py`), so that one message is enough for many. Nobody reads
+    the turn's id, which the release before sends.
     """
 
     kind = "agents.answer_turn"

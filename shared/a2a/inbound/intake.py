@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared import failpoints
-from shared.a2a.inbound.errors import TooManyMessages
+from shared.a2a.agent_turns.rows import count_turns_before
+from shared.a2a.errors import TaskNotFound
+from shared.a2a.inbound.errors import MessageRefused, TooManyMessages
+from shared.a2a.inbound.forwarder import Door, find_waiting_task, scope_of_receiver
 from shared.a2a.inbound.messages import (
     DistributionMessage,
     InboundMessage,
+    MessageState,
     await_imports_of,
     context_of,
     count_waiting,
@@ -17,8 +21,9 @@ from shared.a2a.inbound.messages import (
     insert_message,
     is_behind,
 )
-from shared.a2a.inbound.sending import Door, find_waiting_task, scope_of_receiver
-from shared.a2a.tasks.sending import Sent
+from shared.a2a.tasks.events import find_and_hold_task
+from shared.a2a.tasks.snapshots import read_snapshot
+from shared.a2a.tasks.submission import Sent
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.receivers import LiveReceiver
@@ -148,3 +153,22 @@ def _insert(session: Session, receiver: LiveReceiver, message: InboundMessage) -
     context_id = context_of(receiver.distribution_id, message)
     task_id = find_waiting_task(session, scope_of_receiver(receiver), context_id)
     return insert_message(session, receiver, message, continued_task_id=task_id)
+
+
+def get_routed(session: Session, message: DistributionMessage) -> Sent:
+    """Say how a message was sent; its task's row is locked, so that all of it is of one moment.
+
+    Raises MessageRefused, and TaskNotFound for a task that is kept no longer.
+    """
+    if message.state is MessageState.REFUSED:
+        raise MessageRefused(f"The agent could not be sent this message: {message.code}.")
+    if message.turn_id is None or find_and_hold_task(session, message.task_id) is None:
+        raise TaskNotFound
+    return Sent(
+        turn_id=message.turn_id,
+        task_id=message.task_id,
+        snapshot=read_snapshot(session, message.task_id, history_length=None),
+        is_visible=True,
+        is_replay=True,
+        turns_before=count_turns_before(session, message.turn_id),
+    )

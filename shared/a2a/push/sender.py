@@ -4,7 +4,7 @@ The files of an update get their links here, at the moment of sending.
 """
 
 from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.inbound.links import link_files
+from shared.a2a.inbound.updates import link_files
 from shared.db.database import Session
 from shared.deliveries import organization_endpoints
 from shared.deliveries.outbox import SendDeliveries

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.remote import cancelling
-from shared.a2a.remote.cancelling import BATCH_SIZE, THREADS, RemoteCancellation
-from shared.a2a.remote.connecting import AgentConnector
+from shared.a2a.remote import cancellation as cancelling
+from shared.a2a.remote.cancellation import BATCH_SIZE, THREADS, RemoteCancellation
+from shared.a2a.remote.connection import AgentConnector
 from shared.a2a.remote.task_recovery import message_id_of
 from shared.a2a.remote.turn_rows import SentTurns
-from shared.a2a.tasks.sending import Sent
+from shared.a2a.tasks.submission import Sent
 from shared.db.database import Database
 from shared.runtime.batches import budget
 from tests.shared.a2a.behaviors.agents import Agents, make_agents

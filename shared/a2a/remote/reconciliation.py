@@ -9,11 +9,11 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged, Update
 from shared.a2a.remote.errors import AnswerTooLarge
 from shared.a2a.remote.parts import PartFiles, inline_bytes
 from shared.a2a.remote.response_parser import agents_message
 from shared.a2a.tasks.artifacts import join
-from shared.a2a.turns.updates import ArtifactProduced, StatusChanged, Update
 from shared.a2a.types import (
     Artifact,
     Message,

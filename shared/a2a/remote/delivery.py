@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shared import failpoints
+from shared.a2a.agent_turns.updates import Update
 from shared.a2a.remote.bindings import Refused
 from shared.a2a.remote.connection import IDLE_SECONDS
 from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import AgentForgot, AgentRefused, AgentUnreachable, ReceiptUncertain
-from shared.a2a.remote.exchange import Patience, RemoteTurn
+from shared.a2a.remote.remote_turn import Patience, RemoteTurn
 from shared.a2a.remote.response_parser import read_event
 from shared.a2a.remote.task_recovery import find_received, message_id_of
-from shared.a2a.turns.updates import Update
 from shared.a2a.types import MessageRole, Task
 from shared.egress.errors import EgressError
 from shared.observability.telemetry import get_logger

@@ -15,9 +15,9 @@ from shared.a2a.inbound.attachments import attachment_parts
 from shared.a2a.inbound.messages import DistributionMessage, mark_routed
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.events import find_and_hold_task
-from shared.a2a.tasks.routing import Routed, Router, scope_of
-from shared.a2a.tasks.sending import Sent
+from shared.a2a.tasks.router import Routed, Router, scope_of
 from shared.a2a.tasks.snapshots import in_scope
+from shared.a2a.tasks.submission import Sent
 from shared.a2a.types import Message, MessageRole, Part, TaskState
 from shared.config.settings import Settings
 from shared.db.database import Session

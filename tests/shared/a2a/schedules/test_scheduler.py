@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from shared import failpoints
-from shared.a2a.schedules import running
+from shared.a2a.schedules import scheduler as running
 from shared.a2a.schedules.administration import (
     create_schedule,
     delete_schedule,
@@ -23,7 +23,7 @@ from shared.a2a.schedules.administration import (
 )
 from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.resources import Missed, Schedule, ScheduleDraft
-from shared.a2a.schedules.running import Scheduler, run_due_schedules
+from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.a2a.types import TaskState
 from shared.errors import ServiceUnavailable
 from shared.identity.access.authorization import OPERATOR

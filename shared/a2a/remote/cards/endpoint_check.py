@@ -1,22 +1,26 @@
-"""Probe an agent's server: ask it for the tasks of a context that does not exist.
+"""Check an endpoint while its administrator waits: read the card, ask the server once, and say what is wrong."""
 
-This changes nothing at the agent and still needs every credential. An agent that lists its tasks can be asked whether a
-message arrived whose answer was lost.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from shared.a2a.exact_json import parse, render
-from shared.a2a.remote.cards.agent_cards import REFUSED, VERSION, Interface, host_of
-from shared.a2a.remote.cards.card_documents import Fault, Finding
-from shared.a2a.remote.endpoints import Binding
+from shared.a2a.remote.cards.card_documents import CardUnusable, Fault, Finding
+from shared.a2a.remote.cards.card_reader import REFUSED, VERSION, CardReader, FoundCard, Interface, host_of
+from shared.a2a.remote.cards.card_refresh import record_card, record_problem
+from shared.a2a.remote.endpoints import Binding, Endpoint, ShownEndpoint, find_endpoint, get_endpoint
+from shared.a2a.remote.request_tokens import mint_request_token
+from shared.config.settings import Settings
+from shared.db.database import Database
 from shared.egress.errors import EgressError, SourceAnswered
 from shared.egress.fetching import ask
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from shared.identity.access.authorization import Actor
+from shared.identity.errors import ResourceNotFound
+from shared.identity.tokens.signing_keys import SigningKeys
 
 DEADLINE_SECONDS = 10.0
 IDLE_SECONDS = 5.0
@@ -34,7 +38,64 @@ class Probe:
     warning: Finding | None = None
 
 
-def probe(interface: Interface, headers: Mapping[str, str], policy: EgressPolicy) -> Probe:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointReport:
+    """What a check found: problems keep messages from the agent, warnings do not."""
+
+    is_usable: bool
+    problems: Sequence[Finding]
+    warnings: Sequence[Finding]
+    card_address: str | None
+    endpoint: ShownEndpoint
+
+
+def check_endpoint(
+    database: Database, keys: SigningKeys, settings: Settings, *, actor: Actor, deployment_id: UUID
+) -> EndpointReport:
+    """Check the endpoint of a deployment, and keep what its card says. Raises ResourceNotFound when there is none."""
+    with database.transaction() as session:
+        get_endpoint(session, actor=actor, deployment_id=deployment_id)
+        endpoint = find_endpoint(session, deployment_id)
+    if endpoint is None:
+        raise ResourceNotFound
+    problems: list[Finding] = []
+    found: FoundCard | None = None
+    probed = Probe()
+    try:
+        found = CardReader(EgressPolicy.of(settings), Encryption(settings)).read(endpoint)
+    except CardUnusable as unusable:
+        problems.append(unusable.finding)
+    if found is not None:
+        probed = _probe_endpoint(endpoint, found, keys, settings)
+        problems += [probed.problem] if probed.problem else []
+    with database.transaction() as session:
+        if found is not None:
+            record_card(
+                session, endpoint, found, problem=probed.problem, has_list_tasks=probed.has_list_tasks
+            )
+        else:
+            record_problem(session, endpoint, problems[0])
+        shown = get_endpoint(session, actor=actor, deployment_id=deployment_id)
+    warnings = [*(found.remote.warnings if found else ()), *([probed.warning] if probed.warning else [])]
+    return EndpointReport(
+        is_usable=not problems,
+        problems=problems,
+        warnings=warnings,
+        card_address=found.address if found else None,
+        endpoint=shown,
+    )
+
+
+def _probe_endpoint(endpoint: Endpoint, found: FoundCard, keys: SigningKeys, settings: Settings) -> Probe:
+    token = mint_request_token(keys, settings, endpoint.deployment_id)
+    headers = {
+        "Authorization": f"Bearer {token}",
+        **endpoint.credential_headers(Encryption(settings)),
+    }
+    return _probe_interface(found.interface, headers, EgressPolicy.of(settings))
+
+
+def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: EgressPolicy) -> Probe:
     """Ask for tasks, with the headers that every message has."""
     ask_for = _http_json if interface.binding is Binding.HTTP_JSON else _jsonrpc
     address, body = ask_for(interface, str(uuid4()))

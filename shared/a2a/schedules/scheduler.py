@@ -21,7 +21,7 @@ from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.drafts import message_of
 from shared.a2a.schedules.resources import Missed, RunState
 from shared.a2a.schedules.tables import schedule_runs, schedules
-from shared.a2a.tasks.routing import Routed, Router
+from shared.a2a.tasks.router import Routed, Router
 from shared.a2a.types import Message, Part
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable

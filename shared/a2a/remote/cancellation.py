@@ -18,12 +18,11 @@ from uuid import UUID
 from sqlalchemy import text, update
 
 from shared.a2a.remote.bindings import Refused
-from shared.a2a.remote.connecting import AgentConnector
-from shared.a2a.remote.connection import AgentConnection
+from shared.a2a.remote.connection import AgentConnection, AgentConnector
 from shared.a2a.remote.endpoints import find_endpoint
+from shared.a2a.remote.tables import remote_turns
 from shared.a2a.remote.task_recovery import find_received, message_id_of
 from shared.a2a.remote.turn_rows import context_id_of
-from shared.a2a.remote.turn_tables import remote_turns
 from shared.db.database import Database
 from shared.egress.errors import EgressError
 from shared.errors import DomainError

@@ -15,7 +15,7 @@ from shared.a2a.agents.directory import Scope, authorize, get_agent
 from shared.a2a.agents.extensions import activate, check_data, declared_by, require
 from shared.a2a.agents.own_extensions import OwnExtensions
 from shared.a2a.push.configurations import PushConfigurations
-from shared.a2a.tasks.sending import Sending, Sent, send
+from shared.a2a.tasks.submission import Sending, Sent, send
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest
 from shared.config.settings import Settings
 from shared.db.database import Session

@@ -14,6 +14,8 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 
 from shared import failpoints
+from shared.a2a.agent_turns.rows import AnswerTurn, count_turns_before
+from shared.a2a.agent_turns.updates import StatusChanged
 from shared.a2a.agents.callers import CHANNEL, OnBehalf
 from shared.a2a.agents.directory import SKILL_KEY, Agent, Scope
 from shared.a2a.errors import InvalidParams, TaskNotFound, UnsupportedOperation
@@ -25,8 +27,6 @@ from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import task_turns, tasks
 from shared.a2a.tasks.events import TaskKey, belonging, find_and_hold_task, record
 from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
-from shared.a2a.turns.rows import AnswerTurn, count_turns_before
-from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Message, MessageRole, SendMessageConfiguration, SendMessageRequest, TaskState
 from shared.db.database import Database, Session
 from shared.errors import FieldError

@@ -11,10 +11,10 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.a2a.tasks.sending import Sent
-from shared.a2a.turns.leases import TAKE, TurnLeases
-from shared.a2a.turns.lost_turns import TurnSweeper
-from shared.a2a.turns.queue import TakenTurn, TurnQueue
+from shared.a2a.agent_turns.leases import TAKE, TurnLeases
+from shared.a2a.agent_turns.lost_turns import TurnSweeper
+from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
+from shared.a2a.tasks.submission import Sent
 from shared.a2a.types import TaskState
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable

@@ -2,7 +2,7 @@
 
 import time
 
-from shared.a2a.turns.updates import Turn
+from shared.a2a.agent_turns.updates import Turn
 
 LOOK_EVERY_SECONDS = 0.05
 
