@@ -20,7 +20,7 @@ from shared.messaging.queues import AGENTS
 from shared.messaging.valkey import connect_valkey
 from workers.consumer_pool import ConsumerPool
 from workers.consumers import add_step
-from workers.handling import WorkerContext, recorded
+from workers.handling import WorkerContext, record_job
 from workers.settlement_drain import drain_settlements
 
 DRAIN_SECONDS = 15.0
@@ -30,7 +30,7 @@ LEASE_CONNECTIONS = 4
 what is under way and take lost turns back, whatever the turns themselves hold."""
 
 
-class Turns:
+class TurnConsumer:
     """The turns of a worker process, at most `limit` at once, and what they are answered with."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
@@ -83,7 +83,7 @@ class Turns:
 
     def _answer(self, taken: TakenTurn) -> None:
         try:
-            with recorded(AnswerTurn.kind, self._announced.take_trace(taken.lease.turn_id)):
+            with record_job(AnswerTurn.kind, self._announced.take_trace(taken.lease.turn_id)):
                 self._execution.answer(taken.lease)
         finally:
             self._queue.release(taken)
@@ -92,8 +92,8 @@ class Turns:
 def add_consumers(app: Celery, context: WorkerContext) -> None:
     """Have the worker of the queue `agents` answer turns."""
 
-    def make(limit: int) -> Turns:
-        turns = Turns(context, limit=limit)
+    def make(limit: int) -> TurnConsumer:
+        turns = TurnConsumer(context, limit=limit)
         context.add_consumers(AGENTS, turns.wake)
         return turns
 

@@ -26,19 +26,19 @@ from celery.worker import state
 
 from shared.messaging.broker import Broker
 from shared.messaging.queues import MODELS
-from shared.models.execution import AdmittedCall, FairCalls
+from shared.models.execution import AdmittedCall, CallScheduler
 from shared.models.queue.call_messages import QueuedCall, parked_queue, read_message
 
 Acknowledge = Callable[..., object]
 log = get_logger(__name__)
 
 
-class Carrier(Protocol):
+class CallHandler(Protocol):
     """What makes the calls."""
 
-    fair: FairCalls
+    scheduler: CallScheduler
 
-    def carry_out(self, call: QueuedCall) -> bool:
+    def run(self, call: QueuedCall) -> bool:
         """Make a call; False when that failed in a way nobody foresaw."""
 
     def providers(self) -> Collection[str]:
@@ -88,33 +88,33 @@ class CallRequest:
 class CallStrategy:
     """What a consumer of Celery's does with the messages of model calls; made anew for each connection."""
 
-    def __init__(self, carrier: Carrier, task: Task[Any, Any], consumer: Any) -> None:
+    def __init__(self, handler: CallHandler, task: Task[Any, Any], consumer: Any) -> None:
         """Hand calls to the threads of the consumer's pool."""
-        self._carrier = carrier
+        self._handler = handler
         self._task = task
         self._consumer = consumer
         self._submit = consumer.pool.executor.submit
         self._limit = consumer.pool.num_processes
         self.acknowledges = not consumer.app.amqp.queues[MODELS[0]].no_ack
         self._providers: set[str] = set()
-        self._held: deque[tuple[QueuedCall, Acknowledge]] = deque()
+        self._deferred: deque[tuple[QueuedCall, Acknowledge]] = deque()
         self._is_stopping = False
 
     def stop(self) -> None:
         """Leave what is read from now on to other workers."""
         self._is_stopping = True
 
-    def read_what_is_put_aside(self) -> None:
+    def read_parked_calls(self) -> None:
         """Read the calls put aside for the providers known by now: a worker that put some there may have died."""
-        for provider in self._carrier.providers():
-            self._read_put_aside(provider)
+        for provider in self._handler.providers():
+            self._subscribe_parked(provider)
             if self.acknowledges:
-                self._look_aside(provider)
-        self._begin_held()
+                self._submit_parked(provider)
+        self._begin_deferred()
 
-    def forget_held(self) -> None:
+    def discard_deferred(self) -> None:
         """Leave what is held to whom the broker gives it next: the connection has ended."""
-        self._held.clear()
+        self._deferred.clear()
 
     def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
         """Begin the call of a message, or put it aside. Raises InvalidTaskError for what is no call."""
@@ -123,62 +123,62 @@ class CallStrategy:
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidTaskError(str(error)) from error
         self._event("received", call, name=self._task.name, args="[]", kwargs=f"provider={call.provider!r}")
-        done = partial(ack, log, self._consumer.connection_errors) if self.acknowledges else _nothing
+        acknowledge = partial(ack, log, self._consumer.connection_errors) if self.acknowledges else _nothing
         if self.acknowledges and self._is_busy():
-            self._held.append((call, done))
+            self._deferred.append((call, acknowledge))
         else:
-            self._begin(call, done)
-        self._read_put_aside(call.provider)
+            self._begin(call, acknowledge)
+        self._subscribe_parked(call.provider)
 
     def _is_busy(self) -> bool:
         return bool(len(state.reserved_requests) >= self._limit)
 
-    def _begin(self, call: QueuedCall, done: Acknowledge) -> None:
+    def _begin(self, call: QueuedCall, acknowledge: Acknowledge) -> None:
         if self._is_stopping:
-            self._carrier.fair.give_back(call)
-            done()
+            self._handler.scheduler.requeue(call)
+            acknowledge()
         elif not _is_wanted(call):
-            self._hand_over(self._in_hand(call), self._refuse, done)
-        elif (admitted := self._carrier.fair.admit(call)) is not None:
-            self._hand_over(self._in_hand(call), self._make, done, admitted)
+            self._submit_request(self._reserve(call), self._refuse, acknowledge)
+        elif (admitted := self._handler.scheduler.admit(call)) is not None:
+            self._submit_request(self._reserve(call), self._make, acknowledge, admitted)
         else:
-            done()
+            acknowledge()
 
-    def _begin_held(self) -> None:
+    def _begin_deferred(self) -> None:
         """Begin the calls that came while no thread was free; in Celery's loop."""
-        while self._held and not self._is_busy():
-            self._begin(*self._held.popleft())
+        while self._deferred and not self._is_busy():
+            self._begin(*self._deferred.popleft())
 
-    def _look_aside(self, provider: str) -> None:
+    def _submit_parked(self, provider: str) -> None:
         """Have a thread make a call that was put aside, if there is one and room for it, and then look again."""
-        if parked_queue(provider) not in self._carrier.fair.closed_queues() and not self._is_busy():
-            self._submit(self._make_put_aside, provider)
+        if parked_queue(provider) not in self._handler.scheduler.closed_queues() and not self._is_busy():
+            self._submit(self._make_parked, provider)
 
-    def _make_put_aside(self, provider: str) -> None:
-        admitted = self._carrier.fair.look_aside(provider)
+    def _make_parked(self, provider: str) -> None:
+        admitted = self._handler.scheduler.take_parked(provider)
         if admitted is None:
             return
         if not _is_wanted(admitted.call):
             with admitted.slot:
-                self._carrier.refuse(admitted.call)
+                self._handler.refuse(admitted.call)
             return
-        request = self._in_hand(admitted.call)
-        self._look_aside(provider)
+        request = self._reserve(admitted.call)
+        self._submit_parked(provider)
         self._make(request, _nothing, admitted)
 
-    def _hand_over(self, request: CallRequest, act: Callable[..., None], *details: Any) -> None:
+    def _submit_request(self, request: CallRequest, act: Callable[..., None], *details: Any) -> None:
         """Have a thread act; a pool that stops before a thread has begun leaves the call to another worker."""
 
-        def give_back_if_cancelled(future: Future[None]) -> None:
+        def requeue_if_cancelled(future: Future[None]) -> None:
             if future.cancelled() and not self.acknowledges:
-                self._carrier.fair.give_back(request.call)
+                self._handler.scheduler.requeue(request.call)
 
-        self._submit(act, request, *details).add_done_callback(give_back_if_cancelled)
+        self._submit(act, request, *details).add_done_callback(requeue_if_cancelled)
 
-    def _make(self, request: CallRequest, done: Acknowledge, admitted: AdmittedCall) -> None:
+    def _make(self, request: CallRequest, acknowledge: Acknowledge, admitted: AdmittedCall) -> None:
         """Make a call, and those put aside that find room when it ends."""
         if self.acknowledges:
-            done()  # from now on it counts no more against what the broker pushes
+            acknowledge()  # from now on it counts no more against what the broker pushes
         try:
             following: AdmittedCall | None = admitted
             while following is not None:
@@ -187,56 +187,56 @@ class CallStrategy:
                 following = self._following(following.call.provider)
                 request = self._next(request, following)
         finally:
-            self._out_of_hand(request)
+            self._release(request)
 
     def _make_one(self, call: QueuedCall) -> None:
         self._event("started", call)
         began_at = time.perf_counter()
-        if self._carrier.carry_out(call):
+        if self._handler.run(call):
             self._event("succeeded", call, result=None, runtime=time.perf_counter() - began_at)
         else:
             self._event("failed", call, exception="see the log", traceback=None)
 
     def _following(self, provider: str) -> AdmittedCall | None:
-        while (following := self._carrier.fair.take_following(provider)) is not None:
+        while (following := self._handler.scheduler.take_following(provider)) is not None:
             if _is_wanted(following.call):
                 return following
             with following.slot:
-                self._carrier.refuse(following.call)
+                self._handler.refuse(following.call)
         return None
 
     def _next(self, request: CallRequest, following: AdmittedCall | None) -> CallRequest:
         """Have the next call in hand before the last one no more, so that its thread never seems to be free."""
         if following is None:
             return request
-        following_request = self._in_hand(following.call)
+        following_request = self._reserve(following.call)
         state.task_ready(request)
         return following_request
 
-    def _refuse(self, request: CallRequest, done: Acknowledge) -> None:
+    def _refuse(self, request: CallRequest, acknowledge: Acknowledge) -> None:
         self._event("revoked", request.call, terminated=False, signum=None, expired=False)
         try:
-            self._carrier.refuse(request.call)
+            self._handler.refuse(request.call)
         finally:
-            self._out_of_hand(request)
-            done()
+            self._release(request)
+            acknowledge()
 
-    def _in_hand(self, call: QueuedCall) -> CallRequest:
-        request = CallRequest(self._task, call, self._carrier.cancel)
+    def _reserve(self, call: QueuedCall) -> CallRequest:
+        request = CallRequest(self._task, call, self._handler.cancel)
         state.task_reserved(request)
         state.task_accepted(request)
         return request
 
-    def _out_of_hand(self, request: CallRequest) -> None:
+    def _release(self, request: CallRequest) -> None:
         was_full = self._is_busy()
         state.task_ready(request)
-        if self._held:
-            self._consumer.call_soon(self._begin_held)
+        if self._deferred:
+            self._consumer.call_soon(self._begin_deferred)
         if was_full:
             # The loop reads nothing while all threads are taken, and looks again when it is woken.
             self._consumer.call_soon(_nothing)
 
-    def _read_put_aside(self, provider: str) -> None:
+    def _subscribe_parked(self, provider: str) -> None:
         if provider in self._providers or self.acknowledges:
             return
         self._providers.add(provider)

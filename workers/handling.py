@@ -47,7 +47,7 @@ class WorkerContext:
         self.settings = settings
         self.threads = 1
         self._parts: dict[Callable[[WorkerContext], Any], Any] = {}
-        self._making = threading.RLock()
+        self._lock = threading.RLock()
         self._when_stopping: list[Callable[[], object]] = []
         self._wakes: dict[str, Callable[[], object]] = {}
 
@@ -71,7 +71,7 @@ class WorkerContext:
 
     def once(self, make: Callable[[WorkerContext], Part]) -> Part:
         """Give what `make` makes of this context, made with the first call in this process."""
-        with self._making:
+        with self._lock:
             if make not in self._parts:
                 self._parts[make] = make(self)
             part: Part = self._parts[make]
@@ -102,51 +102,51 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
     Unless the job may run in parallel, a copy that comes while it runs ends at once. A handler that was cut short, or
     asked for again while it ran, is sent again behind whatever waits.
     """
-    gate = OneAtATime()
+    gate = SingleFlight()
     # An alert misses the first of a series that begins with it.
     for outcome in ("done", "deferred", "failed"):
         _counter(handler.kind, outcome)
 
     def handle(task: Any, /, **_: object) -> None:
-        if not handler.in_parallel and not gate.begin():
+        if not handler.in_parallel and not gate.enter():
             return
-        goes_on = False
+        must_repeat = False
         try:
-            asked_by = task.request.get(HEADER)
-            with recorded(handler.kind, asked_by), budget(handler.budget_seconds) as given:
+            traceparent = task.request.get(HEADER)
+            with record_job(handler.kind, traceparent), budget(handler.budget_seconds) as time_budget:
                 done = handler.run(context)
-                goes_on = given.is_cut_short
+                must_repeat = time_budget.is_cut_short
                 if done:
                     log.info("job.done", count=done)
         finally:
-            goes_on |= not handler.in_parallel and gate.end()
-            if goes_on:
+            must_repeat |= not handler.in_parallel and gate.end()
+            if must_repeat:
                 _send_again(app, handler)
 
     app.task(name=handler.kind, bind=True, ignore_result=True, shared=False)(handle)
 
 
-class OneAtATime:
+class SingleFlight:
     """Lets one thread in, and remembers whether others came meanwhile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_under_way = self._is_asked_again = False
+        self._is_under_way = self._is_requested_again = False
 
-    def begin(self) -> bool:
+    def enter(self) -> bool:
         """Tell whether the caller is in."""
         with self._lock:
-            is_in = not self._is_under_way
-            self._is_asked_again |= not is_in
+            has_entered = not self._is_under_way
+            self._is_requested_again |= not has_entered
             self._is_under_way = True
-        return is_in
+        return has_entered
 
     def end(self) -> bool:
         """Let the next in; tell whether somebody came meanwhile, who may have seen what the sweep had passed."""
         with self._lock:
-            is_asked_again, self._is_asked_again = self._is_asked_again, False
+            is_requested_again, self._is_requested_again = self._is_requested_again, False
             self._is_under_way = False
-        return is_asked_again
+        return is_requested_again
 
 
 def _send_again(app: Celery, handler: Handler) -> None:
@@ -157,15 +157,15 @@ def _send_again(app: Celery, handler: Handler) -> None:
 
 
 @contextlib.contextmanager
-def recorded(kind: str, asked_by: str | None = None) -> Iterator[None]:
+def record_job(kind: str, traceparent: str | None = None) -> Iterator[None]:
     """Record what comes of a block: count it, trace it, log it, and let the message be acknowledged.
 
-    `asked_by` is the trace of the request that sent the job, as a `traceparent`.
+    `traceparent` is the trace of the request that sent the job, as a `traceparent`.
     """
-    token = bind_log_context(job=kind, **({"trace_id": trace_id(asked_by)} if asked_by else {}))
+    token = bind_log_context(job=kind, **({"trace_id": trace_id(traceparent)} if traceparent else {}))
     started = time.perf_counter()
     try:
-        with continued(kind, asked_by, quartermaster__job=kind):
+        with continued(kind, traceparent, quartermaster__job=kind):
             yield
     except DomainError as error:
         _counter(kind, "deferred").inc()

@@ -14,53 +14,50 @@ from shared.messaging.queues import MODELS
 from shared.messaging.redis_transport import QueuesInTurn
 from shared.messaging.valkey import connect_valkey, writes_to_disk
 from shared.models.catalog_file import CatalogFile
-from shared.models.concurrency_limits import Announcement
+from shared.models.concurrency_limits import SlotAnnouncer
 from shared.models.engine import Engine
-from shared.models.execution import Executor, FairCalls, execute
+from shared.models.execution import CallScheduler, Executor, execute
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.routing import Router
 from shared.models.queue.call_messages import TASK, QueuedCall
 from shared.models.queue.call_queue import find_cancelled
-from shared.models.queue.legacy_queue import FormerCalls
 from shared.models.queue.rabbitmq_calls import broker_of_calls, open_call_queue
 from shared.models.settlements import Settlements
 from shared.observability.telemetry import get_logger
 from workers.call_strategy import CallStrategy
 from workers.consumers import add_step
-from workers.handling import WorkerContext, recorded
+from workers.handling import WorkerContext, record_job
 from workers.settlement_drain import drain_settlements
 
 log = get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PREFETCHED = 4
 """Messages of each queue that RabbitMQ pushes to a worker before it has begun an earlier one."""
 
 
-class ModelCalls:
+class ModelCallConsumer:
     """The calls of a worker process, at most `limit` at once, and what they are carried out with."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
         self.executor = _executor(context)
-        self.fair = FairCalls(self.executor.queue, slots=limit)
-        self._announcement = Announcement(self.executor.valkey, limit)
-        self._former = FormerCalls(self.executor.valkey, self.executor.queue)
+        self.scheduler = CallScheduler(self.executor.queue, slots=limit)
+        self._announcement = SlotAnnouncer(self.executor.valkey, limit)
 
     def start(self) -> None:
         """Say that this process takes calls; Celery's consumer, which starts next, takes them."""
-        QueuesInTurn.closed = self.fair.closed_queues
+        QueuesInTurn.closed = self.scheduler.closed_queues
         self._announcement.start()
-        self._former.start()
 
-    def carry_out(self, call: QueuedCall) -> bool:
+    def run(self, call: QueuedCall) -> bool:
         """Carry out one call; False when that failed in a way nobody foresaw, which is logged."""
         failpoints.hit("invocation.taken")
         is_done = False
-        with recorded(TASK):
+        with record_job(TASK):
             execute(self.executor, call.address)
             is_done = True
-        return is_done  # noqa: RET504 (`recorded` meets what is raised)
+        return is_done  # noqa: RET504 (`record_job` meets what is raised)
 
     def providers(self) -> set[str]:
         """Name the providers of the catalog in force."""
@@ -68,13 +65,13 @@ class ModelCalls:
 
     def refuse(self, call: QueuedCall) -> None:
         """End a call that was revoked, with nothing charged."""
-        with recorded(TASK):
+        with record_job(TASK):
             self.executor.queue.withdraw(call.address.invocation_id)
             execute(self.executor, call.address)
 
     def cancel(self, call: QueuedCall) -> None:
         """Have a call under way stop: its heartbeats notice within a second or two."""
-        with recorded(TASK):
+        with record_job(TASK):
             self.executor.queue.withdraw(call.address.invocation_id)
 
     def drain(self) -> None:
@@ -85,20 +82,19 @@ class ModelCalls:
 
     def stop(self) -> None:
         """Say that no more are taken; Celery's pool, which stops next, waits for those under way."""
-        self._former.stop()
         self._announcement.stop()
 
 
 def add_consumers(app: Celery, context: WorkerContext) -> None:
     """Have the worker of the queues of model calls carry them out."""
-    made: list[ModelCalls] = []
+    consumers: list[ModelCallConsumer] = []
 
-    def make(limit: int) -> ModelCalls:
-        made[:] = [ModelCalls(context, limit=limit)]
-        return made[0]
+    def make(limit: int) -> ModelCallConsumer:
+        consumers[:] = [ModelCallConsumer(context, limit=limit)]
+        return consumers[0]
 
     def strategy(task: Any, _: Celery, consumer: Any) -> CallStrategy:
-        return CallStrategy(made[0], task, consumer)
+        return CallStrategy(consumers[0], task, consumer)
 
     task: Any = app.task(name=TASK, ignore_result=True, shared=False)(_never_called)
     task.Strategy = strategy
@@ -106,7 +102,7 @@ def add_consumers(app: Celery, context: WorkerContext) -> None:
     # Else SIGTERM would lose what a worker has read and not begun, where nothing is acknowledged.
     app.conf.worker_disable_prefetch = app.amqp.queues[MODELS[0]].no_ack
     add_step(app, context, MODELS[0], make)
-    app.steps["consumer"].update((PutAside, LastRead))
+    app.steps["consumer"].update((ParkedQueueSubscriber, FinalRead))
 
 
 def _read_from(app: Celery, broker_url: str) -> None:
@@ -118,14 +114,14 @@ def _read_from(app: Celery, broker_url: str) -> None:
     app.conf.update(Broker.of(broker_url).settings)
 
 
-class PutAside(bootsteps.StartStopStep):
+class ParkedQueueSubscriber(bootsteps.StartStopStep):
     """While a worker reads, it reads the calls put aside for every provider of its catalog, which may change.
 
     RabbitMQ pushes messages: a worker takes only few of each queue in advance, or others would find none.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-    _looks: Any = None
+    _timer: Any = None
 
     def start(self, consumer: Any) -> None:
         """Look at the catalog every second."""
@@ -133,17 +129,17 @@ class PutAside(bootsteps.StartStopStep):
         if strategy.acknowledges:
             consumer.qos.value = PREFETCHED
             consumer.qos.update()
-        self._looks = consumer.timer.call_repeatedly(LOOK_SECONDS, strategy.read_what_is_put_aside)
+        self._timer = consumer.timer.call_repeatedly(POLL_SECONDS, strategy.read_parked_calls)
 
     def stop(self, consumer: Any) -> None:
         """Look no more."""
-        if self._looks is not None:
-            self._looks.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if TASK in consumer.strategies:
-            consumer.strategies[TASK].forget_held()
+            consumer.strategies[TASK].discard_deferred()
 
 
-class LastRead(bootsteps.StartStopStep):
+class FinalRead(bootsteps.StartStopStep):
     """Before a worker stops, the end of the read that is under way: what it brings is left to other workers."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -166,7 +162,7 @@ def _never_called(**_: object) -> None:
     raise NotImplementedError
 
 
-def _warn_of_a_disk(valkey: redis.Redis) -> None:
+def _warn_if_prompts_reach_disk(valkey: redis.Redis) -> None:
     try:
         if writes_to_disk(valkey):
             log.warning("models.prompts_reach_a_disk", remedy="set MODELS_REDIS_URL")
@@ -177,7 +173,7 @@ def _warn_of_a_disk(valkey: redis.Redis) -> None:
 def _executor(context: WorkerContext) -> Executor:
     settings = context.settings
     valkey = connect_valkey(settings.models_redis_url or settings.redis_url)
-    _warn_of_a_disk(valkey)
+    _warn_if_prompts_reach_disk(valkey)
     engine = Engine(
         database=context.database,
         router=Router(),

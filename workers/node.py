@@ -13,7 +13,7 @@ from shared.messaging.queues import WORKER_QUEUES
 
 _signals: Any = celery_worker  # which its types do not name
 log = get_logger(__name__)
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 class Node(celery_worker.Worker):
@@ -48,7 +48,7 @@ class Node(celery_worker.Worker):
         log.warning("Initiating Soft Shutdown, terminating in %s seconds at the latest", timeout)
         gives_up_at = time.monotonic() + timeout
         while state.active_requests and time.monotonic() < gives_up_at:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
 def _ask_on_next_interrupt(worker: Any) -> None:

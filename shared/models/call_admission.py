@@ -25,8 +25,8 @@ from shared.models.concurrency_limits import Shares
 from shared.models.providers.concurrency import ModelSlots
 from shared.runtime.periodic_thread import PeriodicThread
 
-TRY_AGAIN_SECONDS = 0.25
-WAITING_ROOM = 1024
+RETRY_SECONDS = 0.25
+MAX_WAITING_CALLS = 1024
 """Calls that one process keeps waiting for their share; shared among organizations as slots are."""
 
 
@@ -52,15 +52,18 @@ class CallAdmission:
     ) -> None:
         """Let nobody wait yet, and later nobody longer than this."""
         self._database = database
-        self._patience_seconds = max_wait_seconds
+        self._max_wait_seconds = max_wait_seconds
         self._shares = shares
         self.slots = slots
-        self._line = _Line()
-        self._line_of_models = _Line()
-        self._room = Pool("model_calls_waiting", WAITING_ROOM)
-        self._left: deque[UUID] = deque()
-        self._leaver = PeriodicThread(
-            self._give_back, name="left-model-slots", pause_seconds=0.0, has_work=lambda: self._left
+        self._share_queue = _WaitQueue()
+        self._model_queue = _WaitQueue()
+        self._waiting_calls = Pool("model_calls_waiting", MAX_WAITING_CALLS)
+        self._slots_to_release: deque[UUID] = deque()
+        self._slot_releaser = PeriodicThread(
+            self._release_slots,
+            name="left-model-slots",
+            pause_seconds=0.0,
+            has_work=lambda: self._slots_to_release,
         )
 
     def hold(
@@ -77,7 +80,7 @@ class CallAdmission:
         organization has calls and no room for more, ModelsOverloaded where it has none and there is no room, and what
         `holds.hold` raises. `end` gives back what was taken by then.
         """
-        gives_up_at = time.monotonic() + max(0.0, self._patience_seconds - waited_seconds)
+        wait_until = time.monotonic() + max(0.0, self._max_wait_seconds - waited_seconds)
         if limit is not None:
             take = partial(
                 self.try_to_take,
@@ -87,15 +90,15 @@ class CallAdmission:
                 limit=limit,
             )
             place = PoolKey((key.tenant, invocation.model), key.member)
-            self._admit(take, self._line_of_models, place, key, gives_up_at)
-        self._admit(partial(self.try_to_hold, invocation), self._line, key, key, gives_up_at)
+            self._admit(take, self._model_queue, place, key, wait_until)
+        self._admit(partial(self.try_to_hold, invocation), self._share_queue, key, key, wait_until)
 
     def try_to_take(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int
     ) -> DomainError | None:
         """Take one of a model's slots for a call if it is its organization's turn; else give the refusal."""
         held = self.slots.try_to_take(call_id, organization_id, model=model, limit=limit)
-        return None if held is None else refusal(held)
+        return None if held is None else error_for_refusal(held)
 
     def try_to_hold(self, invocation: holds.NewInvocation) -> DomainError | None:
         """Hold a call's credits if its organization may have another call now; else give the refusal."""
@@ -108,7 +111,7 @@ class CallAdmission:
                 holds.hold(session, invocation=invocation, share=share)
                 self._shares.begin(invocation.id, invocation.provider)
         except holds.AtShare as at_share:
-            return refusal(at_share.open_calls)
+            return error_for_refusal(at_share.open_calls)
         return None
 
     def end(self, call_id: UUID) -> None:
@@ -117,51 +120,53 @@ class CallAdmission:
         Waits for no server: a slot of a model with a limit is given back by a thread of its own.
         """
         self._shares.end(call_id)
-        self._line.wake_next()
-        if self.slots.leave(call_id):
-            self._left.append(call_id)
-            self._leaver.wake()
+        self._share_queue.wake_next()
+        if self.slots.stop_renewing(call_id):
+            self._slots_to_release.append(call_id)
+            self._slot_releaser.wake()
 
-    def _give_back(self) -> None:
+    def _release_slots(self) -> None:
         """Give back the slots that were left, and let the next in line for one try."""
-        while self._left:
-            self.slots.give_back(self._left.popleft())
-            self._line_of_models.wake_next()
+        while self._slots_to_release:
+            self.slots.release(self._slots_to_release.popleft())
+            self._model_queue.wake_next()
 
-    def _admit(self, attempt: Attempt, line: _Line, place: PoolKey, key: PoolKey, gives_up_at: float) -> None:
+    def _admit(
+        self, attempt: Attempt, queue: _WaitQueue, place: PoolKey, key: PoolKey, wait_until: float
+    ) -> None:
         """Try now, unless others of the same place wait; else wait there. `key` is who waits."""
         # Who did not even get to try has others of its own waiting.
         refused: DomainError = ConcurrencyLimited()
-        if not line.has(place.tenant):
-            if (told := attempt()) is None:
+        if not queue.has(place.tenant):
+            if (error := attempt()) is None:
                 return
-            refused = told
-        seat = self._room.try_acquire(key)
-        if seat is None:
+            refused = error
+        place_in_pool = self._waiting_calls.try_acquire(key)
+        if place_in_pool is None:
             raise refused
-        with seat:
-            self._wait(attempt, line, place, refused, gives_up_at)
+        with place_in_pool:
+            self._wait(attempt, queue, place, refused, wait_until)
 
     def _wait(
-        self, attempt: Attempt, line: _Line, place: PoolKey, refused: DomainError, gives_up_at: float
+        self, attempt: Attempt, queue: _WaitQueue, place: PoolKey, refused: DomainError, wait_until: float
     ) -> None:
-        turn = line.enter(place)
+        waiter = queue.enter(place)
         try:
-            while time.monotonic() < gives_up_at:
+            while time.monotonic() < wait_until:
                 # Spread, so that those who wait do not all look at the same moments.
-                if not turn.wait(TRY_AGAIN_SECONDS * random.uniform(1.0, 1.5)):  # noqa: S311
-                    line.wake_if_quiet(place.tenant)
+                if not waiter.wait(RETRY_SECONDS * random.uniform(1.0, 1.5)):  # noqa: S311
+                    queue.wake_if_idle(place.tenant)
                     continue
-                if (told := attempt()) is None:
+                if (error := attempt()) is None:
                     return
-                refused = told
-                line.try_later(place, turn)
+                refused = error
+                queue.requeue_first(place, waiter)
             raise refused
         finally:
-            line.leave(place, turn)
+            queue.leave(place, waiter)
 
 
-def refusal(held: int) -> DomainError:
+def error_for_refusal(held: int) -> DomainError:
     """Say whose lack it is that a call was not admitted, by how many its organization has."""
     return ConcurrencyLimited() if held else ModelsOverloaded()
 
@@ -172,7 +177,7 @@ class _Tenant:
     woken_at: float = field(default_factory=time.monotonic)
 
 
-class _Line:
+class _WaitQueue:
     """Those who wait, by organization and credential; `Event`s are set when it is their turn to try."""
 
     def __init__(self) -> None:
@@ -183,26 +188,26 @@ class _Line:
         return tenant in self._tenants
 
     def enter(self, key: PoolKey) -> threading.Event:
-        turn = threading.Event()
+        waiter = threading.Event()
         with self._lock:
             queues = self._tenants.setdefault(key.tenant, _Tenant()).queues
-            queues.setdefault(key.member, deque()).append(turn)
-        return turn
+            queues.setdefault(key.member, deque()).append(waiter)
+        return waiter
 
-    def try_later(self, key: PoolKey, turn: threading.Event) -> None:
+    def requeue_first(self, key: PoolKey, waiter: threading.Event) -> None:
         """Wait on, as the first of one's organization."""
         with self._lock:
-            turn.clear()
+            waiter.clear()
             tenant = self._tenants[key.tenant]
-            tenant.queues[key.member].remove(turn)
-            tenant.queues[key.member].appendleft(turn)
+            tenant.queues[key.member].remove(waiter)
+            tenant.queues[key.member].appendleft(waiter)
             tenant.queues.move_to_end(key.member, last=False)
 
-    def wake_if_quiet(self, name: Hashable) -> None:
+    def wake_if_idle(self, name: Hashable) -> None:
         """Let the next of an organization try, if none has for a while."""
         with self._lock:
             tenant = self._tenants[name]
-            if time.monotonic() - tenant.woken_at >= TRY_AGAIN_SECONDS:
+            if time.monotonic() - tenant.woken_at >= RETRY_SECONDS:
                 self._wake(tenant)
 
     def wake_next(self) -> None:
@@ -215,12 +220,12 @@ class _Line:
                 self._tenants[name] = tenant
                 self._wake(tenant)
 
-    def leave(self, key: PoolKey, turn: threading.Event) -> None:
+    def leave(self, key: PoolKey, waiter: threading.Event) -> None:
         """Go, and let the next of the organization try."""
         with self._lock:
             tenant = self._tenants[key.tenant]
             queue = tenant.queues[key.member]
-            queue.remove(turn)
+            queue.remove(waiter)
             if not queue:
                 del tenant.queues[key.member]
             if tenant.queues:

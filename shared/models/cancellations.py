@@ -18,10 +18,10 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 
-GATHER_SECONDS = 0.01
-TRY_AGAIN_SECONDS = 1.0
-TOLD_AT_ONCE = 500
-KEPT = 10_000
+BATCH_SECONDS = 0.01
+RETRY_SECONDS = 1.0
+BATCH_SIZE = 500
+MAX_PENDING = 10_000
 """Cancellations that one process keeps; beyond them the oldest are forgotten, whose calls end at their next reply."""
 
 
@@ -31,40 +31,40 @@ class Cancellations:
     def __init__(self, queue: CallQueue) -> None:
         """Cancel the calls of this queue."""
         self._queue = queue
-        self._untold: dict[UUID, None] = {}
+        self._pending: dict[UUID, None] = {}
         self._lock = threading.Lock()
-        self._teller = PeriodicThread(
-            self._tell,
+        self._sender = PeriodicThread(
+            self._send,
             name="cancellations",
-            pause_seconds=GATHER_SECONDS,
-            pause_after_failure_seconds=TRY_AGAIN_SECONDS,
-            has_work=lambda: self._untold,
+            pause_seconds=BATCH_SECONDS,
+            pause_after_failure_seconds=RETRY_SECONDS,
+            has_work=lambda: self._pending,
         )
 
     def add(self, invocation_id: UUID) -> None:
         """Have a call cancelled soon; waits for no server."""
         with self._lock:
-            self._untold[invocation_id] = None
-            if len(self._untold) > KEPT:
-                del self._untold[next(iter(self._untold))]
-        self._teller.wake()
+            self._pending[invocation_id] = None
+            if len(self._pending) > MAX_PENDING:
+                del self._pending[next(iter(self._pending))]
+        self._sender.wake()
 
     def close(self) -> None:
         """Tell what is left, if Valkey answers, and take no more."""
-        self._teller.stop(wait=True)
+        self._sender.stop(wait=True)
         try:
-            self._tell()
+            self._send()
         except ServiceUnavailable:
-            log.warning("invocations.not_cancelled", calls=len(self._untold))
+            log.warning("invocations.not_cancelled", calls=len(self._pending))
 
-    def _tell(self) -> None:
-        while self._untold:
+    def _send(self) -> None:
+        while self._pending:
             with self._lock:
-                told = list(islice(self._untold, TOLD_AT_ONCE))
+                batch = list(islice(self._pending, BATCH_SIZE))
             try:
-                self._queue.withdraw(*told)
+                self._queue.withdraw(*batch)
             except redis.RedisError as error:
                 raise ServiceUnavailable("Valkey takes no cancellations of model calls.") from error
             with self._lock:
-                for invocation_id in told:
-                    self._untold.pop(invocation_id, None)
+                for invocation_id in batch:
+                    self._pending.pop(invocation_id, None)

@@ -126,19 +126,19 @@ def upstreams_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
     """
     if all(upstream.dialect is request.dialect for upstream in entry.upstreams):
         return entry
-    speakable, refusal = [], InvalidRequest()
+    translatable, refusal = [], InvalidRequest()
     for upstream in entry.upstreams:
         try:
-            _require_speakable(request, upstream)
+            _require_translatable(request, upstream)
         except InvalidRequest as error:
             refusal = error
         else:
-            speakable.append(upstream)
-    if not speakable:
+            translatable.append(upstream)
+    if not translatable:
         raise refusal
-    return replace(entry, upstreams=tuple(speakable))
+    return replace(entry, upstreams=tuple(translatable))
 
 
-def _require_speakable(request: ParsedRequest, upstream: Upstream) -> None:
+def _require_translatable(request: ParsedRequest, upstream: Upstream) -> None:
     if upstream.dialect is not request.dialect:
         upstream_body(request, upstream.dialect, upstream.model)

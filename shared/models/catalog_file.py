@@ -18,8 +18,8 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 
-LOOK_EVERY_SECONDS = 1.0
-STILL_SECONDS = 0.5
+CHECK_INTERVAL_SECONDS = 1.0
+SETTLED_SECONDS = 0.5
 """A file that was changed longer ago is not being written any more."""
 SCRIPTED_CATALOG = '''
 [providers.scripted]
@@ -49,41 +49,43 @@ upstreams = [{ provider = "scripted", model = "echo", dialect = "responses" }]
 
 _Signature = tuple[int, int, int]
 _Pairs = tuple[tuple[str, str], ...]
-_Sending = tuple[str, str | None, str | None, str | None, _Pairs, _Pairs]
+_SecretRoute = tuple[str, str | None, str | None, str | None, _Pairs, _Pairs]
 
 
 class CatalogFile:
     """Gives the current catalog; cheap enough for every request, safe to share between threads."""
 
-    def __init__(self, path: Path | None, *, look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
+    def __init__(self, path: Path | None, *, check_interval_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
         """Read the file, or take the scripted models if there is none. Raises CatalogInvalid."""
         self._path = path
-        self._look_every_seconds = look_every_seconds
-        self._looking = threading.Lock()
-        self._loaded = self._seen = self._signature()
+        self._check_interval_seconds = check_interval_seconds
+        self._checking = threading.Lock()
+        self._loaded = self._last_seen = self._signature()
         self._catalog = read_catalog(path) if path else parse_catalog(SCRIPTED_CATALOG, source="built in")
         self._trusted = self._catalog.providers
-        self._look_at = time.monotonic() + look_every_seconds
-        self._watcher = PeriodicThread(self.look, name="catalog-watcher", pause_seconds=look_every_seconds)
+        self._next_check_at = time.monotonic() + check_interval_seconds
+        self._watcher = PeriodicThread(
+            self.check, name="catalog-watcher", pause_seconds=check_interval_seconds
+        )
 
     def current(self) -> Catalog:
         """Give the catalog in force, after a look at the file if the last was a while ago.
 
         One thread reads a changed file; the others go on with the catalog before.
         """
-        if time.monotonic() >= self._look_at:
-            self.look()
+        if time.monotonic() >= self._next_check_at:
+            self.check()
         return self._catalog
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the file if it has changed, unless another thread is doing so."""
-        if self._path is None or not self._looking.acquire(blocking=False):
+        if self._path is None or not self._checking.acquire(blocking=False):
             return
         try:
-            self._look(self._path)
+            self._reload_if_changed(self._path)
         finally:
-            self._look_at = time.monotonic() + self._look_every_seconds
-            self._looking.release()
+            self._next_check_at = time.monotonic() + self._check_interval_seconds
+            self._checking.release()
 
     def watch(self) -> CatalogFile:
         """Look at the file from now on, whether anybody asks for the catalog or not."""
@@ -99,20 +101,20 @@ class CatalogFile:
         """Whether a provider needs no secret, or one that a catalog of this process has sent there in the same way."""
         if provider.api_key_env is None and not provider.header_envs:
             return True
-        sending = _sending(provider)
-        if not self._has_trusted(sending):
-            self.look()
-        return self._has_trusted(sending)
+        route = _secret_route(provider)
+        if not self._has_trusted(route):
+            self.check()
+        return self._has_trusted(route)
 
-    def _has_trusted(self, sending: _Sending) -> bool:
-        return any(_sending(provider) == sending for provider in self._trusted)
+    def _has_trusted(self, route: _SecretRoute) -> bool:
+        return any(_secret_route(provider) == route for provider in self._trusted)
 
-    def _look(self, path: Path) -> None:
+    def _reload_if_changed(self, path: Path) -> None:
         signature = self._signature()
         # A file that has just changed may still be being written: half of it can be valid TOML.
-        is_still = signature == self._seen or self._is_old(path)
-        self._seen = signature
-        if signature == self._loaded or not is_still:
+        is_settled = signature == self._last_seen or self._is_old(path)
+        self._last_seen = signature
+        if signature == self._loaded or not is_settled:
             return
         self._loaded = signature
         try:
@@ -129,7 +131,7 @@ class CatalogFile:
 
     def _is_old(self, path: Path) -> bool:
         try:
-            return time.time() - path.stat().st_ctime > STILL_SECONDS
+            return time.time() - path.stat().st_ctime > SETTLED_SECONDS
         except OSError:
             return False
 
@@ -141,7 +143,7 @@ class CatalogFile:
         return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 
-def _sending(provider: ProviderEntry) -> _Sending:
+def _secret_route(provider: ProviderEntry) -> _SecretRoute:
     """Say where a provider's calls go, by what way, in whose trust, and with which secrets beside which headers."""
     return (
         provider.base_url,

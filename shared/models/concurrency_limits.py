@@ -33,12 +33,12 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 
-KNOWN_SECONDS = 0.25
+SNAPSHOT_SECONDS = 0.25
 PROVIDER_ALPHA = 7
 """One provider alone may use seven eighths of the slots."""
 KEY = "quartermaster:model-workers"
 ANNOUNCE_SECONDS = 1.0
-EXPIRY_SECONDS = 5.0
+ANNOUNCEMENT_TTL_SECONDS = 5.0
 _ANNOUNCE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -98,14 +98,14 @@ class Shares:
         """Give how many open calls an organization may have that has so many attempts under way."""
         if not self._is_fair:
             return None
-        known = self._known()
+        snapshot = self._current_snapshot()
         own = self._own.by_provider() + Counter({provider: attempts})
-        counted = OpenCalls(
-            total=known.others.total + own.total(),
-            organizations=known.others.organizations,
-            by_provider=Counter(known.others.by_provider) + own if own else known.others.by_provider,
+        open_calls = OpenCalls(
+            total=snapshot.others.total + own.total(),
+            organizations=snapshot.others.organizations,
+            by_provider=Counter(snapshot.others.by_provider) + own if own else snapshot.others.by_provider,
         )
-        return share_of(known.slots, counted, provider)
+        return share_of(snapshot.slots, open_calls, provider)
 
     def begin(self, invocation_id: UUID, provider: str) -> None:
         """Count a call that was held just now."""
@@ -115,16 +115,16 @@ class Shares:
         """Count a call no more: it has ended, or is not this process's any more; the next look decides."""
         self._own.remove(invocation_id)
 
-    def _known(self) -> _Snapshot:
+    def _current_snapshot(self) -> _Snapshot:
         """Give what is known; the thread whose turn it is looks, and the others go on with what was known before."""
-        known = self._snapshot
-        if known is not None and time.monotonic() - known.read_at < KNOWN_SECONDS:
-            return known
-        with_first = known is None
-        if not self._reading.acquire(blocking=with_first):
-            return known  # type: ignore[return-value]  # only the first look is waited for
+        snapshot = self._snapshot
+        if snapshot is not None and time.monotonic() - snapshot.read_at < SNAPSHOT_SECONDS:
+            return snapshot
+        is_first_read = snapshot is None
+        if not self._reading.acquire(blocking=is_first_read):
+            return snapshot  # type: ignore[return-value]  # only the first look is waited for
         try:
-            if with_first and self._snapshot is not None:
+            if is_first_read and self._snapshot is not None:
                 return self._snapshot
             self._snapshot = _Snapshot(slots=self._slots(), others=self._other_calls())
             return self._snapshot
@@ -142,15 +142,15 @@ class Shares:
         own = self._own.ids()
         try:
             with self._database.autocommit() as session:
-                counted = count_open_calls(session, own)
+                open_calls = count_open_calls(session, own)
         except DomainError as error:
             # The hold will fail likewise, and say why.
             log.warning("open_calls.not_counted", error=error.code)
             return OpenCalls(total=0, organizations=0, by_provider={})
         # What ended without a word here, as calls whose clients went away do.
-        for invocation_id in own - counted.own:
+        for invocation_id in own - open_calls.own:
             self._own.remove(invocation_id)
-        return counted
+        return open_calls
 
 
 class _Attempts:
@@ -202,14 +202,16 @@ class _OwnCalls:
             return frozenset(self._providers)
 
 
-class Announcement:
+class SlotAnnouncer:
     """What one worker process says of itself, from its start to its stop."""
 
     def __init__(self, valkey: redis.Redis, slots: int) -> None:
         self._valkey = valkey
         self._member = f"{uuid4().hex}:{slots}"
         self._announce: Any = valkey.register_script(_ANNOUNCE)
-        self._thread = PeriodicThread(self._say, name="slots-announcer", pause_seconds=ANNOUNCE_SECONDS)
+        self._thread = PeriodicThread(
+            self._announce_slots, name="slots-announcer", pause_seconds=ANNOUNCE_SECONDS
+        )
 
     def start(self) -> None:
         """Say it every second."""
@@ -223,9 +225,9 @@ class Announcement:
         except redis.RedisError as error:
             log.info("slots.not_withdrawn", error=str(error))
 
-    def _say(self) -> None:
+    def _announce_slots(self) -> None:
         try:
-            self._announce(keys=[KEY], args=[self._member, EXPIRY_SECONDS])
+            self._announce(keys=[KEY], args=[self._member, ANNOUNCEMENT_TTL_SECONDS])
         except redis.RedisError as error:
             log.warning("slots.not_announced", error=str(error))
 

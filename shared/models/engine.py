@@ -44,8 +44,8 @@ from shared.runtime.retry import retry
 
 log = get_logger(__name__)
 
-Said = TypeVar("Said")
-NOTHING = TokenCounts(prompt_tokens=0, completion_tokens=0)
+Chunk = TypeVar("Chunk")
+NO_TOKENS = TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +70,15 @@ class Engine:
             yield None
             return
         failpoints.hit("invocation.dispatched")
-        with self.heartbeats.attend(dispatch, listener) as attended:
-            yield attended
+        with self.heartbeats.keep_alive(dispatch, listener) as leased:
+            yield leased
 
-    def settle(self, attended: LeasedCall, outcome: Outcome) -> str | None:
+    def settle(self, leased: LeasedCall, outcome: Outcome) -> str | None:
         """Charge a dispatched call for what became of it; give its cost as the reply shows it, where it does.
 
         Gives none where Postgres is away for so long that the call is charged later.
         """
-        settled = self.settlements.settle(attended.dispatch, outcome)
+        settled = self.settlements.settle(leased.dispatch, outcome)
         failpoints.hit("invocation.settled")
         return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
@@ -97,7 +97,7 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CallInput:
     """What to ask of a model: the entry as it was when the credits were held, and the request."""
 
     entry: ModelEntry
@@ -107,22 +107,22 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carrier(Generic[Said]):
-    """What carries a stream on once it has begun, and who is told; `say` gives False when nobody listens any more."""
+class StreamPump(Generic[Chunk]):
+    """What carries a stream on once it has begun, and who is told; `send` gives False when nobody listens any more."""
 
     loop: StreamLoop
-    say: Callable[[Said], bool]
+    send: Callable[[Chunk], bool]
 
 
-class ModelCall(Generic[Said]):
+class ModelCall(Generic[Chunk]):
     """A call that was dispatched, and is settled before `relay` ends, however that is."""
 
-    def __init__(self, engine: Engine, attended: LeasedCall, read: Callable[[list[Delta]], Said]) -> None:
+    def __init__(self, engine: Engine, leased: LeasedCall, read: Callable[[list[Delta]], Chunk]) -> None:
         self._engine = engine
-        self._attended = attended
+        self._leased = leased
         self._read = read
-        self._asked: Asked | None = None
-        self._carrier: Carrier[Said] | None = None
+        self._call_input: CallInput | None = None
+        self._pump: StreamPump[Chunk] | None = None
         self._provider: str | None = None
         self._translator: Translator | None = None
         self.ending = read([])
@@ -130,29 +130,29 @@ class ModelCall(Generic[Said]):
 
     def relay(
         self,
-        asked: Asked,
+        call_input: CallInput,
         slot: AbstractContextManager[None] | None = None,
-        carrier: Carrier[Said] | None = None,
-    ) -> Generator[Said]:
+        pump: StreamPump[Chunk] | None = None,
+    ) -> Generator[Chunk]:
         """Ask, and give what is read of the deltas, those that arrived together at once; then settle.
 
         Closing this early cancels the call; what had come by then is still read, and charged. `slot` is one of the
-        model's, unless it is held already. With a `carrier` all but the first words are said by its loop, in order with
+        model's, unless it is held already. With a `pump` all but the first words are said by its loop, in order with
         what is given here. Raises the DomainError that ended the reply.
         """
-        self._asked, self._carrier = asked, carrier
+        self._call_input, self._pump = call_input, pump
         try:
-            with slot or nullcontext(), self._open(asked) as stream:
+            with slot or nullcontext(), self._open(call_input) as stream:
                 self._provider = stream.upstream.provider.name
-                translator = self._translator = self._translate(asked, stream.upstream)
+                translator = self._translator = self._new_translator(call_input, stream.upstream)
                 failpoints.hit("invocation.opened")
-                yield from self._said(stream, translator)
+                yield from self._stream(stream, translator)
             translator.end(received_done_marker=stream.received_done_marker)
         except BaseException as error:
-            known = _foreseen(error)
+            known = _as_domain_error(error)
             if self._translator is not None:
                 self._translator.fail(known.code, known.detail)
-            self._settle(self._outcome_of(known))
+            self._settle(self._failure_outcome(known))
             if isinstance(error, DomainError) or not isinstance(error, Exception):
                 raise
             raise known from error
@@ -166,8 +166,8 @@ class ModelCall(Generic[Said]):
         assert self._translator is not None  # noqa: S101 (made with the answer)
         return self._translator
 
-    def _open(self, asked: Asked) -> UpstreamStream:
-        parsed = asked.parsed
+    def _open(self, call_input: CallInput) -> UpstreamStream:
+        parsed = call_input.parsed
 
         def body_for(upstream: Upstream) -> Event:
             return upstream_body(
@@ -178,69 +178,69 @@ class ModelCall(Generic[Said]):
                 streams_only=upstream.streams_only,
             )
 
-        if not asked.entry.upstreams:
+        if not call_input.entry.upstreams:
             raise ProviderError("The provider of this model is not configured.", may_have_cost=False)
         return self._engine.router.open(
-            upstreams_for(asked.entry, parsed),
+            upstreams_for(call_input.entry, parsed),
             body_for,
-            cancelled=asked.cancelled,
-            call_id=str(self._attended.dispatch.invocation_id),
+            cancelled=call_input.cancelled,
+            call_id=str(self._leased.dispatch.invocation_id),
         )
 
-    def _translate(self, asked: Asked, upstream: Upstream) -> Translator:
+    def _new_translator(self, call_input: CallInput, upstream: Upstream) -> Translator:
         return Translator(
-            asked.parsed,
+            call_input.parsed,
             upstream_dialect=upstream.dialect,
-            invocation_id=self._attended.dispatch.invocation_id,
-            model_id=asked.entry.id,
-            created=asked.created,
+            invocation_id=self._leased.dispatch.invocation_id,
+            model_id=call_input.entry.id,
+            created=call_input.created,
         )
 
-    def _said(self, stream: UpstreamStream, translator: Translator) -> Iterator[Said]:
+    def _stream(self, stream: UpstreamStream, translator: Translator) -> Iterator[Chunk]:
         batches = stream.batches()
         for events in batches:
-            if said := self._told(events, translator):
+            if chunk := self._feed(events, translator):
                 try:
-                    yield said
+                    yield chunk
                 except GeneratorExit:
                     stream.hang_up()
-                    self._hear_out(batches, translator)
+                    self._drain(batches, translator)
                     raise
-            if translator.failure is None and self._carrier is not None and stream.is_flowing:
-                with stream.flow() as arrivals:
-                    go_on = partial(self._go_on, stream, translator, self._carrier)
-                    self._carrier.loop.carry(arrivals, go_on)
+            if translator.failure is None and self._pump is not None and stream.is_pollable:
+                with stream.polling() as socket:
+                    step = partial(self._step, stream, translator, self._pump)
+                    self._pump.loop.pump(socket, step)
             if translator.failure is not None:
                 return
 
-    def _hear_out(self, batches: Iterator[list[Event]], translator: Translator) -> None:
+    def _drain(self, batches: Iterator[list[Event]], translator: Translator) -> None:
         """Read what had come of a reply that nobody reads any more: its end says what it cost."""
         with suppress(DomainError):
             for events in batches:
-                self._told(events, translator)
+                self._feed(events, translator)
 
-    def _go_on(self, stream: UpstreamStream, translator: Translator, carrier: Carrier[Said]) -> bool:
+    def _step(self, stream: UpstreamStream, translator: Translator, pump: StreamPump[Chunk]) -> bool:
         """Say what has come; False when the stream is for this call's own thread again."""
-        events = stream.take()
-        if events is None or ((said := self._told(events, translator)) and not carrier.say(said)):
+        events = stream.read_available()
+        if events is None or ((chunk := self._feed(events, translator)) and not pump.send(chunk)):
             return False
-        return translator.failure is None and stream.is_flowing
+        return translator.failure is None and stream.is_pollable
 
-    def _told(self, events: list[Event], translator: Translator) -> Said:
+    def _feed(self, events: list[Event], translator: Translator) -> Chunk:
         deltas = [delta for event in events for delta in translator.feed(event)]
         if translator.failure is not None and not translator.has_started:
-            has_cost = self._is_whole or translator.usage is not None
-            raise _failed_at_once(translator.failure, may_have_cost=has_cost)
-        self._attended.streamed_bytes = translator.completion_size_bytes
+            has_cost = not self._is_streamed or translator.usage is not None
+            raise _first_event_error(translator.failure, may_have_cost=has_cost)
+        self._leased.streamed_bytes = translator.completion_size_bytes
         return self._read(deltas)
 
     def _settle(self, outcome: Outcome) -> None:
         """Charge the call, and write the end of a reply that has begun."""
-        cost = self._engine.settle(self._attended, outcome)
+        cost = self._engine.settle(self._leased, outcome)
         if self._translator is not None and self._translator.has_started:
             self.ending = self._read(self._translator.finish(cost=cost))
 
-    def _outcome_of(self, error: DomainError) -> Outcome:
+    def _failure_outcome(self, error: DomainError) -> Outcome:
         """Say what a failed or cancelled call is to be charged."""
         status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
         provider = self._provider
@@ -248,32 +248,34 @@ class ModelCall(Generic[Said]):
             provider = error.provider
         translator = self._translator
         reported = translator.usage if translator is not None else None
-        outcome = Outcome(status=status, counts=NOTHING, provider=provider)
+        outcome = Outcome(status=status, counts=NO_TOKENS, provider=provider)
         if translator is not None and (translator.has_started or reported is not None):
             outcome = self._outcome(status, provider)
-        is_given_up = isinstance(error, CallCancelled) and error.may_have_cost and self._is_whole
-        if is_given_up and outcome.counts == NOTHING and reported is None:
-            return self._prompt_alone(provider)
+        is_given_up = isinstance(error, CallCancelled) and error.may_have_cost and not self._is_streamed
+        if is_given_up and outcome.counts == NO_TOKENS and reported is None:
+            return self._prompt_only_outcome(provider)
         return outcome
 
     @property
-    def _is_whole(self) -> bool:
-        return self._asked is not None and not self._asked.parsed.is_stream
+    def _is_streamed(self) -> bool:
+        return self._call_input is None or self._call_input.parsed.is_stream
 
-    def _prompt_alone(self, provider: str | None) -> Outcome:
+    def _prompt_only_outcome(self, provider: str | None) -> Outcome:
         """Charge the prompt of a whole reply that was given up: the provider has it; what it wrote nobody knows."""
-        assert self._asked is not None  # noqa: S101 (asked before it was given up)
-        counts = TokenCounts(prompt_tokens=estimate_prompt_tokens(self._asked.parsed), completion_tokens=0)
+        assert self._call_input is not None  # noqa: S101 (call_input before it was given up)
+        counts = TokenCounts(
+            prompt_tokens=estimate_prompt_tokens(self._call_input.parsed), completion_tokens=0
+        )
         return Outcome(status=Status.CANCELLED, counts=counts, is_estimated=True, provider=provider)
 
     def _outcome(self, status: Status, provider: str | None) -> Outcome:
         counts, is_estimated = self.reply.settled_usage()
         if self.reply.is_report_implausible:
-            log.warning("provider.counts_implausible", invocation_id=self._attended.dispatch.invocation_id)
+            log.warning("provider.counts_implausible", invocation_id=self._leased.dispatch.invocation_id)
         return Outcome(status=status, counts=counts, is_estimated=is_estimated, provider=provider)
 
 
-def _foreseen(error: BaseException) -> DomainError:
+def _as_domain_error(error: BaseException) -> DomainError:
     """Say what ended a call: a known error, a mistake of ours, or that nobody reads it any more."""
     if isinstance(error, DomainError):
         return error
@@ -283,7 +285,7 @@ def _foreseen(error: BaseException) -> DomainError:
     return ProviderError("The service failed while the model was answering.", may_have_cost=True)
 
 
-def _failed_at_once(failure: Failure, *, may_have_cost: bool) -> DomainError:
+def _first_event_error(failure: Failure, *, may_have_cost: bool) -> DomainError:
     """Answer with a status what an upstream reports as its first event: nothing was said; what it reports is owed."""
     if failure.code == ContextLengthExceeded.code:
         return ContextLengthExceeded(failure.message)

@@ -25,7 +25,7 @@ from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
 from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.dialects import end_of_stream, frame_writer
-from shared.models.engine import NOTHING, Asked, Carrier, Engine, ModelCall
+from shared.models.engine import NO_TOKENS, CallInput, Engine, ModelCall, StreamPump
 from shared.models.heartbeats import LeasedCall
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled
@@ -50,7 +50,7 @@ class Executor:
     valkey: redis.Redis
     queue: CallQueue
     catalog: CatalogFile
-    lane: ReplyPublisher
+    publisher: ReplyPublisher
     loop: StreamLoop
 
     @classmethod
@@ -58,32 +58,32 @@ class Executor:
         cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile, queue: CallQueue | None = None
     ) -> Self:
         """Make one whose requests come, and whose replies leave, by this Valkey; so do messages, without a queue."""
-        lane = ReplyPublisher(valkey)
+        publisher = ReplyPublisher(valkey)
         return cls(
             engine=engine,
             slots=ModelSlots(valkey),
             valkey=valkey,
             queue=queue or CallQueue(valkey),
             catalog=catalog,
-            lane=lane,
-            loop=StreamLoop(lane.together),
+            publisher=publisher,
+            loop=StreamLoop(publisher.together),
         )
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
     """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
     with (
-        closing(ReplyWriter(executor.lane, address)) as writer,
-        executor.engine.dispatch(address.invocation_id, writer) as attended,
+        closing(ReplyWriter(executor.publisher, address)) as writer,
+        executor.engine.dispatch(address.invocation_id, writer) as leased,
     ):
-        if attended is None:
+        if leased is None:
             return
         request = _take(executor, address.invocation_id)
         if request is None:
-            _end_unmade(executor, attended)
+            _end_unmade(executor, leased)
         else:
             with _traced(request):
-                _carry_out(executor, request, attended)
+                _carry_out(executor, request, leased)
 
 
 @contextmanager
@@ -107,12 +107,12 @@ def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
         return None
 
 
-def _end_unmade(executor: Executor, attended: LeasedCall) -> None:
+def _end_unmade(executor: Executor, leased: LeasedCall) -> None:
     """End a call whose request is gone: withdrawn by the front that waited for it, or lost."""
-    is_withdrawn = _is_cancelled(executor, attended.dispatch.invocation_id)
+    is_withdrawn = _is_cancelled(executor, leased.dispatch.invocation_id)
     status = Status.CANCELLED if is_withdrawn else Status.FAILED
-    executor.engine.settle(attended, Outcome(status=status, counts=NOTHING))
-    attended.send(ReplyKind.FAILED, describe_failure(ServiceUnavailable(_REQUEST_LOST)))
+    executor.engine.settle(leased, Outcome(status=status, counts=NO_TOKENS))
+    leased.send(ReplyKind.FAILED, describe_failure(ServiceUnavailable(_REQUEST_LOST)))
 
 
 def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
@@ -122,28 +122,28 @@ def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
         return False
 
 
-def _carry_out(executor: Executor, request: AcceptedRequest, attended: LeasedCall) -> None:
-    parsed, entry = request.parsed(), _trusted(request.entry, executor.catalog)
+def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall) -> None:
+    parsed, entry = request.parsed(), _trusted_upstreams(request.entry, executor.catalog)
     end = end_of_stream(parsed.dialect)
-    call = ModelCall(executor.engine, attended, frame_writer(parsed.dialect))
-    asked = Asked(entry=entry, parsed=parsed, created=request.created, cancelled=attended.cancelled)
-    carrier = Carrier(loop=executor.loop, say=partial(attended.send, ReplyKind.DATA))
-    dispatch = attended.dispatch
+    call = ModelCall(executor.engine, leased, frame_writer(parsed.dialect))
+    call_input = CallInput(entry=entry, parsed=parsed, created=request.created, cancelled=leased.cancelled)
+    pump = StreamPump(loop=executor.loop, send=partial(leased.send, ReplyKind.DATA))
+    dispatch = leased.dispatch
     slot = executor.slots.taken_over(
         dispatch.invocation_id, dispatch.organization_id, model=entry.id, limit=entry.concurrency_limit
     )
     try:
-        with closing(call.relay(asked, slot, carrier)) as frames:
+        with closing(call.relay(call_input, slot, pump)) as frames:
             for data in frames:
-                if not attended.send(ReplyKind.DATA, data):
+                if not leased.send(ReplyKind.DATA, data):
                     raise CallCancelled(may_have_cost=True)
     except DomainError as error:
-        _say_failed(error, attended, call.ending + end)
+        _send_failure(error, leased, call.ending + end)
     else:
-        attended.send(ReplyKind.END, call.ending + end if request.is_stream else call.reply.body())
+        leased.send(ReplyKind.END, call.ending + end if request.is_stream else call.reply.body())
 
 
-def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
+def _trusted_upstreams(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
     """Leave out upstreams whose secrets the worker's own catalog has never sent there in that way; maybe all.
 
     Else a writer to Valkey could have a secret sent elsewhere.
@@ -152,12 +152,12 @@ def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
     return entry if len(upstreams) == len(entry.upstreams) else replace(entry, upstreams=upstreams)
 
 
-def _say_failed(error: DomainError, attended: LeasedCall, frames: bytes) -> None:
+def _send_failure(error: DomainError, leased: LeasedCall, frames: bytes) -> None:
     """End a stream that has begun with its error frames; answer any other with the error itself."""
-    if attended.has_sent_data:
-        attended.send(ReplyKind.END, frames)
+    if leased.has_sent_data:
+        leased.send(ReplyKind.END, frames)
     else:
-        attended.send(ReplyKind.FAILED, describe_failure(error))
+        leased.send(ReplyKind.FAILED, describe_failure(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,13 +168,13 @@ class AdmittedCall:
     slot: Slot
 
 
-class FairCalls:
+class CallScheduler:
     """The waiting calls as one worker process takes them; safe to share between threads."""
 
     def __init__(self, queue: CallQueue, *, slots: int) -> None:
         self._queue = queue
         self._pool = Pool("model_worker", slots, alpha=PROVIDER_ALPHA)
-        self._put_aside: frozenset[str] = frozenset()
+        self._parked: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def closed_queues(self) -> frozenset[str]:
@@ -187,37 +187,37 @@ class FairCalls:
         if slot is not None:
             return AdmittedCall(call=call, slot=slot)
         with self._lock:
-            self._put_aside |= {call.provider}
+            self._parked |= {call.provider}
         try:
             self._queue.park(call)
         except redis.RedisError as error:
             log.warning("call.not_put_aside", provider=call.provider, error=str(error))
         return None
 
-    def give_back(self, call: QueuedCall) -> None:
+    def requeue(self, call: QueuedCall) -> None:
         """Leave a call to another worker. One that Valkey does not take is lost, and returned by its front."""
         try:
-            self._queue.give_back(call)
+            self._queue.requeue(call)
         except redis.RedisError as error:
             log.warning("call.not_given_back", provider=call.provider, error=str(error))
 
-    def look_aside(self, provider: str) -> AdmittedCall | None:
+    def take_parked(self, provider: str) -> AdmittedCall | None:
         """Take a call that any worker has put aside for want of room at this provider; None when there is none."""
         with self._lock:
-            self._put_aside |= {provider}
+            self._parked |= {provider}
         return self.take_following(provider)
 
     def take_following(self, provider: str) -> AdmittedCall | None:
         """Take a call that was put aside for want of what has just been given back; None when there is none."""
-        if provider not in self._put_aside:
+        if provider not in self._parked:
             return None
         try:
-            call = self._queue.take_put_aside(provider)
+            call = self._queue.take_parked(provider)
         except (redis.RedisError, KeyError, ValueError) as error:
             log.warning("calls.not_taken", provider=provider, error=str(error))
             return None
         if call is not None:
             return self.admit(call)
         with self._lock:
-            self._put_aside -= {provider}
+            self._parked -= {provider}
         return None

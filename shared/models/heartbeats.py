@@ -34,10 +34,10 @@ ALIVE_SECONDS = 2.0
 RENEW_SECONDS = 4.0
 """How often a call's lease is renewed: several times within it."""
 FIRST_NOTE_SECONDS = 2.0
-RENEWED_AT_ONCE = 500
+RENEWAL_BATCH = 500
 READ_SECONDS = 1.0
-KNOWN_SECONDS = 3.0
-READ_AT_ONCE = 5000
+FRESH_SECONDS = 3.0
+READ_BATCH = 5000
 
 
 class Listener(Protocol):
@@ -50,7 +50,7 @@ class Listener(Protocol):
 FindCancelled = Callable[[Sequence[UUID]], Collection[UUID]]
 
 
-def _nobody(_: Sequence[UUID]) -> Collection[UUID]:
+def _none_cancelled(_: Sequence[UUID]) -> Collection[UUID]:
     return ()
 
 
@@ -71,13 +71,13 @@ class LeasedCall:
         self.sent_at = time.monotonic()
         self.has_sent_data |= kind is ReplyKind.DATA
         try:
-            is_heard = self._listener.send(kind, data)
+            is_received = self._listener.send(kind, data)
         except redis.RedisError as error:
             log.warning("reply.not_sent", invocation_id=self.dispatch.invocation_id, error=str(error))
-            is_heard = False
-        if not is_heard:
+            is_received = False
+        if not is_received:
             self.cancelled.set()
-        return is_heard
+        return is_received
 
     def is_due(self, now: float) -> bool:
         """Whether to renew the lease: every few seconds, and soon after the first words."""
@@ -97,66 +97,67 @@ class LeasedCall:
 class Heartbeats:
     """The calls of this process; the threads begin with the first."""
 
-    def __init__(self, database: Database, find_cancelled: FindCancelled = _nobody) -> None:
+    def __init__(self, database: Database, find_cancelled: FindCancelled = _none_cancelled) -> None:
         """Ask `find_cancelled` which of some calls nobody waits for any more."""
         self._database = database
         self._find_cancelled = find_cancelled
         # A thread each: a Postgres that does not answer silences nobody.
         self._calls = InFlight(
-            {"call-attendant": self._attend_all, "call-leases": self._renew_due}, pause_seconds=ROUND_SECONDS
+            {"call-attendant": self._send_heartbeats, "call-leases": self._renew_due},
+            pause_seconds=ROUND_SECONDS,
         )
 
-    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[LeasedCall]:
+    def keep_alive(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[LeasedCall]:
         """Keep a call alive within the block."""
         return self._calls.attend(LeasedCall(dispatch, listener))
 
     def cancel_all(self) -> None:
         """Cancel every call under way: this process is about to end."""
-        for attended in self._calls.all():
-            attended.cancelled.set()
+        for leased in self._calls.all():
+            leased.cancelled.set()
 
     @property
     def running(self) -> int:
         """How many calls are under way."""
         return len(self._calls)
 
-    def _attend_all(self, calls: Sequence[LeasedCall]) -> None:
+    def _send_heartbeats(self, calls: Sequence[LeasedCall]) -> None:
         self._cancel_unwanted(calls)
         now = time.monotonic()
-        for attended in calls:
-            if now - attended.sent_at > ALIVE_SECONDS:
-                attended.send(ReplyKind.ALIVE)
+        for leased in calls:
+            if now - leased.sent_at > ALIVE_SECONDS:
+                leased.send(ReplyKind.ALIVE)
 
     def _cancel_unwanted(self, calls: Sequence[LeasedCall]) -> None:
         """Ask for all calls at once: with every reply, as streams send them, it would double their cost."""
-        under_way = [attended for attended in calls if not attended.cancelled.is_set()]
+        under_way = [leased for leased in calls if not leased.cancelled.is_set()]
         if not under_way:
             return
         try:
-            unwanted = self._find_cancelled([attended.dispatch.invocation_id for attended in under_way])
+            unwanted = self._find_cancelled([leased.dispatch.invocation_id for leased in under_way])
         except redis.RedisError as error:
             log.warning("cancellations.not_read", error=str(error))
             return
-        for attended in under_way:
-            if attended.dispatch.invocation_id in unwanted:
-                attended.cancelled.set()
+        for leased in under_way:
+            if leased.dispatch.invocation_id in unwanted:
+                leased.cancelled.set()
 
     def _renew_due(self, calls: Sequence[LeasedCall]) -> None:
         now = time.monotonic()
-        due = [attended for attended in calls if attended.is_due(now)]
-        for start in range(0, len(due), RENEWED_AT_ONCE):
-            self._renew(due[start : start + RENEWED_AT_ONCE], now)
+        due = [leased for leased in calls if leased.is_due(now)]
+        for start in range(0, len(due), RENEWAL_BATCH):
+            self._renew(due[start : start + RENEWAL_BATCH], now)
 
     def _renew(self, calls: Sequence[LeasedCall], now: float) -> None:
-        are_streaming = [attended.streamed_bytes > 0 for attended in calls]
+        are_streaming = [leased.streamed_bytes > 0 for leased in calls]
         try:
             with self._database.autocommit() as session:
-                holds.renew(session, [attended.progress for attended in calls])
+                holds.renew(session, [leased.progress for leased in calls])
         except DomainError as error:
             log.warning("leases.not_renewed", calls=len(calls), error=error.code)
             return
-        for attended, is_streaming in zip(calls, are_streaming, strict=True):
-            attended.renewed_at, attended.is_noted = now, is_streaming
+        for leased, is_streaming in zip(calls, are_streaming, strict=True):
+            leased.renewed_at, leased.is_noted = now, is_streaming
 
 
 class LeaseReader:
@@ -164,23 +165,23 @@ class LeaseReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._asked_at: dict[UUID, float] = {}
+        self._requested_at: dict[UUID, float] = {}
         self._known: dict[UUID, Lease] = {}
         self._read_at = float("-inf")
         self._lock = threading.Lock()
         self._reader = PeriodicThread(
-            self._read, name="lease-reader", pause_seconds=READ_SECONDS, has_work=lambda: self._asked_at
+            self._read, name="lease-reader", pause_seconds=READ_SECONDS, has_work=lambda: self._requested_at
         )
 
     def find(self, invocation_id: UUID) -> Lease | None:
         """Give a call's lease as it was a moment ago; None while it is not known. Ask again in a while."""
         now = time.monotonic()
         with self._lock:
-            self._asked_at[invocation_id] = now
+            self._requested_at[invocation_id] = now
         self._reader.wake()
         with self._lock:
             age = now - self._read_at
-            lease = self._known.get(invocation_id) if age < KNOWN_SECONDS else None
+            lease = self._known.get(invocation_id) if age < FRESH_SECONDS else None
         return replace(lease, remaining_seconds=lease.remaining_seconds - age) if lease is not None else None
 
     def close(self) -> None:
@@ -189,12 +190,14 @@ class LeaseReader:
 
     def _read(self) -> None:
         with self._lock:
-            since = time.monotonic() - 3 * KNOWN_SECONDS
-            self._asked_at = {at: asked for at, asked in self._asked_at.items() if asked > since}
-            asked = list(self._asked_at)
+            since = time.monotonic() - 3 * FRESH_SECONDS
+            self._requested_at = {
+                at: requested for at, requested in self._requested_at.items() if requested > since
+            }
+            requested = list(self._requested_at)
         known: dict[UUID, Lease] = {}
         with self._database.autocommit() as session:
-            for start in range(0, len(asked), READ_AT_ONCE):
-                known |= read_leases(session, asked[start : start + READ_AT_ONCE])
+            for start in range(0, len(requested), READ_BATCH):
+                known |= read_leases(session, requested[start : start + READ_BATCH])
         with self._lock:
             self._known, self._read_at = known, time.monotonic()

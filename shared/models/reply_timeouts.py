@@ -29,9 +29,9 @@ log = get_logger(__name__)
 PING_SECONDS = 2.0
 QUEUE_SECONDS = 30.0
 """How long a call may wait for a worker; shorter than the lease of its hold."""
-SILENCE_SECONDS = 7.0
+IDLE_SECONDS = 7.0
 """How long a worker may say nothing of a call and not renew its lease; both happen every few seconds."""
-LONGEST_SILENCE_SECONDS = 30.0
+MAX_IDLE_SECONDS = 30.0
 """How long replies may fail to come although the lease is renewed, or Postgres does not say."""
 GIVE_UP_SECONDS = 30.0
 """How long Postgres may take to say whether a call that is given back had begun."""
@@ -69,11 +69,11 @@ def describe_failure(error: DomainError) -> bytes:
         "may_have_cost": getattr(error, "may_have_cost", False),
     }
     if isinstance(error, UpstreamRefused):
-        document |= _as_the_upstream_said(error)
+        document |= _upstream_refusal(error)
     return json.dumps(document, default=str).encode()
 
 
-def _as_the_upstream_said(error: UpstreamRefused) -> dict[str, Any]:
+def _upstream_refusal(error: UpstreamRefused) -> dict[str, Any]:
     """Pass on what the upstream found wrong with the request: the caller alone can put it right."""
     return {
         "code": error.error["code"] or error.code,
@@ -100,7 +100,7 @@ def replies(
     """
     is_over = False
     try:
-        for reply in _watched(invoker, inbox, wait_seconds):
+        for reply in _receive(invoker, inbox, wait_seconds):
             is_over = reply is not None and reply.kind in (ReplyKind.END, ReplyKind.FAILED)
             if reply is not None and reply.kind is ReplyKind.FAILED:
                 raise CallFailed(json.loads(reply.data))
@@ -117,15 +117,15 @@ def replies(
             invoker.cancellations.add(inbox.address.invocation_id)
 
 
-def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
-    with closing(IdleTimeout(invoker, inbox)) as silence:
+def _receive(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
+    with closing(IdleTimeout(invoker, inbox)) as idle_timeout:
         while True:
             reply = inbox.receive(wait_seconds())
             if reply is None:
-                silence.judge()
+                idle_timeout.check()
                 yield None
                 continue
-            silence.end()
+            idle_timeout.reset()
             if reply.kind is ReplyKind.LOST:
                 raise CallLost
             if reply.kind is not ReplyKind.ALIVE:
@@ -140,58 +140,58 @@ class IdleTimeout:
         self._inbox = inbox
         self._invocation_id = inbox.address.invocation_id
         self._ended_at: float | None = None
-        self._returning: Future[None] | None = None
+        self._requeueing: Future[None] | None = None
         self._giving_up: Future[bool] | None = None
-        self.end()
+        self.reset()
 
-    def end(self) -> None:
+    def reset(self) -> None:
         """Note that something was heard."""
-        self._heard_at = self._since = time.monotonic()
+        self._received_at = self._idle_since = time.monotonic()
         self.close()
 
     def close(self) -> None:
         """Have no server asked any more."""
-        for asked in (self._returning, self._giving_up):
-            if asked is not None:
-                asked.cancel()
-        self._returning = self._giving_up = None
+        for future in (self._requeueing, self._giving_up):
+            if future is not None:
+                future.cancel()
+        self._requeueing = self._giving_up = None
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Bear the silence, if its time is not over; call it every few seconds.
 
         Raises ModelsOverloaded for a call that no worker has begun, and which is given back; CallLost for one whose
         worker has died, or whose last reply was missed.
         """
         now = time.monotonic()
-        if now - self._since <= SILENCE_SECONDS / 2:
+        if now - self._idle_since <= IDLE_SECONDS / 2:
             return
         # Asked for before it is needed, because an answer takes a moment.
         lease = self._invoker.leases.find(self._invocation_id)
-        if now - self._since <= SILENCE_SECONDS:
+        if now - self._idle_since <= IDLE_SECONDS:
             return
         if self._giving_up is not None:
-            self._judge_given_up(self._giving_up, now, lease)
+            self._check_given_up(self._giving_up, now, lease)
         elif lease is None:
-            self._judge_unknown(now)
+            self._check_without_lease(now)
         elif lease.stage is Stage.WAITING:
-            self._judge_waiting(now, lease)
+            self._check_queued(now, lease)
         elif lease.stage is Stage.ENDED:
-            self._judge_ended(now)
+            self._check_ended(now)
         else:
-            self._judge_running(now, lease)
+            self._check_running(now, lease)
 
-    def _judge_unknown(self, now: float) -> None:
-        if now - self._heard_at > LONGEST_SILENCE_SECONDS:
+    def _check_without_lease(self, now: float) -> None:
+        if now - self._received_at > MAX_IDLE_SECONDS:
             self._give_up()
 
-    def _judge_waiting(self, now: float, lease: Lease) -> None:
-        if now - self._heard_at > QUEUE_SECONDS:
+    def _check_queued(self, now: float, lease: Lease) -> None:
+        if now - self._received_at > QUEUE_SECONDS:
             self._give_up()
             return
-        self._since = now
-        if self._returning is None or self._returning.done():
-            self._returning = self._invoker.threads.submit(
-                _return_if_lost, self._invoker, self._inbox.address, lease
+        self._idle_since = now
+        if self._requeueing is None or self._requeueing.done():
+            self._requeueing = self._invoker.threads.submit(
+                _requeue_if_lost, self._invoker, self._inbox.address, lease
             )
 
     def _give_up(self) -> None:
@@ -199,40 +199,40 @@ class IdleTimeout:
         self._giving_up = self._invoker.threads.submit(give_up, self._invoker, self._invocation_id)
         self._giving_up.add_done_callback(lambda _: self._inbox.tell())
 
-    def _judge_given_up(self, giving_up: Future[bool], now: float, lease: Lease | None) -> None:
+    def _check_given_up(self, giving_up: Future[bool], now: float, lease: Lease | None) -> None:
         if not giving_up.done():
-            if now - self._heard_at > LONGEST_SILENCE_SECONDS + GIVE_UP_SECONDS:
+            if now - self._received_at > MAX_IDLE_SECONDS + GIVE_UP_SECONDS:
                 raise CallLost
             return
         if giving_up.result():
             raise ModelsOverloaded
         if lease is None:
             raise CallLost
-        self.end()  # a worker has begun at this moment
+        self.reset()  # a worker has begun at this moment
 
-    def _judge_ended(self, now: float) -> None:
+    def _check_ended(self, now: float) -> None:
         """Let the last reply, which is sent after the settlement, have a moment to arrive."""
         if self._ended_at is None:
             self._ended_at = now
         elif now - self._ended_at > PING_SECONDS:
             raise CallLost
 
-    def _judge_running(self, now: float, lease: Lease) -> None:
-        if now - self._heard_at > LONGEST_SILENCE_SECONDS:
+    def _check_running(self, now: float, lease: Lease) -> None:
+        if now - self._received_at > MAX_IDLE_SECONDS:
             raise CallLost
         renewed_at = now - (DISPATCH_LEASE_SECONDS - lease.remaining_seconds)
-        if now - renewed_at > SILENCE_SECONDS:
+        if now - renewed_at > IDLE_SECONDS:
             raise CallLost
-        self._since = renewed_at
+        self._idle_since = renewed_at
 
 
-def _return_if_lost(invoker: Invoker, address: ReplyAddress, lease: Lease) -> None:
+def _requeue_if_lost(invoker: Invoker, address: ReplyAddress, lease: Lease) -> None:
     if lease.organization_id is None or lease.provider is None:
         return
     queue = queue_of(lease.provider, lease.organization_id)
     call = QueuedCall(address=address, provider=lease.provider, queue=queue)
     try:
-        if invoker.queue.return_if_lost(call):
+        if invoker.queue.requeue_if_lost(call):
             log.warning("invocation.returned", invocation_id=address.invocation_id)
     except redis.RedisError as error:
         log.warning("invocation.not_returned", invocation_id=address.invocation_id, error=str(error))

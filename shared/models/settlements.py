@@ -26,15 +26,15 @@ log = get_logger(__name__)
 
 SETTLE_SECONDS = 20.0
 """How long the end of a reply waits for its charge: longer than a database takes to restart."""
-TRY_AGAIN_SECONDS = 1.0
-STOP_SECONDS = 25.0
+RETRY_SECONDS = 1.0
+SHUTDOWN_SECONDS = 25.0
 """How long after it was asked to stop a process still settles: a little less than the patience of who asks."""
-KEPT = 10_000
+MAX_PENDING = 10_000
 """Outcomes that one process keeps; more than it has threads, and no call begins without Postgres."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Late:
+class _PendingSettlement:
     dispatch: Dispatch
     outcome: Outcome
 
@@ -45,13 +45,13 @@ class Settlements:
     def __init__(self, database: Database) -> None:
         """Begin a thread with the first outcome that is late."""
         self._database = database
-        self._late: dict[UUID, _Late] = {}
-        self._ends_at: float | None = None
-        self._settler = PeriodicThread(
-            self._settle_late,
-            name="late-settlements",
-            pause_seconds=TRY_AGAIN_SECONDS,
-            has_work=lambda: self._late,
+        self._pending: dict[UUID, _PendingSettlement] = {}
+        self._stops_at: float | None = None
+        self._retrier = PeriodicThread(
+            self._settle_pending,
+            name="pending-settlements",
+            pause_seconds=RETRY_SECONDS,
+            has_work=lambda: self._pending,
         )
 
     def settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement | None:
@@ -60,30 +60,30 @@ class Settlements:
         Raises SettlementRefused for a dispatch that is not the call's.
         """
         try:
-            return retry(partial(self._settle, dispatch, outcome), for_seconds=self._patience_seconds())
+            return retry(partial(self._settle, dispatch, outcome), for_seconds=self._timeout_seconds())
         except DomainError as error:
             if not is_passing(error):
                 raise
-        self._keep(_Late(dispatch=dispatch, outcome=outcome))
+        self._keep(_PendingSettlement(dispatch=dispatch, outcome=outcome))
         return None
 
     def shut_down(self) -> None:
         """Wait no longer for Postgres than this process may take to stop; it was asked to."""
-        self._ends_at = time.monotonic() + STOP_SECONDS
+        self._stops_at = time.monotonic() + SHUTDOWN_SECONDS
 
     def close(self) -> None:
         """Charge what is late, if Postgres comes back before this process must end; log what remains."""
-        self._settler.stop(wait=True)
+        self._retrier.stop(wait=True)
         try:
-            retry(self._settle_late, for_seconds=self._patience_seconds())
+            retry(self._settle_pending, for_seconds=self._timeout_seconds())
         except DomainError as error:
-            for late in self._late.values():
-                _log_lost(late, error)
+            for pending in self._pending.values():
+                _log_lost(pending, error)
 
-    def _patience_seconds(self) -> float:
-        if self._ends_at is None:
+    def _timeout_seconds(self) -> float:
+        if self._stops_at is None:
             return SETTLE_SECONDS
-        return min(SETTLE_SECONDS, self._ends_at - time.monotonic())
+        return min(SETTLE_SECONDS, self._stops_at - time.monotonic())
 
     def _settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement:
         with self._database.autocommit() as session:
@@ -91,33 +91,33 @@ class Settlements:
         count_settled(outcome, settled)
         return settled
 
-    def _keep(self, late: _Late) -> None:
-        if len(self._late) >= KEPT:
-            _log_lost(late)
+    def _keep(self, pending: _PendingSettlement) -> None:
+        if len(self._pending) >= MAX_PENDING:
+            _log_lost(pending)
             return
-        log.warning("invocation.settled_later", invocation_id=late.dispatch.invocation_id)
-        self._late[late.dispatch.invocation_id] = late
-        self._settler.wake()
+        log.warning("invocation.settled_later", invocation_id=pending.dispatch.invocation_id)
+        self._pending[pending.dispatch.invocation_id] = pending
+        self._retrier.wake()
 
-    def _settle_late(self) -> None:
+    def _settle_pending(self) -> None:
         """Charge what is late, up to the first that Postgres does not take. Raises ServiceUnavailable."""
-        for invocation_id, late in list(self._late.items()):
+        for invocation_id, pending in list(self._pending.items()):
             try:
-                self._settle(late.dispatch, late.outcome)
+                self._settle(pending.dispatch, pending.outcome)
             except DomainError as error:
                 if is_passing(error):
                     raise
-                _log_lost(late, error)
-            del self._late[invocation_id]
+                _log_lost(pending, error)
+            del self._pending[invocation_id]
 
 
-def _log_lost(late: _Late, error: DomainError | None = None) -> None:
+def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> None:
     """Tell operators what a call consumed that is charged by its sweep, by what was noted of it."""
-    counts = late.outcome.counts
+    counts = pending.outcome.counts
     log.warning(
         "invocation.not_settled",
-        invocation_id=late.dispatch.invocation_id,
-        status=late.outcome.status.value,
+        invocation_id=pending.dispatch.invocation_id,
+        status=pending.outcome.status.value,
         prompt_tokens=counts.prompt_tokens if counts is not None else None,
         completion_tokens=counts.completion_tokens if counts is not None else None,
         error=error.code if error is not None else None,

@@ -14,18 +14,18 @@ from typing import Protocol
 
 from shared.runtime.periodic_thread import PeriodicThread
 
-TURN_SECONDS = 0.012
-LOOK_SECONDS = 1.0
+INTERVAL_SECONDS = 0.012
+POLL_SECONDS = 1.0
 
 
-class Arrivals(Protocol):
+class Pollable(Protocol):
     """A socket, or what has one: it is readable when more has come."""
 
     def fileno(self) -> int:
         """Give the descriptor."""
 
 
-class _Carried:
+class _PumpedStream:
     __slots__ = ("error", "is_over", "step")
 
     def __init__(self, step: Callable[[], bool]) -> None:
@@ -37,51 +37,51 @@ class _Carried:
 class StreamLoop:
     """The loop of one process; its thread begins with the first stream."""
 
-    def __init__(self, together: Callable[[], AbstractContextManager[None]]) -> None:
-        """Take each turn within `together()`, which may gather what the streams say."""
-        self._together = together
-        self._carried: dict[int, _Carried] = {}
-        self._poll = select.epoll()
+    def __init__(self, batching: Callable[[], AbstractContextManager[None]]) -> None:
+        """Take each turn within `batching()`, which may gather what the streams say."""
+        self._batching = batching
+        self._streams: dict[int, _PumpedStream] = {}
+        self._epoll = select.epoll()
         self._thread = PeriodicThread(
-            self._turn, name="stream-loop", pause_seconds=0.0, has_work=lambda: self._carried
+            self._poll_once, name="stream-loop", pause_seconds=0.0, has_work=lambda: self._streams
         )
 
-    def carry(self, arrivals: Arrivals, step: Callable[[], bool]) -> None:
+    def pump(self, source: Pollable, step: Callable[[], bool]) -> None:
         """Have `step` called whenever something has come, until it says False; it must not wait.
 
         Blocks until then, and raises what it raised.
         """
-        carried = _Carried(step)
-        descriptor = arrivals.fileno()
-        self._carried[descriptor] = carried
-        self._poll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP)
+        stream = _PumpedStream(step)
+        descriptor = source.fileno()
+        self._streams[descriptor] = stream
+        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP)
         self._thread.wake()
-        carried.is_over.wait()
-        if carried.error is not None:
-            raise carried.error
+        stream.is_over.wait()
+        if stream.error is not None:
+            raise stream.error
 
-    def _turn(self) -> None:
+    def _poll_once(self) -> None:
         began_at = time.monotonic()
-        came = self._poll.poll(LOOK_SECONDS)
-        if not came:
+        ready = self._epoll.poll(POLL_SECONDS)
+        if not ready:
             return
-        over: list[_Carried] = []
+        over: list[_PumpedStream] = []
         try:
-            with self._together():
-                over += [carried for descriptor, _ in came if (carried := self._step(descriptor)) is not None]
+            with self._batching():
+                over += [stream for descriptor, _ in ready if (stream := self._step(descriptor)) is not None]
         finally:  # a call that is carried no more sleeps until it is told
-            for carried in over:
-                carried.is_over.set()
-        time.sleep(max(0.0, began_at + TURN_SECONDS - time.monotonic()))
+            for stream in over:
+                stream.is_over.set()
+        time.sleep(max(0.0, began_at + INTERVAL_SECONDS - time.monotonic()))
 
-    def _step(self, descriptor: int) -> _Carried | None:
+    def _step(self, descriptor: int) -> _PumpedStream | None:
         """Carry one stream on; give it back when it is its call's own affair again."""
-        carried = self._carried[descriptor]
+        stream = self._streams[descriptor]
         try:
-            if carried.step():
+            if stream.step():
                 return None
         except BaseException as error:  # noqa: BLE001 (its call raises it)
-            carried.error = error
-        self._poll.unregister(descriptor)
-        del self._carried[descriptor]
-        return carried
+            stream.error = error
+        self._epoll.unregister(descriptor)
+        del self._streams[descriptor]
+        return stream

@@ -21,7 +21,7 @@ from shared.messaging.replies import ReplyKind, ReplyWriter
 from shared.messaging.reply_publisher import ReplyPublisher
 from shared.messaging.valkey import ask_together, connect_valkey
 from shared.models.concurrency_limits import PROVIDER_ALPHA
-from shared.models.execution import FairCalls
+from shared.models.execution import CallScheduler
 from shared.models.queue.call_messages import TASK, QueuedCall
 from shared.models.queue.call_queue import CallQueue
 from workers.call_strategy import CallStrategy
@@ -41,9 +41,9 @@ class Idle:
 
     def __init__(self, redis_url: str) -> None:
         self.valkey = connect_valkey(redis_url)
-        self.fair = FairCalls(CallQueue(self.valkey), slots=THREADS)
+        self.scheduler = CallScheduler(CallQueue(self.valkey), slots=THREADS)
 
-    def carry_out(self, call: object) -> bool:  # noqa: ARG002 (all calls are alike)
+    def run(self, call: object) -> bool:  # noqa: ARG002 (all calls are alike)
         time.sleep(CALL_SECONDS)
         self.valkey.incr(DONE)
         return True
@@ -63,11 +63,11 @@ class Echo(Idle):
 
     def __init__(self, redis_url: str) -> None:
         super().__init__(redis_url)
-        self.lane = ReplyPublisher(self.valkey)
+        self.publisher = ReplyPublisher(self.valkey)
 
-    def carry_out(self, call: object) -> bool:
+    def run(self, call: object) -> bool:
         assert isinstance(call, QueuedCall)
-        return ReplyWriter(self.lane, call.address).send(ReplyKind.END)
+        return ReplyWriter(self.publisher, call.address).send(ReplyKind.END)
 
 
 def read_messages(redis_url: str) -> None:
@@ -98,10 +98,10 @@ def make_bare(redis_url: str) -> Celery:
 
 def _serve(redis_url: str, idle: Idle) -> None:
     app = create_celery(redis_url)
-    task: Any = app.task(name=TASK, ignore_result=True)(idle.carry_out)
+    task: Any = app.task(name=TASK, ignore_result=True)(idle.run)
     task.Strategy = lambda of, _, consumer: CallStrategy(idle, of, consumer)
     app.conf.worker_disable_prefetch = True
-    QueuesInTurn.closed = idle.fair.closed_queues
+    QueuesInTurn.closed = idle.scheduler.closed_queues
     app.Worker(
         pool="threads",
         concurrency=THREADS,
@@ -122,11 +122,11 @@ def read_lists(redis_url: str) -> None:
         taken: Any = idle.valkey.blpop(LISTS, timeout=PATIENCE_SECONDS)
         return pool.acquire(PoolKey("provider", None)) if taken is not None else None
 
-    def carry_out(slot: Slot) -> None:
+    def run(slot: Slot) -> None:
         with slot:
-            idle.carry_out(slot)
+            idle.run(slot)
 
-    ConsumerPool(take, carry_out, limit=THREADS, name="list").start()
+    ConsumerPool(take, run, limit=THREADS, name="list").start()
     while True:
         time.sleep(60)
 

@@ -105,13 +105,13 @@ def _told_too_soon(patch: pytest.MonkeyPatch, database: Database) -> list[UUID]:
     really = LeasedCall.send
 
     @wraps(really)
-    def looking(attended: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:
+    def looking(leased: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:
         if kind in (ReplyKind.END, ReplyKind.FAILED):
-            called = attended.dispatch.invocation_id
+            called = leased.dispatch.invocation_id
             with database.autocommit() as session:
                 is_open = read_leases(session, [called])[called].stage is not Stage.ENDED
             told.extend([called] if is_open else [])
-        return really(attended, kind, data)
+        return really(leased, kind, data)
 
     patch.setattr(LeasedCall, "send", looking)
     return told

@@ -15,7 +15,7 @@ from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.bound_worker import bound_worker
 from tests.support.stack import wait_until
 from workers import agents as agent_jobs
-from workers.agents import Turns
+from workers.agents import TurnConsumer
 from workers.handling import WorkerContext
 
 
@@ -35,22 +35,22 @@ def context(agents: Agents) -> Iterator[WorkerContext]:
 
 
 @pytest.fixture
-def worker(context: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+def worker(context: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[TurnConsumer]:
     monkeypatch.setattr(agent_jobs, "DRAIN_SECONDS", 0.0)
-    worker = Turns(context, limit=4)
+    worker = TurnConsumer(context, limit=4)
     worker.start()
     yield worker
     worker.drain()
     worker.stop()
 
 
-def test_a_turn_that_nobody_heard_of_is_found(worker: Turns, agents: Agents) -> None:
+def test_a_turn_that_nobody_heard_of_is_found(worker: TurnConsumer, agents: Agents) -> None:
     agents.use_script("rules:\n- steps: [complete: done]")
     sent = agents.say("hello")
     wait_until(lambda: agents.task(sent.task_id).status.state is TaskState.COMPLETED, "the answer")
 
 
-def test_a_turn_of_a_dead_worker_is_taken_over(agents: Agents, worker: Turns) -> None:
+def test_a_turn_of_a_dead_worker_is_taken_over(agents: Agents, worker: TurnConsumer) -> None:
     agents.use_script("rules:\n- steps: [{status: a}, {delay: 60}]")
     sent = agents.say("hello")
     wait_until(lambda: agents.turn(sent.turn_id)["updates"] == 1, "the first update")
@@ -58,7 +58,7 @@ def test_a_turn_of_a_dead_worker_is_taken_over(agents: Agents, worker: Turns) ->
     wait_until(lambda: agents.turn(sent.turn_id)["attempts"] == 2, "another attempt")
 
 
-def test_a_worker_that_stops_hands_its_turns_back(worker: Turns, agents: Agents) -> None:
+def test_a_worker_that_stops_hands_its_turns_back(worker: TurnConsumer, agents: Agents) -> None:
     agents.use_script("rules:\n- steps: [{status: a}, {delay: 60}]")
     sent = agents.say("hello")
     wait_until(lambda: agents.turn(sent.turn_id)["updates"] == 1, "the first update")

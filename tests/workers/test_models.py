@@ -26,7 +26,7 @@ from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import connect_valkey
-from shared.models.execution import FairCalls
+from shared.models.execution import CallScheduler
 from shared.models.heartbeats import Heartbeats
 from shared.models.queue.call_messages import TASK, QueuedCall, parked_queue, queue_of, write_message
 from shared.models.queue.call_queue import CallQueue
@@ -36,7 +36,7 @@ from tests.support.stack import wait_until
 from workers import models
 from workers.call_strategy import CallStrategy
 from workers.handling import WorkerContext
-from workers.models import LastRead, PutAside, add_consumers
+from workers.models import FinalRead, ParkedQueueSubscriber, add_consumers
 
 RABBITMQ = "amqp://127.0.0.1:1"
 
@@ -67,7 +67,7 @@ def test_only_the_worker_of_the_queues_takes_calls(app: Celery, queue: str, *, t
 
 def test_it_reads_no_more_than_it_can_begin_and_looks_after_what_was_put_aside(app: Celery) -> None:
     assert app.conf.worker_disable_prefetch
-    assert app.steps["consumer"] >= {PutAside, LastRead}
+    assert app.steps["consumer"] >= {ParkedQueueSubscriber, FinalRead}
 
 
 def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
@@ -90,11 +90,11 @@ def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
     wait_until(lambda: cancelled, "the drain is over")
 
 
-class Carried:
+class RecordingHandler:
     """What a strategy handed over, in place of the engine; `executor` runs it when the test says so."""
 
-    def __init__(self, fair: FairCalls) -> None:
-        self.fair = fair
+    def __init__(self, scheduler: CallScheduler) -> None:
+        self.scheduler = scheduler
         self.made: list[str] = []
         self.refused: list[str] = []
         self.cancelled: list[str] = []
@@ -102,7 +102,7 @@ class Carried:
         self.futures: list[Future[None]] = []
         self.read: list[str] = []
 
-    def carry_out(self, call: QueuedCall) -> bool:
+    def run(self, call: QueuedCall) -> bool:
         self.made.append(str(call.address.invocation_id))
         return True
 
@@ -120,15 +120,15 @@ class Carried:
         self.futures.append(Future())
         return self.futures[-1]
 
-    def run(self) -> None:
+    def run_submitted(self) -> None:
         while self.handed:
             self.handed.pop(0)()
 
 
 @pytest.fixture
-def carried(valkey_server: EmbeddedValkey) -> Iterator[Carried]:
+def carried(valkey_server: EmbeddedValkey) -> Iterator[RecordingHandler]:
     with connect_valkey(valkey_server.url) as valkey:
-        yield Carried(FairCalls(CallQueue(valkey), slots=8))
+        yield RecordingHandler(CallScheduler(CallQueue(valkey), slots=8))
         forget_calls(valkey)
 
 
@@ -144,7 +144,7 @@ class Told:
         self.kinds.append(kind)
 
 
-def strategy_of(carried: Carried, broker_url: str, told: Told | None = None) -> CallStrategy:
+def strategy_of(carried: RecordingHandler, broker_url: str, told: Told | None = None) -> CallStrategy:
     app = create_celery(broker_url)
     pool = SimpleNamespace(executor=SimpleNamespace(submit=carried.submit), num_processes=8)
     consumer = SimpleNamespace(
@@ -175,7 +175,7 @@ def message(provider: str = "p") -> Any:
 
 @pytest.mark.parametrize(("broker_url", "acknowledged"), [("redis://127.0.0.1:1", 0), (RABBITMQ, 1)])
 def test_a_message_is_acknowledged_when_its_call_begins_where_the_broker_wants_it(
-    carried: Carried, broker_url: str, acknowledged: int
+    carried: RecordingHandler, broker_url: str, acknowledged: int
 ) -> None:
     acks: list[int] = []
     take = strategy_of(carried, broker_url)
@@ -183,54 +183,56 @@ def test_a_message_is_acknowledged_when_its_call_begins_where_the_broker_wants_i
     take(sent, None, lambda *_: acks.append(len(carried.made)), None, None)
     assert not acks
     assert sent.headers["id"] in state.requests
-    carried.run()
+    carried.run_submitted()
     assert carried.made == [sent.headers["id"]]
     assert acks == [0] * acknowledged
     assert sent.headers["id"] not in state.requests
     assert Broker.of(broker_url).queue(MODELS[0]).no_ack is not bool(acknowledged)
 
 
-def test_a_call_without_room_is_put_aside_and_made_by_the_thread_that_ends_another(carried: Carried) -> None:
+def test_a_call_without_room_is_put_aside_and_made_by_the_thread_that_ends_another(
+    carried: RecordingHandler,
+) -> None:
     take = strategy_of(carried, "redis://127.0.0.1:1")
     sent = [message() for _ in range(9)]
     for at in sent:
         take(at, None, _no_ack)
     assert len(carried.handed) == 7, "seven eighths of the slots"
     assert len(state.requests) == 7
-    carried.run()
+    carried.run_submitted()
     assert sorted(carried.made) == sorted(at.headers["id"] for at in sent)
     assert not state.requests
     assert not state.reserved_requests
 
 
-def test_a_revoked_call_is_ended_and_not_made(carried: Carried) -> None:
+def test_a_revoked_call_is_ended_and_not_made(carried: RecordingHandler) -> None:
     told, sent = Told(), message()
     state.revoked.add(sent.headers["id"])
     strategy_of(carried, "redis://127.0.0.1:1", told)(sent, None, _no_ack)
-    carried.run()
+    carried.run_submitted()
     assert (carried.made, carried.refused) == ([], [sent.headers["id"]])
     assert told.kinds == ["task-received", "task-revoked"]
 
 
-def test_a_call_under_way_is_cancelled_by_a_termination(carried: Carried) -> None:
+def test_a_call_under_way_is_cancelled_by_a_termination(carried: RecordingHandler) -> None:
     sent = message()
     strategy_of(carried, "redis://127.0.0.1:1")(sent, None, _no_ack)
     state.requests[sent.headers["id"]].terminate(None)
     assert carried.cancelled == [sent.headers["id"]]
-    carried.run()
+    carried.run_submitted()
 
 
-def test_what_is_put_aside_is_read_for_every_provider_once_it_is_known(carried: Carried) -> None:
+def test_what_is_put_aside_is_read_for_every_provider_once_it_is_known(carried: RecordingHandler) -> None:
     take = strategy_of(carried, "redis://127.0.0.1:1")
     take(message("other"), None, _no_ack)
     for _ in range(2):
-        take.read_what_is_put_aside()
+        take.read_parked_calls()
     assert carried.read == [parked_queue(provider) for provider in ("other", "p", "new")]
-    carried.run()
+    carried.run_submitted()
 
 
 def test_a_call_that_no_thread_has_begun_when_the_pool_stops_is_given_back(
-    carried: Carried, valkey_server: EmbeddedValkey
+    carried: RecordingHandler, valkey_server: EmbeddedValkey
 ) -> None:
     sent = message()
     strategy_of(carried, "redis://127.0.0.1:1")(sent, None, _no_ack)
@@ -241,7 +243,7 @@ def test_a_call_that_no_thread_has_begun_when_the_pool_stops_is_given_back(
 
 
 def test_a_call_that_is_read_while_the_worker_stops_is_given_back(
-    carried: Carried, valkey_server: EmbeddedValkey
+    carried: RecordingHandler, valkey_server: EmbeddedValkey
 ) -> None:
     take, sent = strategy_of(carried, "redis://127.0.0.1:1"), message()
     take.stop()
@@ -252,7 +254,7 @@ def test_a_call_that_is_read_while_the_worker_stops_is_given_back(
 
 
 @pytest.mark.parametrize("body", ["[]", "{}", "[[],{},{}]", "nothing"])
-def test_what_is_no_call_is_refused_as_an_invalid_task(carried: Carried, body: str) -> None:
+def test_what_is_no_call_is_refused_as_an_invalid_task(carried: RecordingHandler, body: str) -> None:
     sent = message()
     sent.body = body
     with pytest.raises(InvalidTaskError):

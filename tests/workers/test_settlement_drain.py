@@ -8,9 +8,9 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.models.settlements import Settlements
 from tests.support.identity import make_settings
-from workers.agents import Turns
+from workers.agents import TurnConsumer
 from workers.handling import WorkerContext
-from workers.models import ModelCalls
+from workers.models import ModelCallConsumer
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def context(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Worker
 
 
 def make_calls(context: WorkerContext) -> None:
-    ModelCalls(context, limit=1)
+    ModelCallConsumer(context, limit=1)
 
 
 def answer_turns(context: WorkerContext) -> None:
-    assert Turns(context, limit=1)._execution is not None
+    assert TurnConsumer(context, limit=1)._execution is not None
 
 
 @pytest.mark.parametrize("begin", [make_calls, answer_turns])

@@ -9,14 +9,14 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from shared.models.dialects.chat_requests import CHAT
-from shared.models.dialects.other_models import CHOOSE_A_MODEL
+from shared.models.dialects.other_models import MODEL_CHOICE_FIELDS
 from shared.models.dialects.responses_requests import RESPONSES
 from shared.models.dialects.shapes import Schema, schema_of
 
 _NOT: Schema = {"anyOf": [{"const": False}, {"type": "null"}]}
 _NOT_CHOSEN: dict[str, Schema] = {
     name: {"type": "null", "description": "No other model answers than the one that `model` names."}
-    for name in CHOOSE_A_MODEL
+    for name in MODEL_CHOICE_FIELDS
 }
 _NOT_STORED: dict[str, Schema] = {
     "store": {"const": False, "description": "Nothing is stored: `false`."},

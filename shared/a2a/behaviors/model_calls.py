@@ -32,7 +32,7 @@ from shared.models.call_admission import Attempt, CallAdmission
 from shared.models.catalog import Catalog, ModelEntry, upstreams_for
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Delta, parse_chat
-from shared.models.engine import Asked, Engine, ModelCall
+from shared.models.engine import CallInput, Engine, ModelCall
 from shared.models.errors import ModelNotSupported
 from shared.models.heartbeats import LeasedCall
 from shared.models.invocations import get_model, new_invocation, require_model_access
@@ -85,13 +85,13 @@ class ModelCalls:
         entry = upstreams_for(find_entry(self.catalog.current(), parsed.model), parsed)
         reserved = self.reserved_completion_tokens
         cancellation = TurnCancellation(turn)
-        asked = Asked(entry=entry, parsed=parsed, created=int(time.time()), cancelled=cancellation)
+        call_input = CallInput(entry=entry, parsed=parsed, created=int(time.time()), cancelled=cancellation)
         with self._slot(entry, payer_id, cancellation):
             for call_id in calls_of(turn.id):
                 call = new_invocation(call_id, payer_id, turn.caller, entry, parsed, reserved_tokens=reserved)
-                with self._begun(call, cancellation) as attended:
-                    if attended is not None:
-                        yield from _relay(self.engine, attended, asked)
+                with self._begun(call, cancellation) as leased:
+                    if leased is not None:
+                        yield from _relay(self.engine, leased, call_input)
                         return
                 if not self._give_up(call_id):
                     break
@@ -133,8 +133,8 @@ class ModelCalls:
             return
         failpoints.hit("agents.held")
         try:
-            with self.engine.dispatch(call.id, _Nobody()) as attended:
-                yield attended
+            with self.engine.dispatch(call.id, _Nobody()) as leased:
+                yield leased
         finally:
             self.admission.end(call.id)
 
@@ -161,11 +161,11 @@ def _insist(attempt: Attempt, cancellation: TurnCancellation) -> None:
             raise CallCancelled(may_have_cost=False)
 
 
-def _relay(engine: Engine, attended: LeasedCall, asked: Asked) -> Iterator[str]:
+def _relay(engine: Engine, leased: LeasedCall, call_input: CallInput) -> Iterator[str]:
     """Give the text of a dispatched call as it comes. Raises ReplyRefused, ReplyIncomplete, and what ended the call."""
     words = _Words()
-    call = ModelCall(engine, attended, words.read)
-    yield from call.relay(asked)
+    call = ModelCall(engine, leased, words.read)
+    yield from call.relay(call_input)
     if words.refusal:
         raise ReplyRefused(words.refusal)
     if call.reply.status == "incomplete":

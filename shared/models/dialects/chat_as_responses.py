@@ -10,7 +10,7 @@ from typing import Any
 from shared.models.dialects.requests import Json
 from shared.models.errors import InvalidRequest
 
-_UNSAYABLE = ("stop", "logit_bias", "functions", "function_call", "audio")
+_UNSUPPORTED = ("stop", "logit_bias", "functions", "function_call", "audio")
 _DROPPED = (
     "messages", "max_completion_tokens", "max_tokens", "reasoning_effort", "response_format", "verbosity", "tools",
     "tool_choice", "logprobs", "n", "seed", "prediction", "modalities", "web_search_options", "stream_options", "store",
@@ -19,39 +19,39 @@ _DROPPED = (
 
 def chat_as_responses(body: Json) -> Json:
     """Translate a validated body. Raises InvalidRequest (`param`) for what Responses cannot say."""
-    for name in _UNSAYABLE:
+    for name in _UNSUPPORTED:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported with this model.", param=name)
     if (body.get("n") or 1) > 1:
         raise InvalidRequest("This model gives one choice a request.", param="n")
-    asked = {name: value for name, value in body.items() if name not in (*_DROPPED, *_UNSAYABLE)}
-    asked["input"] = [item for message in body["messages"] for item in _items(message)]
-    _translate_options(body, asked)
-    return asked
+    translated = {name: value for name, value in body.items() if name not in (*_DROPPED, *_UNSUPPORTED)}
+    translated["input"] = [item for message in body["messages"] for item in _items(message)]
+    _translate_options(body, translated)
+    return translated
 
 
-def _translate_options(body: Json, asked: Json) -> None:
+def _translate_options(body: Json, translated: Json) -> None:
     limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if name in body]
     if limits:
-        asked["max_output_tokens"] = limits[0]
+        translated["max_output_tokens"] = limits[0]
     if "reasoning_effort" in body:
-        asked["reasoning"] = {"effort": body["reasoning_effort"]}
+        translated["reasoning"] = {"effort": body["reasoning_effort"]}
     text = {"format": _format(body["response_format"])} if "response_format" in body else {}
     if "verbosity" in body:
         text["verbosity"] = body["verbosity"]
     if text:
-        asked["text"] = text
+        translated["text"] = text
     tools = [_flat(tool) for tool in body.get("tools", ())]
     if "web_search_options" in body:
         tools.append(_web_search(body["web_search_options"]))
     if tools:
-        asked["tools"] = tools
+        translated["tools"] = tools
     if "tool_choice" in body:
-        asked["tool_choice"] = _tool_choice(body["tool_choice"])
+        translated["tool_choice"] = _tool_choice(body["tool_choice"])
     if body.get("logprobs"):
-        asked["include"] = ["message.output_text.logprobs"]
+        translated["include"] = ["message.output_text.logprobs"]
     else:
-        asked.pop("top_logprobs", None)
+        translated.pop("top_logprobs", None)
 
 
 def _items(message: Json) -> Iterator[Json]:

@@ -124,8 +124,8 @@ def _is_logprobs(value: Any) -> bool:
 
 
 def _fragment_size(fragment: Json) -> int:
-    said = fragment.get("function") or fragment.get("custom") or {}
-    return sum(utf8_size(text) for text in said.values())
+    fields = fragment.get("function") or fragment.get("custom") or {}
+    return sum(utf8_size(text) for text in fields.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,14 +168,14 @@ class ToolCalls:
         if call is None:
             return self._open(fragment, kind, name, text)
         call.upstream_id = call.upstream_id or fragment.get("id")
-        said: Json = {_KINDS[call.kind]: text}
+        fields: Json = {_KINDS[call.kind]: text}
         if name and name != call.name:
             call.name += name
-            said["name"] = name
+            fields["name"] = name
         elif not text:
             return None
         call.pieces.append(text)
-        return {"index": call.index, call.kind: said}
+        return {"index": call.index, call.kind: fields}
 
     def _open(self, fragment: Json, kind: str, name: str | None, text: str) -> Json:
         index = len(self._calls)
@@ -185,17 +185,17 @@ class ToolCalls:
             kind=kind,
             id=given or f"{self._id_prefix}{index}",
             upstream_id=given or None,
-            upstream_index=_whole(fragment.get("index")),
+            upstream_index=_int_or_none(fragment.get("index")),
             name=name or "",
             pieces=[text],
         )
         self._calls.append(call)
-        said = {"name": call.name, _KINDS[kind]: text}
-        return {**fragment, "index": index, "id": call.id, "type": kind, kind: said}
+        fields = {"name": call.name, _KINDS[kind]: text}
+        return {**fragment, "index": index, "id": call.id, "type": kind, kind: fields}
 
     def _find(self, fragment: Json, name: str | None) -> ToolCall | None:
         """Find the call that a fragment continues; None where it opens a new one."""
-        given, index = fragment.get("id"), _whole(fragment.get("index"))
+        given, index = fragment.get("id"), _int_or_none(fragment.get("index"))
         if given:
             same = [call for call in self._calls if call.upstream_id == given]
             if same:
@@ -219,7 +219,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _whole(value: Any) -> int | None:
+def _int_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -68,7 +68,7 @@ _TOOL_CALL = tagged(
         "custom": object_of({"id": string, "custom": _CALLED_CUSTOM}, required=["id", "custom"]),
     },
 )
-_SAID = object_of({"content": _CONTENT, "name": string}, required=["content"])
+_TEXT_MESSAGE = object_of({"content": _CONTENT, "name": string}, required=["content"])
 _ASSISTANT = object_of(
     {
         "content": _CONTENT,
@@ -81,9 +81,9 @@ _ASSISTANT = object_of(
 _MESSAGE = tagged(
     "role",
     {
-        "system": _SAID,
-        "developer": _SAID,
-        "user": _SAID,
+        "system": _TEXT_MESSAGE,
+        "developer": _TEXT_MESSAGE,
+        "user": _TEXT_MESSAGE,
         "assistant": _ASSISTANT,
         "tool": object_of(
             {"content": _CONTENT, "tool_call_id": string}, required=["content", "tool_call_id"]

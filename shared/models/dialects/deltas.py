@@ -34,14 +34,14 @@ class Delta:
     @property
     def text(self) -> str:
         """What it adds to the text of the reply (of a chat's first choice)."""
-        return self._said("content", "response.output_text.delta")
+        return self._added_text("content", "response.output_text.delta")
 
     @property
     def refusal(self) -> str:
         """What it adds to the words with which the model refuses to answer."""
-        return self._said("refusal", "response.refusal.delta")
+        return self._added_text("refusal", "response.refusal.delta")
 
-    def _said(self, field: str, type_: str) -> str:
+    def _added_text(self, field: str, type_: str) -> str:
         if "type" in self.content:
             return str(self.content["delta"]) if self.content["type"] == type_ else ""
         choices = self.content.get("choices")

@@ -24,25 +24,25 @@ _FAILED = "Error: "
 
 def messages_as_chat(body: Json, *, limit_field: str) -> Json:
     """Translate a validated body. Raises InvalidRequest (`param`) for what chat cannot say."""
-    asked = _said(body, limit_field)
-    asked["messages"] = _with_media_beside(asked["messages"])
-    for message in asked["messages"]:
+    translated = _translated(body, limit_field)
+    translated["messages"] = _with_media_separated(translated["messages"])
+    for message in translated["messages"]:
         for part in message["content"] if isinstance(message["content"], list) else ():
             if "file_url" in part.get("file", ()):
                 raise InvalidRequest("A document by URL is not supported with this model.", param="messages")
-    return asked
+    return translated
 
 
 def messages_as_responses(body: Json) -> Json:
     """Translate a validated body. Raises InvalidRequest (`param`) for what Responses cannot say."""
     if body.get("stop_sequences"):
         raise InvalidRequest("`stop_sequences` is not supported with this model.", param="stop_sequences")
-    return chat_as_responses(_said(body, "max_completion_tokens"))
+    return chat_as_responses(_translated(body, "max_completion_tokens"))
 
 
-def _said(body: Json, limit_field: str) -> Json:
+def _translated(body: Json, limit_field: str) -> Json:
     output, choice = body.get("output_config") or {}, body.get("tool_choice") or {}
-    said = {
+    translated = {
         "messages": _messages(body),
         limit_field: body.get("max_tokens"),
         "temperature": body.get("temperature"),
@@ -57,7 +57,7 @@ def _said(body: Json, limit_field: str) -> Json:
         "service_tier": "default" if body.get("service_tier") == "standard_only" else None,
         "user": _user((body.get("metadata") or {}).get("user_id")),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in translated.items() if value is not None}
 
 
 def _messages(body: Json) -> list[Json]:
@@ -145,24 +145,24 @@ def _call(block: Json) -> Json:
     return {"id": block["id"], "type": "function", "function": function}
 
 
-def _with_media_beside(messages: list[Json]) -> list[Json]:
+def _with_media_separated(messages: list[Json]) -> list[Json]:
     """Leave text in tools' messages and put pictures and files into the user's, which follows."""
-    said: list[Json] = []
+    separated: list[Json] = []
     media: list[Json] = []
     for message in messages:
         if message["role"] == "tool" and isinstance(message["content"], list):
             texts = [part for part in message["content"] if part["type"] == "text"]
             media += [part for part in message["content"] if part["type"] != "text"]
-            said.append({**message, "content": _text(texts) or "The result follows."})
+            separated.append({**message, "content": _text(texts) or "The result follows."})
             continue
         if media and message["role"] != "tool":
             own = _blocks(message["content"]) if message["role"] == "user" else []
-            said.append({"role": "user", "content": [*media, *own]})
+            separated.append({"role": "user", "content": [*media, *own]})
             media = []
             if message["role"] == "user":
                 continue
-        said.append(message)
-    return [*said, {"role": "user", "content": media}] if media else said
+        separated.append(message)
+    return [*separated, {"role": "user", "content": media}] if media else separated
 
 
 def _tool(tool: Json) -> Json:

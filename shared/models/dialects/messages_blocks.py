@@ -27,29 +27,29 @@ _OPENED: dict[str, Json] = {
 
 
 class _Block:
-    __slots__ = ("opened", "pieces", "told", "type")
+    __slots__ = ("opened", "pieces", "sent_pieces", "type")
 
     def __init__(self, opened: Json) -> None:
         self.type: str = opened["type"]
         self.opened = opened
         self.pieces: list[str] = []
-        self.told = 0
+        self.sent_pieces = 0
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return "".join(self.pieces)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing more can come for it once another block has begun."""
         return self.type != TOOL_USE or (
-            self.said.rstrip().endswith("}") and isinstance(_parsed(self.said), dict)
+            self.text.rstrip().endswith("}") and isinstance(_parsed(self.text), dict)
         )
 
     def write(self) -> Json:
         if self.type == TOOL_USE:
-            return {**self.opened, "input": _input(self.said)}
-        return {**self.opened, self.type: self.said}
+            return {**self.opened, "input": _input(self.text)}
+        return {**self.opened, self.type: self.text}
 
 
 class ContentBlocks:
@@ -66,22 +66,22 @@ class ContentBlocks:
         """Whether the model called a tool."""
         return bool(self._calls)
 
-    def say(self, type_: str, text: str) -> None:
+    def add_text(self, type_: str, text: str) -> None:
         """Add to the text or to the thoughts that come last, or begin some."""
         if not self._blocks or self._blocks[-1].type != type_:
             self._add(_Block(dict(_OPENED[type_])))
         self._write(self._blocks[-1], text)
 
-    def call(self, fragment: Json) -> None:
+    def add_call_fragment(self, fragment: Json) -> None:
         """Add a fragment of a call, as `ToolCalls` reads it."""
-        said = fragment.get("function") or fragment.get("custom") or {}
+        called = fragment.get("function") or fragment.get("custom") or {}
         if fragment["index"] == len(self._calls):
-            opened = {"type": TOOL_USE, "id": fragment["id"], "name": said["name"], "input": {}}
+            opened = {"type": TOOL_USE, "id": fragment["id"], "name": called["name"], "input": {}}
             self._calls.append(_Block(opened))
             self._add(self._calls[-1])
-        elif "name" in said:
-            self._calls[fragment["index"]].opened["name"] += said["name"]
-        self._write(self._calls[fragment["index"]], said.get("arguments") or said.get("input") or "")
+        elif "name" in called:
+            self._calls[fragment["index"]].opened["name"] += called["name"]
+        self._write(self._calls[fragment["index"]], called.get("arguments") or called.get("input") or "")
 
     def close(self) -> None:
         """Tell what waits, and stop every block."""
@@ -94,19 +94,19 @@ class ContentBlocks:
 
     def _add(self, block: _Block) -> None:
         self._blocks.append(block)
-        self._go_on()
+        self._advance()
 
     def _write(self, block: _Block, text: str) -> None:
         if not text:
             return
         block.pieces.append(text)
         if self._blocks[self._live] is block:
-            self._tell(block)
-            self._go_on()
+            self._send(block)
+            self._advance()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """Stop the block that is told once it is whole and another waits."""
-        while self._live < len(self._blocks) - 1 and (self._live < 0 or self._blocks[self._live].is_whole):
+        while self._live < len(self._blocks) - 1 and (self._live < 0 or self._blocks[self._live].is_complete):
             self._stop()
 
     def _stop(self) -> None:
@@ -116,11 +116,11 @@ class ContentBlocks:
         if self._live < len(self._blocks):
             block = self._blocks[self._live]
             self._emit("content_block_start", index=self._live, content_block=dict(block.opened))
-            self._tell(block)
+            self._send(block)
 
-    def _tell(self, block: _Block) -> None:
-        text = "".join(block.pieces[block.told :])
-        block.told = len(block.pieces)
+    def _send(self, block: _Block) -> None:
+        text = "".join(block.pieces[block.sent_pieces :])
+        block.sent_pieces = len(block.pieces)
         if text:
             type_, field = _DELTAS[block.type]
             self._emit("content_block_delta", index=self._live, delta={"type": type_, field: text})

@@ -35,7 +35,7 @@ class MessagesStream(FirstChoiceStream):
         self._start()
         read = self._follow(chunk)
         if read is not None:
-            self._say(read["delta"])
+            self._add(read["delta"])
             stopped_at = read.get("stop_reason")  # vLLM's word for it
             if stopped_at in (self._parsed.body.get("stop_sequences") or ()):
                 self._stop_sequence = stopped_at
@@ -75,16 +75,16 @@ class MessagesStream(FirstChoiceStream):
             empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
             self._emit("message_start", message={**self._head, **empty, "usage": messages_usage(expected)})
 
-    def _say(self, delta: Json) -> None:
+    def _add(self, delta: Json) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and self._shows_thinking:
-            self._blocks.say(THINKING, reasoning)
+            self._blocks.add_text(THINKING, reasoning)
         for field in ("content", "refusal"):
             if delta.get(field):
-                self._blocks.say(TEXT, delta[field])
+                self._blocks.add_text(TEXT, delta[field])
         self._has_refused = self._has_refused or bool(delta.get("refusal"))
         for fragment in delta.get("tool_calls") or ():
-            self._blocks.call(fragment)
+            self._blocks.add_call_fragment(fragment)
 
     def _stop(self) -> Json:
         """Say why the model stopped; some upstreams say `stop` although it called a tool."""

@@ -32,7 +32,7 @@ class PartedItem:
         self.item = item
         emit("response.output_item.added", output_index=output_index, item={**item, "content": []})
 
-    def say(self, part_type: str, text: str, logprobs: list[Json] | None = None) -> None:
+    def add_text(self, part_type: str, text: str, logprobs: list[Json] | None = None) -> None:
         """Add text to the open part, or open one of this type."""
         kind = _PARTS[part_type]
         part = self._open(part_type)
@@ -100,7 +100,7 @@ class CallItem:
         self.item = item
         emit("response.output_item.added", output_index=output_index, item=dict(item))
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add a piece of the arguments."""
         if text:
             self._pieces.append(text)
@@ -109,15 +109,15 @@ class CallItem:
     def close(self, status: str) -> None:
         """Close the call; a function called without arguments was called with none, which JSON spells {}."""
         if not self._pieces and self._field == "arguments" and status == "completed":
-            self.say("{}")
+            self.add_text("{}")
         self.item[self._field] = "".join(self._pieces)
         self.item["status"] = status
-        self._emit(f"response.{self._stem}.done", **self._place, **self._ending())
+        self._emit(f"response.{self._stem}.done", **self._place, **self._done_fields())
         self._emit("response.output_item.done", output_index=self._place["output_index"], item=self.item)
 
-    def _ending(self) -> Json:
-        said = {self._field: self.item[self._field]}
-        return {**said, "name": self.item["name"]} if self._field == "arguments" else said
+    def _done_fields(self) -> Json:
+        fields = {self._field: self.item[self._field]}
+        return {**fields, "name": self.item["name"]} if self._field == "arguments" else fields
 
 
 # Part type: the stem of its events' names, its text's field.

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from shared.models.dialects.requests import Json
 from shared.models.errors import InvalidRequest
 
-_UNSAYABLE = ("prompt", "context_management")
+_UNSUPPORTED = ("prompt", "context_management")
 _DROPPED = (
     "input", "instructions", "max_output_tokens", "reasoning", "text", "tools", "tool_choice", "include", "truncation",
     "max_tool_calls", "metadata", "background", "conversation", "previous_response_id", "stream_options", "store",
@@ -19,16 +19,16 @@ _NESTED_TOOLS = ("function", "custom")
 
 def responses_as_chat(body: Json, *, limit_field: str) -> Json:
     """Translate a validated body. Raises InvalidRequest (`param`) for what chat cannot say."""
-    for name in _UNSAYABLE:
+    for name in _UNSUPPORTED:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported with this model.", param=name)
-    asked = {name: value for name, value in body.items() if name not in (*_DROPPED, *_UNSAYABLE)}
-    asked["messages"] = _messages(body)
-    _translate_options(body, asked, limit_field)
-    return asked
+    translated = {name: value for name, value in body.items() if name not in (*_DROPPED, *_UNSUPPORTED)}
+    translated["messages"] = _messages(body)
+    _translate_options(body, translated, limit_field)
+    return translated
 
 
-def _translate_options(body: Json, asked: Json, limit_field: str) -> None:
+def _translate_options(body: Json, translated: Json, limit_field: str) -> None:
     text, effort = body.get("text") or {}, (body.get("reasoning") or {}).get("effort")
     renamed = {
         limit_field: body.get("max_output_tokens"),
@@ -38,10 +38,10 @@ def _translate_options(body: Json, asked: Json, limit_field: str) -> None:
         "tools": [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools", ()))] or None,
         "tool_choice": _tool_choice(body.get("tool_choice")),
     }
-    asked.update({name: value for name, value in renamed.items() if value is not None})
+    translated.update({name: value for name, value in renamed.items() if value is not None})
     if body.get("top_logprobs") or "message.output_text.logprobs" in body.get("include", ()):
-        asked["logprobs"] = True
-        asked["top_logprobs"] = body.get("top_logprobs", 0)
+        translated["logprobs"] = True
+        translated["top_logprobs"] = body.get("top_logprobs", 0)
 
 
 def _messages(body: Json) -> list[Json]:

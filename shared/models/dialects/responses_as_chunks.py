@@ -31,7 +31,7 @@ class ResponsesAsChunks:
     """Keeps which text of which part was already passed on, so that what only a `done` event tells is not lost."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[int, int, str], int] = {}
+        self._sent_characters: dict[tuple[int, int, str], int] = {}
         self._calls: dict[int, tuple[int, str]] = {}
 
     def read(self, event: Json) -> list[Json]:
@@ -66,12 +66,12 @@ class ResponsesAsChunks:
     def _output(self, response: Json) -> list[Json]:
         """Read the items of a whole response, if none of them was streamed before."""
         items = response.get("output")
-        if self._said or self._calls or not isinstance(items, list):
+        if self._sent_characters or self._calls or not isinstance(items, list):
             return []
         return [
-            _chunk(*said)
+            _chunk(*delta)
             for index, item in enumerate(items)
-            for said in self._item(index, object_or_empty(item), "done")
+            for delta in self._item(index, object_or_empty(item), "done")
         ]
 
     def _item(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
@@ -89,7 +89,7 @@ class ResponsesAsChunks:
             return
         place = (output, index, kind)
         field, name = _PARTS[kind]
-        is_new = place not in self._said
+        is_new = place not in self._sent_characters
         for new, logprobs in self._new(place, part.get(name), part.get("logprobs"), "done"):
             yield {field: new}, logprobs
         if is_new:
@@ -99,8 +99,8 @@ class ResponsesAsChunks:
         kind, field = _CALL_KINDS[item["type"]]
         if output not in self._calls:
             index, _ = self._calls[output] = (len(self._calls), kind)
-            said = {"name": item.get("name") or "", field: ""}
-            call = {"index": index, "id": item.get("call_id") or item.get("id"), "type": kind, kind: said}
+            called = {"name": item.get("name") or "", field: ""}
+            call = {"index": index, "id": item.get("call_id") or item.get("id"), "type": kind, kind: called}
             yield {"tool_calls": [call]}, None
         if verb == "done" or item.get(field):
             yield from self._arguments(output, item.get(field), "done")
@@ -117,11 +117,11 @@ class ResponsesAsChunks:
         self, place: tuple[int, int, str], text: Any, logprobs: Any, verb: str
     ) -> Iterator[tuple[str, Any]]:
         """Tell what of a text was not said yet: all of a delta, the rest where a `done` event repeats the whole."""
-        said = self._said.get(place, 0)
-        new = text[said if verb == "done" else 0 :] if isinstance(text, str) else ""
-        self._said[place] = said + len(new)
+        sent = self._sent_characters.get(place, 0)
+        new = text[sent if verb == "done" else 0 :] if isinstance(text, str) else ""
+        self._sent_characters[place] = sent + len(new)
         if new:
-            yield new, None if verb == "done" and said else logprobs
+            yield new, None if verb == "done" and sent else logprobs
 
     def _end(self, response: Json) -> Json:
         reason = "tool_calls" if self._calls else "stop"

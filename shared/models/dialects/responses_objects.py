@@ -61,10 +61,10 @@ def new_response(parsed: ParsedRequest, *, reply_id: str, model_id: str, created
 
 def adopt(response: Json, upstream: Json) -> Json:
     """Take over what an upstream of the same dialect says of its response, except for what is ours to say."""
-    said = {name: value for name, value in upstream.items() if value is not None and name not in _OURS}
-    if said.get("service_tier") not in _SERVICE_TIERS:
-        said.pop("service_tier", None)
-    return {**response, **said}
+    adopted = {name: value for name, value in upstream.items() if value is not None and name not in _OURS}
+    if adopted.get("service_tier") not in _SERVICE_TIERS:
+        adopted.pop("service_tier", None)
+    return {**response, **adopted}
 
 
 def end_response(

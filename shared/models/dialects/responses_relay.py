@@ -26,7 +26,7 @@ _CALLS = {
     "custom_tool_call": ("custom_tool_call_input", "input"),
 }
 _HAVE_STATUS = ("message", "function_call")
-_SAID_IN = ("content", "text", "refusal", "arguments", "input", "summary")
+_TEXT_FIELDS = ("content", "text", "refusal", "arguments", "input", "summary")
 
 
 class ResponsesRelay:
@@ -179,7 +179,7 @@ def size_of_output(value: Any) -> int:
     if isinstance(value, str):
         return utf8_size(value)
     if isinstance(value, dict):
-        return sum(size_of_output(value.get(name)) for name in _SAID_IN)
+        return sum(size_of_output(value.get(name)) for name in _TEXT_FIELDS)
     return sum(map(size_of_output, value)) if isinstance(value, list) else 0
 
 

@@ -62,7 +62,7 @@ class ResponsesStream(FirstChoiceStream):
         self._response = new_response(parsed, reply_id=reply_id, model_id=model_id, created=created)
         self._has_started = False
         self._items: list[Json] = []
-        self._speaking: PartedItem | None = None
+        self._open_text_item: PartedItem | None = None
         self._calls: list[CallItem] = []
 
     def feed(self, chunk: Json) -> list[Delta]:
@@ -72,14 +72,14 @@ class ResponsesStream(FirstChoiceStream):
             self._response = adopt(self._response, {"service_tier": chunk["service_tier"]})
         read = self._follow(chunk)
         if read is not None:
-            self._say(read["delta"], _tokens(read.get("logprobs")))
+            self._add(read["delta"], _tokens(read.get("logprobs")))
         return self._log.take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
         """End a complete stream: close what is open, then `response.completed` or `response.incomplete`."""
         self._start()
         if not self._items:
-            self._open_item("message").say("output_text", "")
+            self._open_item("message").add_text("output_text", "")
         status = self.status
         self._close(status)
         self._response = end_response(
@@ -112,14 +112,14 @@ class ResponsesStream(FirstChoiceStream):
             self._log.emit("response.created", response=self._response)
             self._log.emit("response.in_progress", response=self._response)
 
-    def _say(self, delta: Json, logprobs: list[Json]) -> None:
+    def _add(self, delta: Json, logprobs: list[Json]) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning:
-            self._open_item("reasoning").say("reasoning_text", reasoning)
+            self._open_item("reasoning").add_text("reasoning_text", reasoning)
         if delta.get("content"):
-            self._open_item("message").say("output_text", delta["content"], logprobs)
+            self._open_item("message").add_text("output_text", delta["content"], logprobs)
         if delta.get("refusal"):
-            self._open_item("message").say("refusal", delta["refusal"])
+            self._open_item("message").add_text("refusal", delta["refusal"])
         for annotation in objects_in(delta.get("annotations")):
             citation = annotation.get("url_citation")
             if isinstance(citation, dict):
@@ -128,10 +128,10 @@ class ResponsesStream(FirstChoiceStream):
             self._call(fragment)
 
     def _open_item(self, kind: str) -> PartedItem:
-        if self._speaking is not None:
-            if self._speaking.item["type"] == kind:
-                return self._speaking
-            self._speaking.close("completed")
+        if self._open_text_item is not None:
+            if self._open_text_item.item["type"] == kind:
+                return self._open_text_item
+            self._open_text_item.close("completed")
         item: Json = {"id": self._item_id(kind), "type": kind, "status": "in_progress", "content": []}
         if kind == "message":
             item["role"] = "assistant"
@@ -139,16 +139,16 @@ class ResponsesStream(FirstChoiceStream):
             # Without `encrypted_content`: Open Responses takes a string there, or nothing.
             item["summary"] = []
         self._items.append(item)
-        self._speaking = PartedItem(self._log.emit, len(self._items) - 1, item)
-        return self._speaking
+        self._open_text_item = PartedItem(self._log.emit, len(self._items) - 1, item)
+        return self._open_text_item
 
     def _call(self, fragment: Json) -> None:
         kind = "custom" if "custom" in fragment else "function"
-        said, field = fragment[kind], "input" if kind == "custom" else "arguments"
+        called, field = fragment[kind], "input" if kind == "custom" else "arguments"
         if fragment["index"] == len(self._calls):
-            if self._speaking is not None:
-                self._speaking.close("completed")
-                self._speaking = None
+            if self._open_text_item is not None:
+                self._open_text_item.close("completed")
+                self._open_text_item = None
             type_ = "custom_tool_call" if kind == "custom" else "function_call"
             item = {
                 "id": self._item_id(type_),
@@ -156,18 +156,18 @@ class ResponsesStream(FirstChoiceStream):
                 "status": "in_progress",
                 "call_id": fragment["id"],
             }
-            item |= {"name": said["name"], field: ""}
+            item |= {"name": called["name"], field: ""}
             self._items.append(item)
             self._calls.append(CallItem(self._log.emit, len(self._items) - 1, item))
-        elif "name" in said:
-            self._calls[fragment["index"]].item["name"] += said["name"]
-        self._calls[fragment["index"]].say(said[field])
+        elif "name" in called:
+            self._calls[fragment["index"]].item["name"] += called["name"]
+        self._calls[fragment["index"]].add_text(called[field])
 
     def _close(self, status: str) -> None:
         """Close what is open, in order; only the last item may be the one that was cut."""
         waiting: list[Item] = [*self._calls]
-        if self._speaking is not None:
-            waiting.append(self._speaking)
+        if self._open_text_item is not None:
+            waiting.append(self._open_text_item)
             waiting.sort(key=lambda open_: self._items.index(open_.item))
         for open_ in waiting:
             open_.close(status if open_ is waiting[-1] else "completed")
@@ -189,5 +189,5 @@ def _token(token: Json) -> Json:
 
 def _with_bytes(token: Json) -> Json:
     text = str(token.get("token", ""))
-    spelled = token.get("bytes") or list(text.encode("utf-8", "surrogatepass"))
-    return {"token": text, "bytes": spelled, "logprob": token.get("logprob", 0.0)}
+    utf8 = token.get("bytes") or list(text.encode("utf-8", "surrogatepass"))
+    return {"token": text, "bytes": utf8, "logprob": token.get("logprob", 0.0)}

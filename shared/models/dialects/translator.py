@@ -100,9 +100,10 @@ class Translator:
             return []
         failure = read_failure(event)
         if failure is not None:
-            told = read_usage(object_or_empty(event.get("response", event)).get("usage"))
-            if told is not None and told.total_tokens:  # zeros beside an error take back no earlier report
-                self._stream.usage = told
+            reported = read_usage(object_or_empty(event.get("response", event)).get("usage"))
+            # Zeros beside an error do not take back an earlier report.
+            if reported is not None and reported.total_tokens:
+                self._stream.usage = reported
             self._fail(failure)
             return []
         if self._reader is None:
@@ -119,10 +120,10 @@ class Translator:
         """
         if self._has_ended:
             return
-        ended_unsaid = (
+        ended_by_marker_only = (
             received_done_marker and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
         )
-        if self.is_finished or ended_unsaid:
+        if self.is_finished or ended_by_marker_only:
             self._has_ended = True
         else:
             self._fail(truncated())
@@ -191,18 +192,18 @@ class Translator:
         Without a report the prompt and what was said are estimated; a broken reply without either counts nothing.
         """
         reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
-        if reported is None and not completion_tokens and not self._is_whole:
+        if reported is None and not completion_tokens and not self._has_ended_well:
             return TokenCounts(prompt_tokens=0, completion_tokens=0), False
         if reported is None:
             prompt_tokens = estimate_prompt_tokens(self._parsed)
             return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
-        if self._is_whole or completion_tokens <= EARLY_REPORT_FACTOR * reported.completion_tokens:
+        if self._has_ended_well or completion_tokens <= EARLY_REPORT_FACTOR * reported.completion_tokens:
             return reported, False
         # Some upstreams report at the start; of a stream that broke later that is the prompt and not the reply.
         return replace(reported, completion_tokens=completion_tokens), True
 
     @property
-    def _is_whole(self) -> bool:
+    def _has_ended_well(self) -> bool:
         return self.is_finished or (self._has_ended and self.failure is None)
 
     def _fail(self, failure: Failure) -> None:
@@ -229,17 +230,17 @@ def upstream_body(
     """
     is_stream = parsed.is_stream or streams_only
     # Upstreams refuse options of a stream where they are to reply with the whole.
-    unsaid = () if is_stream else ("stream_options",)
-    body = {name: value for name, value in parsed.body.items() if value is not None and name not in unsaid}
+    omitted = () if is_stream else ("stream_options",)
+    body = {name: value for name, value in parsed.body.items() if value is not None and name not in omitted}
     if upstream_dialect is Dialect.RESPONSES:
         if parsed.dialect is not Dialect.RESPONSES:
             body = chat_as_responses(body) if parsed.dialect is Dialect.CHAT else messages_as_responses(body)
         return {**body, "model": upstream_model, "stream": is_stream, "store": False}
     if parsed.dialect is not Dialect.CHAT:
-        say_as_chat = responses_as_chat if parsed.dialect is Dialect.RESPONSES else messages_as_chat
-        body = say_as_chat(body, limit_field=limit_field)
+        translate = responses_as_chat if parsed.dialect is Dialect.RESPONSES else messages_as_chat
+        body = translate(body, limit_field=limit_field)
     body.pop("store", None)
-    asked = {**body, "model": upstream_model, "stream": is_stream}
+    upstream_request = {**body, "model": upstream_model, "stream": is_stream}
     if is_stream:
-        asked["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
-    return asked
+        upstream_request["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+    return upstream_request

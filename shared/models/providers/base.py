@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from shared.models.catalog import Upstream
-from shared.models.stream_loop import Arrivals
+from shared.models.stream_loop import Pollable
 
 Event = dict[str, Any]
 
@@ -36,9 +36,9 @@ class UpstreamRequest:
     call_id: str | None = None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the whole reply is asked for; the deadline alone bounds it, as nothing may be heard before it."""
-        return not self.body.get("stream")
+    def is_streamed(self) -> bool:
+        """Whether a stream is requested. A plain reply has only a deadline: it may send no byte before it is ready."""
+        return bool(self.body.get("stream"))
 
 
 class UpstreamStream(Protocol):
@@ -70,13 +70,13 @@ class UpstreamStream(Protocol):
         """Have `batches` give what has come, and no more, and raise CallCancelled where that was not all."""
 
     @property
-    def is_flowing(self) -> bool:
-        """Whether a socket tells of all that is still to come, so that a loop may `take` it."""
+    def is_pollable(self) -> bool:
+        """Whether a socket tells of all that is still to come, so that a loop may `read_available` it."""
 
-    def flow(self) -> AbstractContextManager[Arrivals]:
-        """Let `take` be called within the block, whenever the socket is readable; only while `is_flowing`."""
+    def polling(self) -> AbstractContextManager[Pollable]:
+        """Allow `read_available` within the block, whenever the socket is readable; only while `is_pollable`."""
 
-    def take(self) -> list[Event] | None:
+    def read_available(self) -> list[Event] | None:
         """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
 
 

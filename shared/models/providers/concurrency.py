@@ -117,17 +117,17 @@ class ModelSlots:
         keys = [_leases(model), f"model:line:{model}", f"model:asked:{model}"]
         values = [str(organization_id), lease.name, limit, ALPHA, self._lease_seconds, WANTED_SECONDS]
         try:
-            held = int(self._take(keys=keys, args=values))
+            lease_count = int(self._take(keys=keys, args=values))
         except RedisError:
             log.warning("model_slots.unavailable")
             return None
-        if held >= 0:
-            return held
+        if lease_count >= 0:
+            return lease_count
         self._taken[call_id] = lease
         self._held.add(lease)
         return None
 
-    def leave(self, call_id: UUID) -> bool:
+    def stop_renewing(self, call_id: UUID) -> bool:
         """Renew the slot of a call no more, if one was taken here; tell whether one was. Asks no server."""
         lease = self._taken.get(call_id)
         if lease is None:
@@ -135,7 +135,7 @@ class ModelSlots:
         self._held.discard(lease)
         return True
 
-    def give_back(self, call_id: UUID) -> None:
+    def release(self, call_id: UUID) -> None:
         """Give back the slot of a call, if one was taken here and nobody has taken it over."""
         lease = self._taken.pop(call_id, None)
         if lease is not None:
@@ -173,8 +173,8 @@ class ModelSlots:
         with suppress(RedisError):  # it runs out by itself
             self._valkey.zrem(_leases(lease.model), lease.name)
 
-    def _renew_held(self, held: Sequence[_Lease]) -> None:
-        for lease in held:
+    def _renew_held(self, lease_count: Sequence[_Lease]) -> None:
+        for lease in lease_count:
             with suppress(RedisError):
                 self._renew(keys=[_leases(lease.model)], args=[lease.name, self._lease_seconds])
 

@@ -38,7 +38,7 @@ MAX_CHUNK_HEAD_BYTES = 64 << 10
 _CHUNK_HEAD = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(;.*)?", re.DOTALL)
 CONNECTIONS_PER_PROVIDER = 128
 """Idle connections kept; threads beyond them connect anew."""
-KEPT_IDLE_SECONDS = 50.0
+MAX_IDLE_SECONDS = 50.0
 """Older idle connections are not reused: gateways on the way forget them silently after a minute or more."""
 
 
@@ -64,24 +64,24 @@ def serving(call: Call, *, connect_timeout_seconds: float, connects_anew: bool =
 
 
 @contextmanager
-def _noting_loss(connection: socket.socket | None) -> Iterator[None]:
+def _detecting_lost_request(connection: socket.socket | None) -> Iterator[None]:
     """Tell the call, if its connection breaks within, that nothing of its request was taken."""
     try:
         yield
     except OSError:
         before = _serving.acknowledged
         if before is not None and connection is not None and _serving.call is not None:
-            _serving.call.is_untaken = acknowledged_bytes(connection) == before
+            _serving.call.is_unacknowledged = acknowledged_bytes(connection) == before
         raise
 
 
 class ChunkDecoder:
     """Undoes the chunked framing (RFC 9112, 7.1) of bytes as they come; what is unfinished waits for the next."""
 
-    __slots__ = ("_is_at_trailers", "_left", "_rest", "is_broken", "is_over")
+    __slots__ = ("_is_at_trailers", "_left", "_unparsed", "is_broken", "is_over")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._unparsed = b""
         self._left: int | None = None
         self._is_at_trailers = False
         self.is_over = False
@@ -90,20 +90,20 @@ class ChunkDecoder:
     def feed(self, received: bytes) -> bytes:
         """Give the data in these bytes, up to where the framing is broken."""
         pieces: list[bytes] = []
-        there = self._rest + received if self._rest else received
+        available = self._unparsed + received if self._unparsed else received
         at = 0
         while not (self.is_over or self.is_broken):
             if self._left:
-                pieces.append(there[at : at + self._left])
+                pieces.append(available[at : at + self._left])
                 at += len(pieces[-1])
                 self._left -= len(pieces[-1])
-            end = there.find(b"\n", at)
+            end = available.find(b"\n", at)
             if self._left or end < 0:
                 break
-            self._read_line(there[at:end].strip())
+            self._read_line(available[at:end].strip())
             at = end + 1
-        self._rest = there[at:]
-        self.is_broken |= len(self._rest) > MAX_CHUNK_HEAD_BYTES
+        self._unparsed = available[at:]
+        self.is_broken |= len(self._unparsed) > MAX_CHUNK_HEAD_BYTES
         return b"".join(pieces)
 
     def _read_line(self, line: bytes) -> None:
@@ -129,7 +129,7 @@ class GatheringResponse(HTTPResponse):
 
     def begin(self) -> None:
         """Read the head of the answer."""
-        with _noting_loss(self._socket):
+        with _detecting_lost_request(self._socket):
             super().begin()
 
     def read1(self, n: int = -1) -> bytes:
@@ -145,7 +145,7 @@ class GatheringResponse(HTTPResponse):
         self.close()
         return b""
 
-    def holds_bytes(self) -> bool:
+    def has_buffered_bytes(self) -> bool:
         """Whether bytes of the body have come; asked once the socket was shut, for until then it may wait."""
         try:
             return not self.isclosed() and bool(self.fp.peek(1))
@@ -153,7 +153,7 @@ class GatheringResponse(HTTPResponse):
             return False
 
     @property
-    def is_flowing(self) -> bool:
+    def is_pollable(self) -> bool:
         """Whether the body comes in chunks, and its socket tells of all that is still to come."""
         is_decrypted = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         is_open = not (self._decoder.is_over or self._decoder.is_broken or self.isclosed())
@@ -164,16 +164,16 @@ class GatheringResponse(HTTPResponse):
         return self._socket.fileno()
 
     @contextmanager
-    def without_waiting(self) -> Iterator[None]:
-        """Let `take` be called within the block, and nothing else."""
-        patience = self._socket.gettimeout()
+    def non_blocking(self) -> Iterator[None]:
+        """Let `read_available` be called within the block, and nothing else."""
+        read_timeout = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
             yield
         finally:
-            self._socket.settimeout(patience)
+            self._socket.settimeout(read_timeout)
 
-    def take(self) -> bytes | None:
+    def read_available(self) -> bytes | None:
         """Give the data that has come; None if nothing has, or the end or a break, which `read1` will tell."""
         try:
             received = self.fp.read1(MAX_GATHERED_BYTES)
@@ -188,7 +188,7 @@ def response_of(body: object) -> GatheringResponse | None:
     return response if isinstance(response, GatheringResponse) else None
 
 
-class _Cuttable(HTTPConnection):
+class _CuttableConnection(HTTPConnection):
     """A connection that tells its call how to cut it; also sees that connecting has a timeout of its own."""
 
     response_class = GatheringResponse
@@ -197,50 +197,50 @@ class _Cuttable(HTTPConnection):
     @property
     def is_connected(self) -> bool:
         """Whether the connection can be used again."""
-        is_young = time.monotonic() - self._used_at < KEPT_IDLE_SECONDS
+        is_young = time.monotonic() - self._used_at < MAX_IDLE_SECONDS
         return is_young and not _serving.connects_anew and super().is_connected
 
     def _new_conn(self) -> socket.socket:
-        patience, self.timeout = self.timeout, _serving.connect_timeout_seconds
+        read_timeout, self.timeout = self.timeout, _serving.connect_timeout_seconds
         try:
             return super()._new_conn()
         finally:
-            self.timeout = patience
+            self.timeout = read_timeout
 
     def connect(self) -> None:
         """Connect; the handshake still has the timeout for connecting, what is sent then has not."""
         super().connect()
         if self.sock is not None:
             self.sock.settimeout(self.timeout)
-            self._tell()
+            self._attach()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         """Send a request, over the pooled connection if there is one."""
         self._used_at = time.monotonic()
         _serving.acknowledged = None
         if self.sock is not None:
-            self._tell()
+            self._attach()
             _serving.acknowledged = acknowledged_bytes(self.sock)
-        with _noting_loss(self.sock):
+        with _detecting_lost_request(self.sock):
             super().request(*args, **kwargs)
         if _serving.call is not None:
-            _serving.call.sent()
+            _serving.call.mark_sent()
 
-    def _tell(self) -> None:
+    def _attach(self) -> None:
         if _serving.call is not None and self.sock is not None:
             _serving.call.attach(partial(_hang_up, self.sock), partial(has_unread_bytes, self.sock))
 
 
-class _CuttableSecure(_Cuttable, HTTPSConnection):
+class _CuttableTlsConnection(_CuttableConnection, HTTPSConnection):
     """The same over TLS."""
 
 
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Cuttable
+    ConnectionCls = _CuttableConnection
 
 
 class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _CuttableSecure
+    ConnectionCls = _CuttableTlsConnection
 
 
 _POOLS = {"http": _Pool, "https": _SecurePool}

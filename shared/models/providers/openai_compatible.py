@@ -65,8 +65,8 @@ class OpenAiCompatibleProvider:
         call = Call(
             cancelled=cancelled,
             deadline_at=request.deadline_at,
-            first_byte_timeout_seconds=math.inf if request.is_whole else first_byte,
-            idle_timeout_seconds=math.inf if request.is_whole else idle,
+            first_byte_timeout_seconds=first_byte if request.is_streamed else math.inf,
+            idle_timeout_seconds=idle if request.is_streamed else math.inf,
         )
         self._watchdog.watch(call)
         try:
@@ -84,9 +84,9 @@ class OpenAiCompatibleProvider:
         try:
             # http.client takes a header block that the watchdog cut short for a whole answer; no body follows it.
             response = response_of(body)
-            if call.reason is not None and not (response and response.holds_bytes()):
+            if call.reason is not None and not (response and response.has_buffered_bytes()):
                 call.raise_if_cut(may_have_cost=True)
-            call.rests()
+            call.pause_timer()
             _refuse_unusable(body, call)
         except BaseException:
             body.close()
@@ -97,32 +97,37 @@ class OpenAiCompatibleProvider:
         self, prepared: requests.PreparedRequest, request: UpstreamRequest, call: Call
     ) -> BaseHTTPResponse:
         # Nearly always the watchdog is faster; the socket's own timeout is the second line.
-        patience = SOCKET_SLACK_SECONDS + (
-            max(0.0, request.deadline_at - time.monotonic())
-            if request.is_whole
-            else max(request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds)
+        read_timeout_seconds = SOCKET_SLACK_SECONDS + (
+            max(request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds)
+            if request.is_streamed
+            else max(0.0, request.deadline_at - time.monotonic())
         )
         try:
-            return self._send_once(prepared, call, patience)
+            return self._send_once(prepared, call, read_timeout_seconds)
         except _FAILED as error:
-            if not call.is_untaken or call.reason is not None:
+            if not call.is_unacknowledged or call.reason is not None:
                 raise call.failure(_connection_failure(call)) from error
         # The upstream had closed the idle connection, and has not had the request: it is sent once more.
-        call.is_sent = call.is_untaken = False
+        call.is_sent = call.is_unacknowledged = False
         try:
-            return self._send_once(prepared, call, patience, connects_anew=True)
+            return self._send_once(prepared, call, read_timeout_seconds, connects_anew=True)
         except _FAILED as error:
             raise call.failure(_connection_failure(call)) from error
 
     def _send_once(
-        self, prepared: requests.PreparedRequest, call: Call, patience: float, *, connects_anew: bool = False
+        self,
+        prepared: requests.PreparedRequest,
+        call: Call,
+        read_timeout_seconds: float,
+        *,
+        connects_anew: bool = False,
     ) -> BaseHTTPResponse:
         connect_seconds = self._entry.connect_timeout_seconds
         with serving(call, connect_timeout_seconds=connect_seconds, connects_anew=connects_anew):
             response = self._adapter.send(
                 prepared,
                 stream=True,
-                timeout=(patience, patience),
+                timeout=(read_timeout_seconds, read_timeout_seconds),
                 verify=self._entry.ca_file or True,
                 proxies=self._proxies,
             )

@@ -18,7 +18,7 @@ from shared.models.providers.connections import response_of
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent, SseParser
 from shared.models.providers.watchdog import Call, Watchdog
-from shared.models.stream_loop import Arrivals
+from shared.models.stream_loop import Pollable
 
 READ_BYTES = 64 << 10
 MAX_WHITE_SPACE_BYTES = 64 << 10
@@ -55,7 +55,7 @@ class AnswerStream:
         self._watchdog = watchdog
         self._parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
         self._received_bytes = 0
-        self._refused_by: ProviderError | None = None
+        self._error: ProviderError | None = None
         self._is_streamed = False
         self._is_terminated = False
         self._is_at_end = False
@@ -67,7 +67,7 @@ class AnswerStream:
     def __exit__(self, *raised: object) -> None:
         """Keep the connection if the answer was read to its end, else close it, which tells the upstream to stop."""
         if self._is_terminated and not self._is_at_end:
-            self._read_the_end()
+            self._read_end_of_body()
         self._watchdog.forget(self._call)
         if self._is_at_end:
             self._body.release_conn()
@@ -95,30 +95,30 @@ class AnswerStream:
         yield from self._streamed(start)
 
     @property
-    def is_flowing(self) -> bool:
-        """Whether a socket tells of all that is still to come, so that a loop may `take` it."""
-        is_open = self._is_streamed and not self._is_terminated and self._refused_by is None
-        return is_open and self._response is not None and self._response.is_flowing
+    def is_pollable(self) -> bool:
+        """Whether a socket tells of all that is still to come, so that a loop may `read_available` it."""
+        is_open = self._is_streamed and not self._is_terminated and self._error is None
+        return is_open and self._response is not None and self._response.is_pollable
 
     @contextmanager
-    def flow(self) -> Iterator[Arrivals]:
-        """Let `take` be called within the block, whenever the socket is readable; only while `is_flowing`."""
+    def polling(self) -> Iterator[Pollable]:
+        """Allow `read_available` within the block, whenever the socket is readable; only while `is_pollable`."""
         assert self._response is not None  # noqa: S101 (as the caller has seen)
-        self._call.listens()
+        self._call.resume_timer()
         try:
-            with self._response.without_waiting():
+            with self._response.non_blocking():
                 yield self._response
         finally:
-            self._call.rests()
+            self._call.pause_timer()
 
-    def take(self) -> list[Event] | None:
+    def read_available(self) -> list[Event] | None:
         """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
-        assert self._response is not None  # noqa: S101 (within `flow`)
-        received = None if self._call.reason is not None else self._response.take()
+        assert self._response is not None  # noqa: S101 (within `polling`)
+        received = None if self._call.reason is not None else self._response.read_available()
         if received is None:
             return None
-        self._note(received)
-        self._call.listens()
+        self._count(received)
+        self._call.resume_timer()
         return self._events_of(received)
 
     def hang_up(self) -> None:
@@ -130,8 +130,8 @@ class AnswerStream:
         while received:
             if events := self._events_of(received):
                 yield events
-            if self._refused_by is not None:
-                raise self._refused_by
+            if self._error is not None:
+                raise self._error
             if self._is_terminated:
                 return
             received = self._read()
@@ -144,9 +144,9 @@ class AnswerStream:
         try:
             self._parse(self._parser.feed(received), events)
         except EventTooLarge:
-            self._refused_by = self._failure("The provider sent an event larger than is sane.")
+            self._error = self._failure("The provider sent an event larger than is sane.")
         except ProviderError as error:
-            self._refused_by = error
+            self._error = error
         return events
 
     def _parse(self, received: list[SseEvent], events: list[Event]) -> None:
@@ -207,7 +207,7 @@ class AnswerStream:
             raise
 
     def _read(self) -> bytes:
-        self._call.listens()
+        self._call.resume_timer()
         try:
             received = self._body.read1(READ_BYTES)
         except _BROKEN as error:
@@ -218,18 +218,18 @@ class AnswerStream:
             # A socket that the watchdog shut gives what it holds, and then looks like an answer that has ended.
             self._call.raise_if_cut(may_have_cost=True)
             self._is_at_end = True
-            self._call.over()  # urllib3 has given the connection back already
+            self._call.release()  # urllib3 has given the connection back already
             return b""
-        self._note(received)
+        self._count(received)
         return received
 
-    def _note(self, received: bytes) -> None:
-        self._call.rests()
+    def _count(self, received: bytes) -> None:
+        self._call.pause_timer()
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
             raise self._failure("The provider's answer is larger than is sane.")
 
-    def _read_the_end(self) -> None:
+    def _read_end_of_body(self) -> None:
         """See the body's end after `[DONE]`, so that the connection can be used again; not worth any waiting."""
         self._call.shorten_deadline(SECONDS_FOR_THE_END)
         try:

@@ -42,7 +42,7 @@ class Script:
     end_after: int | None = None
     stall_after: int | None = None
     reports_usage: bool = True
-    is_cut_short: bool = False
+    is_truncated: bool = False
     prompt_tokens: int = 0
 
     @property
@@ -65,37 +65,37 @@ class Script:
 def read_script(dialect: Dialect, body: Mapping[str, Any]) -> Script:
     """Work out the reply to a request of either dialect."""
     texts = list(_chat_texts(body) if dialect is Dialect.CHAT else _responses_texts(body))
-    asked = next((text for role, text in reversed(texts) if role == "user"), "")
+    last_user_text = next((text for role, text in reversed(texts) if role == "user"), "")
     script = Script(prompt_tokens=max(1, sum(len(text.split()) for _, text in texts)))
-    said = []
-    for line in asked.split("\n"):
-        followed = _follow(script, line)
-        if followed is None:
-            said.append(line)
+    text_lines = []
+    for line in last_user_text.split("\n"):
+        changed = _apply_directive(script, line)
+        if changed is None:
+            text_lines.append(line)
         else:
-            script = followed
+            script = changed
     results = _results(texts)
     if results:
         # A framework asks again with what its tool said; the same call would have it do so for ever.
         script = replace(script, tool_calls=())
     if not (script.text or script.tool_calls):
-        script = replace(script, text=_reply(said, results))
+        script = replace(script, text=_reply(text_lines, results))
     return _limited(script, body)
 
 
 def _results(texts: Sequence[tuple[str, str]]) -> list[str]:
     """Find what tools said since the last user text."""
-    since = takewhile(lambda told: told[0] != "user", reversed(texts))
+    since = takewhile(lambda text: text[0] != "user", reversed(texts))
     return [text for role, text in since if role in _RESULTS][::-1]
 
 
-def _reply(said: Sequence[str], results: Sequence[str]) -> str:
+def _reply(text_lines: Sequence[str], results: Sequence[str]) -> str:
     if results:
         return f"The tool said: {' '.join(results)}"
-    return f"You said: {' '.join(said).strip() or 'nothing'}"
+    return f"You said: {' '.join(text_lines).strip() or 'nothing'}"
 
 
-def _follow(script: Script, line: str) -> Script | None:
+def _apply_directive(script: Script, line: str) -> Script | None:
     """Apply a directive; None if the line is not one."""
     name, _, argument = line.strip().partition(" ")
     directive = _DIRECTIVES.get(name)
@@ -109,7 +109,7 @@ def _limited(script: Script, body: Mapping[str, Any]) -> Script:
     for field in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
         limit = body.get(field)
         if isinstance(limit, int) and 0 < limit < len(script.pieces):
-            script = replace(script, text="".join(script.pieces[:limit]), is_cut_short=True)
+            script = replace(script, text="".join(script.pieces[:limit]), is_truncated=True)
     return script
 
 
@@ -156,7 +156,7 @@ _DIRECTIVES: Mapping[str, Callable[[Script, str], Script]] = {
     "!think": lambda script, text: replace(script, reasoning=text),
     "!refuse": lambda script, text: replace(script, text=text or "I cannot help with that.", is_refusal=True),
     "!tool": _tool,
-    "!length": lambda script, _: replace(script, is_cut_short=True),
+    "!length": lambda script, _: replace(script, is_truncated=True),
     "!no-usage": lambda script, _: replace(script, reports_usage=False),
     "!wait": lambda script, text: replace(script, wait_seconds=_milliseconds(text)),
     "!delay": lambda script, text: replace(script, delay_seconds=_milliseconds(text)),

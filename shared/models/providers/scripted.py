@@ -21,7 +21,7 @@ from shared.models.providers.scripted_chat import chat_completion, chat_events, 
 from shared.models.providers.scripted_responses import failure_of_response, response_events
 from shared.models.providers.upstream_errors import refusal
 from shared.models.providers.watchdog import Reason
-from shared.models.stream_loop import Arrivals
+from shared.models.stream_loop import Pollable
 
 
 class ScriptedProvider:
@@ -31,7 +31,7 @@ class ScriptedProvider:
         """Wait and fail as the script says, else begin the reply."""
         script = read_script(request.upstream.dialect, request.body)
         pacing = _Pacing(request, cancelled)
-        first_byte_seconds = math.inf if request.is_whole else request.first_byte_timeout_seconds
+        first_byte_seconds = request.first_byte_timeout_seconds if request.is_streamed else math.inf
         pacing.wait(min(script.wait_seconds, first_byte_seconds))
         if script.wait_seconds >= first_byte_seconds:
             raise ProviderTimeout(str(Reason.FIRST_BYTE), may_have_cost=True)
@@ -48,14 +48,14 @@ class ScriptedProvider:
 class ScriptedStream:
     """The events of one scripted reply."""
 
-    is_flowing = False
+    is_pollable = False
 
     def __init__(self, request: UpstreamRequest, script: Script, pacing: _Pacing) -> None:
         self.upstream: Upstream = request.upstream
         self._script = script
         self._pacing = pacing
         self._body = request.body
-        self._is_whole = request.is_whole
+        self._is_streamed = request.is_streamed
         self._is_chat = self.upstream.dialect is Dialect.CHAT
         self._events = (chat_events if self._is_chat else response_events)(script, request.body)
         self.received_done_marker = False
@@ -74,54 +74,59 @@ class ScriptedStream:
 
     def batches(self) -> Iterator[list[Event]]:
         """Give the events, or the document, at the script's pace, up to where it goes wrong."""
-        if self._is_whole:
-            yield [self._document([event for batch in self._told() for event in batch])]
+        if self._is_streamed:
+            yield from self._scripted_events()
         else:
-            yield from self._told()
+            yield [self._document([event for batch in self._scripted_events() for event in batch])]
 
     def hang_up(self) -> None:
         """Say no more."""
         self._pacing.is_hung_up = True
 
-    def flow(self) -> AbstractContextManager[Arrivals]:
+    def polling(self) -> AbstractContextManager[Pollable]:
         """There is no socket."""
         raise NotImplementedError
 
-    def take(self) -> list[Event] | None:
+    def read_available(self) -> list[Event] | None:
         """There is no socket."""
         raise NotImplementedError
 
-    def _document(self, told: list[Event]) -> Event:
+    def _document(self, events: list[Event]) -> Event:
         """Make one document of what a stream would have told."""
         if self.received_done_marker:
             return chat_completion(self._script, self._body)
-        match told[-1]:
+        match events[-1]:
             case {"response": dict(response)}:
                 return response
             case {"error": _} as failure:
                 return failure
         raise ProviderError("The script says to end in the middle.", may_have_cost=True)
 
-    def _told(self) -> Iterator[list[Event]]:
-        script, given = self._script, 0
+    def _scripted_events(self) -> Iterator[list[Event]]:
+        script, sent_pieces = self._script, 0
         for event, is_piece in self._events:
             if is_piece:
-                if given in (script.fail_after, script.break_after, script.end_after, script.stall_after):
-                    yield from self._go_wrong(given)
+                if sent_pieces in (
+                    script.fail_after,
+                    script.break_after,
+                    script.end_after,
+                    script.stall_after,
+                ):
+                    yield from self._go_wrong(sent_pieces)
                     return
                 self._pacing.wait(script.delay_seconds)
-                given += 1
+                sent_pieces += 1
             yield [event]
         self.received_done_marker = self._is_chat
 
-    def _go_wrong(self, given: int) -> Iterator[list[Event]]:
+    def _go_wrong(self, sent_pieces: int) -> Iterator[list[Event]]:
         script = self._script
-        if given == script.fail_after:
-            yield [chat_failure() if self._is_chat else failure_of_response(script, given)]
-        elif given == script.break_after:
+        if sent_pieces == script.fail_after:
+            yield [chat_failure() if self._is_chat else failure_of_response(script, sent_pieces)]
+        elif sent_pieces == script.break_after:
             raise ProviderError("The script says to break off.", may_have_cost=True)
-        elif given == script.stall_after:
-            self._pacing.wait(math.inf if self._is_whole else self.upstream.provider.idle_timeout_seconds)
+        elif sent_pieces == script.stall_after:
+            self._pacing.wait(self.upstream.provider.idle_timeout_seconds if self._is_streamed else math.inf)
             raise ProviderTimeout(str(Reason.SILENCE), may_have_cost=True)
 
 

@@ -6,12 +6,12 @@ from typing import Any
 from shared.models.providers.base import Event
 from shared.models.providers.script import Script
 
-Told = tuple[Event, bool]
+ScriptedEvent = tuple[Event, bool]
 """An event, and whether it is a piece of the text."""
 _BASE = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 0, "model": "script"}
 
 
-def chat_events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
+def chat_events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEvent]:
     """Write the chunks: role, reasoning, text, tool calls, finish reason, usage."""
     choices = range(body.get("n") or 1)
     for index in choices:
@@ -82,7 +82,7 @@ def _tool_calls(index: int, script: Script) -> Iterator[Event]:
 
 
 def _finish_reason(script: Script) -> str:
-    if script.is_cut_short:
+    if script.is_truncated:
         return "length"
     return "tool_calls" if script.tool_calls else "stop"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from shared.models.providers.base import Event
 from shared.models.providers.script import Script, ToolCall
-from shared.models.providers.scripted_chat import Told
+from shared.models.providers.scripted_chat import ScriptedEvent
 
 
-def response_events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
+def response_events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEvent]:
     """Write the events: created, each output item from added to done, completed or incomplete."""
     for number, (event, is_piece) in enumerate(_events(script, body)):
         yield {**event, "sequence_number": number}, is_piece
@@ -23,7 +23,7 @@ def failure_of_response(script: Script, given: int) -> Event:
     return {"type": "response.failed", "sequence_number": 1_000_000, "response": response}
 
 
-def _events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
+def _events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEvent]:
     yield {"type": "response.created", "response": _response(body, "in_progress")}, False
     yield {"type": "response.in_progress", "response": _response(body, "in_progress")}, False
     output: list[Event] = []
@@ -33,23 +33,23 @@ def _events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
         yield from _message(script, output)
     for number, call in enumerate(script.tool_calls):
         yield from _function_call(call, number, output)
-    status = "incomplete" if script.is_cut_short else "completed"
+    status = "incomplete" if script.is_truncated else "completed"
     final = _response(body, status)
     final["output"] = output
-    final["incomplete_details"] = {"reason": "max_output_tokens"} if script.is_cut_short else None
+    final["incomplete_details"] = {"reason": "max_output_tokens"} if script.is_truncated else None
     if script.reports_usage:
         final["usage"] = _usage(script, script.completion_tokens)
     yield {"type": f"response.{status}", "response": final}, False
 
 
-def _whole_item(item: Event, output: list[Event]) -> Iterator[Told]:
+def _whole_item(item: Event, output: list[Event]) -> Iterator[ScriptedEvent]:
     where = {"output_index": len(output)}
     yield {"type": "response.output_item.added", **where, "item": item}, False
     yield {"type": "response.output_item.done", **where, "item": item}, False
     output.append(item)
 
 
-def _message(script: Script, output: list[Event]) -> Iterator[Told]:
+def _message(script: Script, output: list[Event]) -> Iterator[ScriptedEvent]:
     kind = "refusal" if script.is_refusal else "output_text"
     item = {"id": "msg_scripted", "type": "message", "role": "assistant"}
     where = {"item_id": item["id"], "output_index": len(output), "content_index": 0}
@@ -63,13 +63,13 @@ def _message(script: Script, output: list[Event]) -> Iterator[Told]:
     whole = "refusal" if script.is_refusal else "text"
     yield {"type": f"response.{kind}.done", **where, whole: script.text, **extra}, False
     yield {"type": "response.content_part.done", **where, "part": part_of(script.text)}, False
-    status = "incomplete" if script.is_cut_short else "completed"
+    status = "incomplete" if script.is_truncated else "completed"
     done = {**item, "status": status, "content": [part_of(script.text)]}
     yield {"type": "response.output_item.done", "output_index": len(output), "item": done}, False
     output.append(done)
 
 
-def _function_call(call: ToolCall, number: int, output: list[Event]) -> Iterator[Told]:
+def _function_call(call: ToolCall, number: int, output: list[Event]) -> Iterator[ScriptedEvent]:
     item = {
         "id": f"fc_scripted_{number}",
         "type": "function_call",

@@ -15,8 +15,8 @@ _BYTES_ACKED = struct.Struct("=120xQ")
 def acknowledged_bytes(connection: socket.socket) -> int | None:
     """Count the bytes that the other side has accepted since connecting; None where the system does not tell."""
     try:
-        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size)
-        (count,) = _BYTES_ACKED.unpack(told)
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size)
+        (count,) = _BYTES_ACKED.unpack(info)
     except (OSError, AttributeError, struct.error):
         return None
     return count or None  # a connection that has carried an answer has sent something

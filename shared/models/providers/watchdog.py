@@ -18,7 +18,7 @@ from shared.models.providers.base import Cancellation
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
 from shared.runtime.periodic_thread import PeriodicThread
 
-LOOK_EVERY_SECONDS = 0.1
+CHECK_INTERVAL_SECONDS = 0.1
 
 
 class Reason(StrEnum):
@@ -37,14 +37,14 @@ class Call:
         "_cancelled",
         "_cut",
         "_deadline_at",
+        "_idle_expires_at",
         "_idle_seconds",
-        "_is_over",
+        "_is_released",
         "_lock",
-        "_silent_at",
+        "_timeout_reason",
         "_unread",
-        "_waits_for",
         "is_sent",
-        "is_untaken",
+        "is_unacknowledged",
         "reason",
     )
 
@@ -60,14 +60,14 @@ class Call:
         self._cancelled = cancelled
         self._deadline_at = deadline_at
         self._idle_seconds = idle_timeout_seconds
-        self._silent_at = time.monotonic() + first_byte_timeout_seconds
-        self._waits_for = Reason.FIRST_BYTE
+        self._idle_expires_at = time.monotonic() + first_byte_timeout_seconds
+        self._timeout_reason = Reason.FIRST_BYTE
         self._lock = threading.Lock()
         self._cut: Callable[[], object] | None = None
         self._unread: Callable[[], bool] = lambda: False
-        self._is_over = False
+        self._is_released = False
         self.is_sent = False
-        self.is_untaken = False
+        self.is_unacknowledged = False
         """Whether the connection broke before the upstream had accepted a byte of the request."""
         self.reason: Reason | None = None
 
@@ -77,20 +77,20 @@ class Call:
             self._cut = cut
             self._unread = has_unread_bytes
             if self.reason is not None:
-                _quietly(cut)
+                _ignoring_closed_socket(cut)
 
-    def sent(self) -> None:
+    def mark_sent(self) -> None:
         """Say that the whole request has left: from now on the upstream may work on it."""
         self.is_sent = True
 
-    def listens(self) -> None:
+    def resume_timer(self) -> None:
         """Note that somebody waits for bytes of the answer: from now on the upstream may be silent for too long."""
-        self._silent_at = time.monotonic() + self._idle_seconds
-        self._waits_for = Reason.SILENCE
+        self._idle_expires_at = time.monotonic() + self._idle_seconds
+        self._timeout_reason = Reason.SILENCE
 
-    def rests(self) -> None:
+    def pause_timer(self) -> None:
         """Note that nobody waits for bytes: what is done with those that came is not the upstream's silence."""
-        self._silent_at = math.inf
+        self._idle_expires_at = math.inf
 
     def shorten_deadline(self, seconds: float) -> None:
         """Allow only so much more time: what is awaited now is of no value to anyone."""
@@ -100,18 +100,18 @@ class Call:
         """Hang up now: nobody waits for the answer."""
         self._end(Reason.CANCELLED)
 
-    def over(self) -> None:
+    def release(self) -> None:
         """Watch no more; the connection may serve others now and is never cut again."""
         with self._lock:
-            self._is_over = True
+            self._is_released = True
             self._cut = None
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Cut the call if it is time to."""
         if now >= self._deadline_at:
             self._end(Reason.DEADLINE)
-        elif now >= self._silent_at and not self._has_unread_bytes():
-            self._end(self._waits_for)
+        elif now >= self._idle_expires_at and not self._has_unread_bytes():
+            self._end(self._timeout_reason)
         elif self._cancelled.is_set():
             self.cancel()
 
@@ -132,27 +132,27 @@ class Call:
 
     def _has_unread_bytes(self) -> bool:
         with self._lock:
-            return not self._is_over and self._unread()
+            return not self._is_released and self._unread()
 
     def _end(self, reason: Reason) -> None:
         with self._lock:
-            if self._is_over or self.reason is not None:
+            if self._is_released or self.reason is not None:
                 return
             self.reason = reason
             if self._cut is not None:
-                _quietly(self._cut)
+                _ignoring_closed_socket(self._cut)
 
 
 class Watchdog:
     """Watches the calls of one process; its thread starts with the first and sleeps while there are none."""
 
-    def __init__(self, *, look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
+    def __init__(self, *, check_interval_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
         self._calls: set[Call] = set()
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
-            self._look,
+            self._check_all,
             name="provider-watchdog",
-            pause_seconds=look_every_seconds,
+            pause_seconds=check_interval_seconds,
             has_work=lambda: self._calls,
         )
 
@@ -166,7 +166,7 @@ class Watchdog:
 
     def forget(self, call: Call) -> None:
         """Stop looking after a call."""
-        call.over()
+        call.release()
         with self._lock:
             self._calls.discard(call)
 
@@ -182,15 +182,15 @@ class Watchdog:
         """End the thread."""
         self.close()
 
-    def _look(self) -> None:
+    def _check_all(self) -> None:
         with self._lock:
             calls = tuple(self._calls)
         now = time.monotonic()
         for call in calls:
-            call.look(now)
+            call.check(now)
 
 
-def _quietly(cut: Callable[[], object]) -> None:
+def _ignoring_closed_socket(cut: Callable[[], object]) -> None:
     try:
         cut()
     except OSError:

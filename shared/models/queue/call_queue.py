@@ -103,7 +103,7 @@ class CallQueue:
             self._in_last_queue = None
             raise
 
-    def return_if_lost(self, call: QueuedCall) -> bool:
+    def requeue_if_lost(self, call: QueuedCall) -> bool:
         """Let a call wait again, as the next, if it waits nowhere: a worker took it and died before it began.
 
         For a worker that is merely slow to begin this does no harm: the row says who may make the call.
@@ -112,10 +112,10 @@ class CallQueue:
         aside = key_of(parked_queue(call.provider))
         if ask_together(self._valkey, ("LPOS", key, entry), ("LPOS", aside, entry)) != [None, None]:
             return False
-        self.give_back(call)
+        self.requeue(call)
         return True
 
-    def give_back(self, call: QueuedCall) -> None:
+    def requeue(self, call: QueuedCall) -> None:
         """Let a call wait again, as the next of its queue."""
         self._valkey.rpush(key_of(call.queue), write_message(call))
 
@@ -123,7 +123,7 @@ class CallQueue:
         """Let a call wait for room at its provider."""
         self._valkey.lpush(key_of(parked_queue(call.provider)), write_message(call))
 
-    def take_put_aside(self, provider: str) -> QueuedCall | None:
+    def take_parked(self, provider: str) -> QueuedCall | None:
         """Take the call that has waited longest for this provider; None when there is none."""
         taken: Any = self._valkey.rpop(key_of(parked_queue(provider)))
         return read_entry(taken) if taken is not None else None

@@ -66,21 +66,21 @@ class BrokeredCallQueue(CallQueue):
             self._forget_old(),
             ("ZCARD", WAITING),
         )
-        self.give_back(
+        self.requeue(
             QueuedCall(address=address, provider=provider, queue=queue_of(provider, organization_id))
         )
         self._waiting = int(waiting)
 
-    def return_if_lost(self, call: QueuedCall) -> bool:
+    def requeue_if_lost(self, call: QueuedCall) -> bool:
         """Let a call wait again if nothing waits where it would: a worker took it and died before it began."""
-        with _told():
+        with _translated_errors():
             broker = self._messages.broker
             if broker.depth(call.queue) or broker.depth(parked_queue(call.provider)):
                 return False
-        self.give_back(call)
+        self.requeue(call)
         return True
 
-    def give_back(self, call: QueuedCall) -> None:
+    def requeue(self, call: QueuedCall) -> None:
         """Let a call wait, as the last of its queue."""
         self._send(call.queue, call)
 
@@ -88,9 +88,9 @@ class BrokeredCallQueue(CallQueue):
         """Let a call wait for room at its provider."""
         self._send(parked_queue(call.provider), call)
 
-    def take_put_aside(self, provider: str) -> QueuedCall | None:
+    def take_parked(self, provider: str) -> QueuedCall | None:
         """Take the call that has waited longest for this provider; None when there is none."""
-        with _told():
+        with _translated_errors():
             taken = self._messages.take(parked_queue(provider))
         return None if taken is None else read_message(taken.headers, taken.body, taken.delivery_info)
 
@@ -106,7 +106,7 @@ class BrokeredCallQueue(CallQueue):
 
     def _send(self, queue: str, call: QueuedCall) -> None:
         parts = message_parts(call)
-        with _told():
+        with _translated_errors():
             self._messages.send(queue, parts["body"], parts["headers"])
 
     def _forget_old(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def broker_of_calls(settings: Settings) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
     except ServiceUnavailable as error:

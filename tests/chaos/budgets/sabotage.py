@@ -69,10 +69,10 @@ def forget_changes() -> None:
 def _after_settling(*, spent: int, held: int) -> None:
     settle = Engine.settle
 
-    def settle_and_count(engine: Engine, attended: LeasedCall, outcome: Outcome) -> str | None:
-        shown = settle(engine, attended, outcome)
+    def settle_and_count(engine: Engine, leased: LeasedCall, outcome: Outcome) -> str | None:
+        shown = settle(engine, leased, outcome)
         with engine.database.transaction() as session:
-            invocation = attended.dispatch.invocation_id
+            invocation = leased.dispatch.invocation_id
             session.execute(_COUNT_MORE, {"spent": spent, "held": held, "invocation": invocation})
         return shown
 

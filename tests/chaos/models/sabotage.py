@@ -25,10 +25,10 @@ def drop_charges() -> None:
     """Forget to settle many calls: the sweep then charges an estimate for what was reported."""
     settle = Engine.settle
 
-    def settle_most(engine: Engine, attended: LeasedCall, outcome: Outcome) -> None:
+    def settle_most(engine: Engine, leased: LeasedCall, outcome: Outcome) -> None:
         if random.random() < OFTEN:
             return
-        settle(engine, attended, outcome)
+        settle(engine, leased, outcome)
 
     setattr(Engine, "settle", settle_most)  # noqa: B010 (ruff would write it so that mypy objects)
 
@@ -37,11 +37,11 @@ def charge_again() -> None:
     """Charge many calls a second time, under references of their own: the balance still adds up."""
     settle = Engine.settle
 
-    def settle_and_post(engine: Engine, attended: LeasedCall, outcome: Outcome) -> None:
-        settle(engine, attended, outcome)
+    def settle_and_post(engine: Engine, leased: LeasedCall, outcome: Outcome) -> None:
+        settle(engine, leased, outcome)
         if random.random() < OFTEN:
             with engine.database.transaction() as session:
-                _charge(session, attended.dispatch.organization_id)
+                _charge(session, leased.dispatch.organization_id)
 
     setattr(Engine, "settle", settle_and_post)  # noqa: B010 (ruff would write it so that mypy objects)
 

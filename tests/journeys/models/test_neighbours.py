@@ -11,7 +11,7 @@ import redis
 import requests
 
 from shared.models.concurrency_limits import KEY as ANNOUNCED
-from shared.models.concurrency_limits import KNOWN_SECONDS, read_slots
+from shared.models.concurrency_limits import SNAPSHOT_SECONDS, read_slots
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.model_service import ModelService
@@ -37,7 +37,7 @@ def _small_worker(service: ModelService) -> Iterator[None]:
         with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
             valkey.delete(ANNOUNCED)  # by workers of earlier journeys too, which were killed
             wait_until(lambda: read_slots(valkey) == SLOTS, "the worker is known")
-        time.sleep(2 * KNOWN_SECONDS)
+        time.sleep(2 * SNAPSHOT_SECONDS)
         yield
         service.wait_until_settled()
 

@@ -23,7 +23,7 @@ from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.models.concurrency_limits import KEY as ANNOUNCED
-from shared.models.concurrency_limits import KNOWN_SECONDS
+from shared.models.concurrency_limits import SNAPSHOT_SECONDS
 from shared.models.queue.call_messages import TASK, QueuedCall, key_of, parked_queue, write_message
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
 from tests.journeys.models.conftest import running_worker
@@ -64,7 +64,7 @@ def queueing(service: ModelService, front: Service, *texts: str) -> Iterator[lis
     """Ask while no worker is known, so that shares let more calls wait than a small worker has threads."""
     with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
         valkey.delete(ANNOUNCED)  # by workers before, which were killed
-    time.sleep(2 * KNOWN_SECONDS)
+    time.sleep(2 * SNAPSHOT_SECONDS)
     with asking(service, front, *texts) as asked:
         yield asked
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import redis
 
-from shared.models.concurrency_limits import Announcement, read_slots
+from shared.models.concurrency_limits import SlotAnnouncer, read_slots
 from shared.models.queue.call_queue import CallQueue
 from tests.journeys.models.asking import ask, scripted
 from tests.support.call_messages import KEYS
@@ -22,7 +22,7 @@ def held(service: ModelService) -> int:
 @contextmanager
 def busy_worker(valkey: redis.Redis) -> Iterator[None]:
     """Have a worker that takes no call: while none is known, nobody may have as many calls as the queue holds."""
-    announcement = Announcement(valkey, slots=64)
+    announcement = SlotAnnouncer(valkey, slots=64)
     announcement.start()
     try:
         wait_until(lambda: read_slots(valkey), "the worker is known")

@@ -205,7 +205,7 @@ def model_calls(
         heartbeats=Heartbeats(database, partial(find_cancelled, valkey)),
         settlements=Settlements(database),
     )
-    executor = Executor.over(valkey, engine=engine, catalog=CatalogFile(catalog, look_every_seconds=0))
+    executor = Executor.over(valkey, engine=engine, catalog=CatalogFile(catalog, check_interval_seconds=0))
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
     queue = CallQueue(valkey)
     invoker = Invoker(

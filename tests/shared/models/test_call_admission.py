@@ -46,7 +46,7 @@ class Share(Shares):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_admission, "TRY_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(call_admission, "RETRY_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_more_calls_than_the_share_all_get_their_turn(tenants: Tenants, threads:
 def test_a_call_that_waited_in_vain_is_limited_and_nothing_is_held(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants.admission, "_patience_seconds", 0.1)
+    monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 0.1)
     one, other = tenants.organization(), tenants.organization()
     for _ in range(2):
         tenants.hold(one)
@@ -135,7 +135,7 @@ def test_one_that_never_rests_leaves_others_the_slots_of_a_model(
             tenants.end(restless, tenants.hold(restless, model="acme/two", limit=2))
 
     crowd = [threads.submit(never_rest) for _ in range(8)]
-    wait_until(lambda: tenants.admission._room.in_use > 3, "they fill the model and wait")
+    wait_until(lambda: tenants.admission._waiting_calls.in_use > 3, "they fill the model and wait")
     for _ in range(5):
         elsewhere.end(other, elsewhere.hold(other, model="acme/two", limit=2))
     is_over.set()
@@ -150,7 +150,7 @@ def test_who_waits_for_a_model_keeps_nobody_from_another(
     one = tenants.organization()
     first = tenants.hold(one, model="acme/one", limit=1)
     waiting = threads.submit(tenants.hold, one, model="acme/one", limit=1)
-    wait_until(lambda: tenants.admission._room.in_use == 1, "it waits")
+    wait_until(lambda: tenants.admission._waiting_calls.in_use == 1, "it waits")
     tenants.end(one, tenants.hold(one, model="acme/other", limit=1))
     tenants.end(one, tenants.hold(one))
     tenants.end(one, first)
@@ -158,7 +158,7 @@ def test_who_waits_for_a_model_keeps_nobody_from_another(
 
 
 def test_whose_lack_it_is_that_a_model_has_no_slot(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenants.admission, "_patience_seconds", 0.0)
+    monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 0.0)
     one, other = tenants.organization(), tenants.organization()
     held = tenants.hold(one, model="acme/single", limit=1)
     for calls, refusal in ((one, ConcurrencyLimited), (other, ModelsOverloaded)):
@@ -179,7 +179,7 @@ def test_a_call_that_has_waited_for_a_thread_waits_no_longer_for_its_share(tenan
 def test_an_organization_without_a_call_is_told_that_the_service_lacks_room(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants.admission, "_patience_seconds", 0.1)
+    monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 0.1)
     tenants.share.share = 0
     with pytest.raises(ModelsOverloaded):
         tenants.hold(tenants.organization())
@@ -203,7 +203,7 @@ def test_credentials_of_an_organization_take_turns(tenants: Tenants, threads: Th
     waiting: list[Future[None]] = []
     for member in ["many"] * 10 + ["few"]:
         waiting.append(threads.submit(call, member))
-        wait_until(lambda: tenants.admission._room.in_use == len(waiting), "it waits")
+        wait_until(lambda: tenants.admission._waiting_calls.in_use == len(waiting), "it waits")
     while len(admitted) < 3:
         before = len(admitted)
         one.void(open_calls.pop(0))
@@ -217,11 +217,11 @@ def test_credentials_of_an_organization_take_turns(tenants: Tenants, threads: Th
 def test_the_end_of_a_call_lets_the_next_try_at_once(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:
-    monkeypatch.setattr(call_admission, "TRY_AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(call_admission, "RETRY_SECONDS", 3600.0)
     one = tenants.organization()
     open_calls = [tenants.hold(one) for _ in range(2)]
     waiting = threads.submit(tenants.hold, one)
-    wait_until(lambda: tenants.admission._line.has(one.organization_id), "it waits")
+    wait_until(lambda: tenants.admission._share_queue.has(one.organization_id), "it waits")
     one.void(open_calls[0])
     tenants.admission.end(open_calls[0])
     open_calls.append(waiting.result(60))
@@ -232,11 +232,11 @@ def test_only_so_many_wait(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:
     monkeypatch.setattr(tenants.admission, "_room", Pool("waiting", 4))
-    monkeypatch.setattr(tenants.admission, "_patience_seconds", 20.0)
+    monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 20.0)
     one, other = tenants.organization(), tenants.organization()
     held = [tenants.hold(one) for _ in range(2)]
     waiting = [threads.submit(tenants.hold, one) for _ in range(2)]
-    wait_until(lambda: tenants.admission._room.in_use == 2, "they wait")
+    wait_until(lambda: tenants.admission._waiting_calls.in_use == 2, "they wait")
     with pytest.raises(ConcurrencyLimited):
         tenants.hold(one)
     tenants.hold(other)

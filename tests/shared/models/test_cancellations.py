@@ -23,7 +23,7 @@ from tests.support.stack import wait_until
 
 @pytest.fixture(autouse=True)
 def _trying(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cancellations, "TRY_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(cancellations, "RETRY_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_many_calls_are_cancelled_together(
     valkey: redis.Redis, trips: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cancellations, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(cancellations, "BATCH_SECONDS", 3600.0)
     cancelling = Cancellations(CallQueue(valkey))
     left = [new_id() for _ in range(40)]
     cancelling.add(left[0])
@@ -101,7 +101,7 @@ def test_many_calls_are_cancelled_together(
 def test_a_process_keeps_so_many_cancellations_and_rather_the_newer(
     valkey: redis.Redis, queue: CallQueue, way: Link, trips: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cancellations, "KEPT", 2)
+    monkeypatch.setattr(cancellations, "MAX_PENDING", 2)
     cancelling = Cancellations(queue)
     left = [new_id() for _ in range(3)]
     for invocation_id in left:

@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(path: Path) -> CatalogFile:
-    return CatalogFile(path, look_every_seconds=0)
+    return CatalogFile(path, check_interval_seconds=0)
 
 
 def test_without_a_file_there_are_the_scripted_models_and_they_say_so() -> None:
@@ -153,7 +153,7 @@ def test_a_file_that_is_being_written_is_left_alone(path: Path, file: CatalogFil
 
 
 def test_the_file_is_looked_at_only_now_and_then(path: Path) -> None:
-    file = CatalogFile(path, look_every_seconds=3600)
+    file = CatalogFile(path, check_interval_seconds=3600)
     path.write_text(catalog_of("two"))
     assert names_of(file) == ["one"]
 
@@ -161,14 +161,14 @@ def test_the_file_is_looked_at_only_now_and_then(path: Path) -> None:
 def test_a_process_that_was_idle_begins_with_the_new_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_file, "STILL_SECONDS", -3600.0)  # as if the change were an hour old
-    file = CatalogFile(path, look_every_seconds=0)
+    monkeypatch.setattr(catalog_file, "SETTLED_SECONDS", -3600.0)  # as if the change were an hour old
+    file = CatalogFile(path, check_interval_seconds=0)
     path.write_text(catalog_of("two"))
     assert [model.id for model in file.current().entries] == ["two"]
 
 
 def test_a_watched_file_is_read_though_nobody_asks(path: Path) -> None:
-    file = CatalogFile(path, look_every_seconds=0.02).watch()
+    file = CatalogFile(path, check_interval_seconds=0.02).watch()
     path.write_text(catalog_of("two"))
     try:
         wait_until(lambda: file._catalog.find("two") is not None, "the change is noticed")

@@ -14,7 +14,7 @@ from shared.ids import new_id
 from shared.messaging.valkey import connect_valkey
 from shared.models import concurrency_limits as shares_module
 from shared.models.call_admission import CallAdmission
-from shared.models.concurrency_limits import KEY, Announcement, Shares, read_slots, share_of
+from shared.models.concurrency_limits import KEY, Shares, SlotAnnouncer, read_slots, share_of
 from shared.models.reply_timeouts import replies
 from tests.shared.models.model_calls import ModelCalls
 from tests.support.stack import wait_until
@@ -90,7 +90,7 @@ def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: 
     monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 600.0)
     monkeypatch.setattr(shares_module, "ANNOUNCE_SECONDS", 0.1)
     assert read_slots(valkey) is None
-    first, second = Announcement(valkey, 5), Announcement(valkey, 7)
+    first, second = SlotAnnouncer(valkey, 5), SlotAnnouncer(valkey, 7)
     first.start()
     second.start()
     wait_until(lambda: read_slots(valkey) == 12, "both have announced themselves")
@@ -98,7 +98,7 @@ def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: 
     assert read_slots(valkey) == 7
     second._thread.stop(wait=True)  # killed
     monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 0.1)
-    second._say()  # a moment before
+    second._announce_slots()  # a moment before
     wait_until(lambda: read_slots(valkey) is None, "the dead one is forgotten")
     second.stop()
     assert not valkey.exists(KEY)
@@ -108,13 +108,13 @@ def test_shares_follow_the_workers_and_count_what_this_process_began(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares = Shares(calls.database, calls.valkey, slots_when_unknown=1000)
-    monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 3600.0)
+    monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 3600.0)
     assert shares.of("p") == 875
     for _ in range(400):
         shares.begin(new_id(), "p")
     assert shares.of("p") == 475
-    monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 0.01)
-    announced = Announcement(calls.valkey, 8)
+    monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 0.01)
+    announced = SlotAnnouncer(calls.valkey, 8)
     announced.start()
     wait_until(lambda: shares.of("p") == 7, "the worker is known, and calls that are not open are forgotten")
     announced.stop()
@@ -142,7 +142,7 @@ def test_shares_are_known_without_valkey(calls: ModelCalls) -> None:
 def test_quick_calls_in_succession_need_no_look_at_what_others_do(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 3600.0)
+    monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 3600.0)
     shares = Shares(calls.database, calls.valkey, slots_when_unknown=4)
     admission = CallAdmission(calls.database, shares, calls.executor.slots, max_wait_seconds=0.0)
     invoker = replace(calls.invoker, admission=admission)
@@ -157,14 +157,14 @@ def test_quick_calls_in_succession_need_no_look_at_what_others_do(
 def test_a_call_of_this_process_counts_once_until_it_ends(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 0.0)
     shares = Shares(calls.database, calls.valkey, slots_when_unknown=16)
     other = CallAdmission(calls.database, shares, calls.executor.slots, max_wait_seconds=0.0)
     inbox = replace(calls, invoker=replace(calls.invoker, admission=other)).chat("hello")
     assert [shares.of("scripted") for _ in range(3)] == [13, 13, 13]
-    monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 3600.0)
+    monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 3600.0)
     shares.end(inbox.address.invocation_id)
     assert shares.of("scripted") == 14
-    monkeypatch.setattr("shared.models.concurrency_limits.KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 0.0)
     assert shares.of("scripted") == 13  # given up here, it is still open
     inbox.close()

@@ -397,9 +397,9 @@ def test_a_call_whose_client_has_left_is_charged_by_the_report_that_had_come(
     """Its worker hears that nobody listens when it sends the first words; all else has come meanwhile."""
     with FakeUpstream(Script(delay_seconds=0.02)) as upstream:
 
-        def send_to_nobody(attended: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:
+        def send_to_nobody(leased: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:
             assert upstream.wait_for_end_of(1)[0].ended == "answered"
-            attended.cancelled.set()
+            leased.cancelled.set()
             return False
 
         monkeypatch.setattr(LeasedCall, "send", send_to_nobody)
@@ -452,7 +452,7 @@ def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) ->
     inbox = calls.chat("!tokens 9")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         calls.execute(
-            inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead), lane=ReplyPublisher(dead))
+            inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead), publisher=ReplyPublisher(dead))
         )
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 

@@ -17,7 +17,7 @@ from shared.messaging.replies import ReplyAddress
 from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
-from shared.models.execution import AdmittedCall, FairCalls
+from shared.models.execution import AdmittedCall, CallScheduler
 from shared.models.queue.call_messages import QueuedCall, parked_queue, queue_of, read_message
 from shared.models.queue.call_queue import AcceptedRequest, CallQueue
 from tests.support.call_messages import count_aside, take_call
@@ -47,7 +47,7 @@ def call_of(provider: str) -> QueuedCall:
     return QueuedCall(address=address, provider=provider, queue=queue_of(provider, new_id()))
 
 
-def admit_all(calls: FairCalls, provider: str, number: int) -> list[AdmittedCall]:
+def admit_all(calls: CallScheduler, provider: str, number: int) -> list[AdmittedCall]:
     admitted = [calls.admit(call_of(provider)) for _ in range(number)]
     return [at for at in admitted if at is not None]
 
@@ -98,7 +98,7 @@ def test_a_queue_gives_its_calls_in_the_order_in_which_they_came(
 def test_what_a_dead_worker_put_aside_is_read_by_another(
     queue: CallQueue, valkey_server: EmbeddedValkey
 ) -> None:
-    dead = FairCalls(queue, slots=1)
+    dead = CallScheduler(queue, slots=1)
     assert len(admit_all(dead, "slow", 3)) == 1
     assert len(read(valkey_server.url, [*MODELS, parked_queue("slow")], 2)) == 2
 
@@ -115,7 +115,7 @@ def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.M
 def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(
     queue: CallQueue, valkey: redis.Redis
 ) -> None:
-    calls = FairCalls(queue, slots=SLOTS)
+    calls = CallScheduler(queue, slots=SLOTS)
     assert len(admit_all(calls, "slow", 20)) == SLOTS * 7 // 8
     assert count_aside(valkey, "slow") == 20 - SLOTS * 7 // 8
     assert queue.count() == 0, "the rest is put aside, and stands before nobody"
@@ -124,7 +124,7 @@ def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(
 
 
 def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(queue: CallQueue) -> None:
-    calls = FairCalls(queue, slots=SLOTS)
+    calls = CallScheduler(queue, slots=SLOTS)
     waiting = [call_of("slow") for _ in range(9)]
     running = [at for at in map(calls.admit, waiting) if at is not None]
     assert len(running) == SLOTS * 7 // 8
@@ -147,14 +147,14 @@ def test_a_call_that_waits_is_not_sent_again_and_a_lost_one_is_next(
     put(queue, "p", UUID(int=1))
     waiting = take_call(valkey)
     assert waiting is not None
-    assert queue.return_if_lost(waiting), "it was taken"
-    assert not queue.return_if_lost(waiting), "it waits"
+    assert queue.requeue_if_lost(waiting), "it was taken"
+    assert not queue.requeue_if_lost(waiting), "it waits"
     assert (queue.count(), take_call(valkey)) == (2, waiting)
 
 
 def test_a_call_that_is_put_aside_is_not_lost(queue: CallQueue) -> None:
     call = call_of("p")
     queue.park(call)
-    assert not queue.return_if_lost(call)
-    assert queue.take_put_aside("p") == call
-    assert queue.return_if_lost(call)
+    assert not queue.requeue_if_lost(call)
+    assert queue.take_parked("p") == call
+    assert queue.requeue_if_lost(call)

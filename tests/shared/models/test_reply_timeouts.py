@@ -32,7 +32,7 @@ from tests.support.stack import PATIENCE_SECONDS, free_port, wait_until
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_timeouts, "PING_SECONDS", 0.02)
     monkeypatch.setattr(reply_timeouts, "QUEUE_SECONDS", 0.1)
-    monkeypatch.setattr(reply_timeouts, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_timeouts, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(heartbeats, "READ_SECONDS", 0.01)
 
 
@@ -41,13 +41,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MonotonicClock:
     """The time in which silences are borne for longer than a machine may be slow."""
     clock = MonotonicClock()
     monkeypatch.setattr(reply_timeouts, "time", clock)
-    for limit in ("QUEUE_SECONDS", "SILENCE_SECONDS", "LONGEST_SILENCE_SECONDS"):
+    for limit in ("QUEUE_SECONDS", "IDLE_SECONDS", "MAX_IDLE_SECONDS"):
         monkeypatch.setattr(reply_timeouts, limit, PATIENCE_SECONDS)
     return clock
 
 
 def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
-    return ReplyWriter(calls.executor.lane, inbox.address)
+    return ReplyWriter(calls.executor.publisher, inbox.address)
 
 
 def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
@@ -72,7 +72,7 @@ def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
 
 def test_a_front_gives_a_call_back_before_its_hold_ends() -> None:
     """Nobody renews a hold: one that ended first would be told of as a call that may have been charged."""
-    step = reply_timeouts.SILENCE_SECONDS + reply_timeouts.PING_SECONDS
+    step = reply_timeouts.IDLE_SECONDS + reply_timeouts.PING_SECONDS
     assert reply_timeouts.QUEUE_SECONDS + step < holds.QUEUE_LEASE_SECONDS
 
 
@@ -120,7 +120,7 @@ def test_a_call_that_no_worker_begins_is_given_back(calls: ModelCalls) -> None:
 def test_a_call_of_which_postgres_does_not_say_whether_a_worker_has_begun_is_lost(
     calls: ModelCalls, lost_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reply_timeouts, "LONGEST_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_timeouts, "MAX_IDLE_SECONDS", 0.1)
     inbox = calls.chat("hello")
     leases = heartbeats.LeaseReader(lost_database)
     with closing(leases), pytest.raises(CallLost) as raised:
@@ -156,8 +156,8 @@ def test_a_worker_that_renews_its_lease_is_slow_and_not_dead(
     calls: ModelCalls, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeats, "READ_SECONDS", 0.01)
-    monkeypatch.setattr(heartbeats, "KNOWN_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(reply_timeouts, "LONGEST_SILENCE_SECONDS", 100 * PATIENCE_SECONDS)
+    monkeypatch.setattr(heartbeats, "FRESH_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(reply_timeouts, "MAX_IDLE_SECONDS", 100 * PATIENCE_SECONDS)
     inbox = calls.chat("hello")
     progress = begin(calls, inbox)
     wait_until(lambda: remaining_seconds(calls, inbox) > 0, "the lease is known")
@@ -296,7 +296,7 @@ def test_a_wait_asks_no_server_itself_what_becomes_of_a_silent_call(calls: Model
 def test_a_call_of_which_no_server_says_what_becomes_of_it_is_lost(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reply_timeouts, "LONGEST_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_timeouts, "MAX_IDLE_SECONDS", 0.1)
     monkeypatch.setattr(reply_timeouts, "GIVE_UP_SECONDS", 0.1)
     inbox = calls.chat("hello")
     has_ended = threading.Event()

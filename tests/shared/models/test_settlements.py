@@ -28,7 +28,7 @@ Outage = Callable[[], AbstractContextManager[None]]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settlements, "SETTLE_SECONDS", 0.05)
-    monkeypatch.setattr(settlements, "TRY_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(settlements, "RETRY_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_report_that_comes_after_the_sweeps_estimate_corrects_it(calls: ModelC
     cut_off = Settlements(calls.database)
     with outage():
         assert cut_off.settle(given, REPORTED) is None
-        cut_off._settler.stop(wait=True)
+        cut_off._retrier.stop(wait=True)
     with calls.database.autocommit() as session:
         session.execute(
             text("UPDATE invocations SET lease_until = now() - interval '1 day' WHERE id = :id"),
@@ -104,7 +104,7 @@ def test_a_report_that_comes_after_the_sweeps_estimate_corrects_it(calls: ModelC
 def test_a_process_that_ends_settles_what_is_late_first(
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settlements, "TRY_AGAIN_SECONDS", NEVER_SECONDS)
+    monkeypatch.setattr(settlements, "RETRY_SECONDS", NEVER_SECONDS)
     inbox = calls.chat("hello")
     ending = Settlements(calls.database)
     given = dispatched(calls, inbox)
@@ -119,7 +119,7 @@ def test_a_process_that_must_end_waits_no_longer_and_logs_what_the_call_consumed
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(settlements, "SETTLE_SECONDS", NEVER_SECONDS)
-    monkeypatch.setattr(settlements, "STOP_SECONDS", 0.0)
+    monkeypatch.setattr(settlements, "SHUTDOWN_SECONDS", 0.0)
     inbox = calls.chat("hello")
     given = dispatched(calls, inbox)
     ending = Settlements(calls.database)
@@ -135,7 +135,7 @@ def test_a_process_that_must_end_waits_no_longer_and_logs_what_the_call_consumed
 def test_of_more_late_outcomes_than_a_process_keeps_those_that_are_too_many_are_logged(
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(settlements, "KEPT", 1)
+    monkeypatch.setattr(settlements, "MAX_PENDING", 1)
     inboxes = [calls.chat("hello") for _ in range(2)]
     given = [dispatched(calls, inbox) for inbox in inboxes]
     full = Settlements(calls.database)

@@ -71,7 +71,7 @@ def streams() -> Iterator[list[Stream]]:
 @pytest.fixture
 def carried(loop: StreamLoop, streams: list[Stream]) -> Iterator[list[Future[None]]]:
     with ThreadPoolExecutor(STREAMS) as calls:
-        yield [calls.submit(loop.carry, each, each.step) for each in streams]
+        yield [calls.submit(loop.pump, each, each.step) for each in streams]
         for each in streams:
             each.theirs.send(b".")
 
@@ -114,7 +114,7 @@ def test_a_stream_that_was_given_back_can_be_carried_again(loop: StreamLoop) -> 
     stream = Stream()
     for said in (b"one.", b"two."):
         stream.theirs.sendall(said)
-        loop.carry(stream, stream.step)
+        loop.pump(stream, stream.step)
     assert stream.heard == b"one.two."
     stream.close()
 
@@ -128,7 +128,7 @@ def test_a_stream_whose_other_end_is_gone_is_looked_at(loop: StreamLoop) -> None
         seen.append(stream.ours.recv(100))
         return False
 
-    loop.carry(stream, step)
+    loop.pump(stream, step)
     assert seen == [b""]
     stream.ours.close()
 
@@ -141,6 +141,6 @@ def test_a_call_is_told_although_what_was_said_together_could_not_be_sent() -> N
 
     stream = Stream()
     stream.theirs.sendall(b"all.")
-    StreamLoop(broken).carry(stream, stream.step)
+    StreamLoop(broken).pump(stream, stream.step)
     assert stream.heard == b"all."
     stream.close()

@@ -29,7 +29,7 @@ def test_waiting_model_calls_have_an_age(valkey_server: EmbeddedValkey) -> None:
     queue = CallQueue(valkey)
     assert [sample.value for family in measure_model_calls(queue) for sample in family.samples] == [0, 0]
     address = ReplyAddress(invocation_id=new_id(), channel="c")
-    queue.give_back(QueuedCall(address=address, provider="p", queue=MODELS[3]))
+    queue.requeue(QueuedCall(address=address, provider="p", queue=MODELS[3]))
     wait_until(lambda: queue.oldest_seconds() > 0.01, "it grows")
     assert made_at(address.invocation_id) > 1.7e9
     valkey.flushdb()

@@ -48,7 +48,7 @@ class World:
 def world(front: Front, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(reply_timeouts, "PING_SECONDS", 0.02)
     monkeypatch.setattr(reply_timeouts, "QUEUE_SECONDS", 0.1)
-    monkeypatch.setattr(reply_timeouts, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_timeouts, "IDLE_SECONDS", 0.1)
     organization_id = front.identity.organization().id
     with front.services.database.transaction() as session:
         top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), actor=OPERATOR)

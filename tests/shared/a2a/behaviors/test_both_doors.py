@@ -195,9 +195,9 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
     outcomes: list[Outcome] = []
     settle = Engine.settle
 
-    def noted(engine: Engine, attended: LeasedCall, outcome: Outcome) -> None:
+    def noted(engine: Engine, leased: LeasedCall, outcome: Outcome) -> None:
         outcomes.append(outcome)
-        settle(engine, attended, outcome)
+        settle(engine, leased, outcome)
 
     monkeypatch.setattr(Engine, "settle", noted)
     return outcomes

@@ -29,7 +29,7 @@ def other_upstream() -> Iterator[FakeUpstream]:
 @pytest.fixture
 def router() -> Iterator[Router]:
     """A router whose watchdog looks often."""
-    running = Router(watchdog=Watchdog(look_every_seconds=0.01))
+    running = Router(watchdog=Watchdog(check_interval_seconds=0.01))
     yield running
     running.close()
 
@@ -46,13 +46,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MonotonicClock:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once the whole request of a call has left, and the call knows."""
-    return set_by("sent", monkeypatch)
+    return set_by("mark_sent", monkeypatch)
 
 
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once a call waits for bytes of its answer's body, and its silence is counted; clear it to wait for more."""
-    return set_by("listens", monkeypatch)
+    return set_by("resume_timer", monkeypatch)
 
 
 def set_by(name: str, monkeypatch: pytest.MonkeyPatch) -> threading.Event:

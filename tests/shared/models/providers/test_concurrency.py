@@ -43,8 +43,8 @@ class Model:
     def ends(self, organization_id: UUID) -> None:
         """A call of an organization ends, and its slot is free."""
         process, call_id = self.processes[organization_id.int % 2], self.calls[organization_id].pop()
-        assert process.leave(call_id)
-        process.give_back(call_id)
+        assert process.stop_renewing(call_id)
+        process.release(call_id)
 
     def leases(self) -> dict[str, float]:
         """The leases, and when they run out."""
@@ -128,7 +128,7 @@ def test_a_slot_is_taken_over_by_the_process_that_makes_the_call(one: Model) -> 
     (call_id,) = one.calls[A]
     with worker.taken_over(call_id, A, model=one.id, limit=1):
         assert (len(one.leases()), one.takes(B)) == (1, False)
-        front.give_back(call_id)  # its client has gone, and the upstream works on
+        front.release(call_id)  # its client has gone, and the upstream works on
         assert (len(one.leases()), one.takes(B)) == (1, False)
     assert one.takes(B)
     worker.close()
@@ -166,7 +166,7 @@ def away() -> Iterator[ModelSlots]:
 
 def test_a_model_without_a_limit_asks_nobody(away: ModelSlots, caplog: pytest.LogCaptureFixture) -> None:
     with away.taken_over(uuid4(), A, model="m", limit=None):
-        assert not away.leave(uuid4())
+        assert not away.stop_renewing(uuid4())
     assert caplog.messages == []
 
 

@@ -103,12 +103,12 @@ def test_what_has_come_is_taken_without_waiting(pair: Pair) -> None:
     theirs.sendall(HEAD + chunk(b"first "))
     response = begun(ours)
     assert response.read1() == b"first "
-    with response.without_waiting():
-        assert response.take() is None
+    with response.non_blocking():
+        assert response.read_available() is None
         theirs.sendall(chunk(b"second ") + chunk(b"third ") + b"7\r\nfou")
-        assert response.take() == b"second third fou"
+        assert response.read_available() == b"second third fou"
         theirs.sendall(b"rth \r\n")
-        assert response.take() == b"rth "
+        assert response.read_available() == b"rth "
     assert ours.gettimeout() == 60
     theirs.sendall(chunk(b"last") + b"0\r\n\r\n")
     assert [response.read1(), response.read1()] == [b"last", b""]
@@ -124,10 +124,10 @@ def test_an_end_or_a_break_that_was_taken_is_told_by_the_next_read(pair: Pair, r
     theirs.sendall(chunk(b"second ") + (rest or b""))
     if rest is None:
         theirs.shutdown(socket.SHUT_WR)
-    with response.without_waiting():
-        assert response.take() == b"second "
-        assert rest is None or not response.is_flowing
-        assert rest is not None or response.take() is None
+    with response.non_blocking():
+        assert response.read_available() == b"second "
+        assert rest is None or not response.is_pollable
+        assert rest is not None or response.read_available() is None
     if rest == b"0\r\n\r\n":
         assert response.read1() == b""
     else:

@@ -147,9 +147,9 @@ def test_between_a_loop_and_a_reader_nobody_waits_for_the_upstream(
     with router.open(entry, lambda _: body(), cancelled=looked) as stream:
         batches = stream.batches()
         events = list(next(batches))
-        with stream.flow() as arrivals:
-            assert select.select([arrivals], [], [], 60)[0]
-            events += stream.take() or ()
+        with stream.polling() as socket_:
+            assert select.select([socket_], [], [], 60)[0]
+            events += stream.read_available() or ()
         clock.move(11)
         looked.wait_for_two_more()
         events += itertools.chain.from_iterable(batches)

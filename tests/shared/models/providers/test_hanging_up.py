@@ -239,9 +239,9 @@ def test_a_loop_takes_no_more_of_an_upstream_that_never_pauses(
     cut_while_sending: tuple[UpstreamStream, Iterator[object]],
 ) -> None:
     stream, batches = cut_while_sending
-    with stream.flow() as arrivals:
+    with stream.polling() as socket_:
         taken = 0
-        while select.select([arrivals], [], [], 10)[0] and stream.take() is not None:
+        while select.select([socket_], [], [], 10)[0] and stream.read_available() is not None:
             taken += 1
     assert taken <= 1
     with pytest.raises(ProviderTimeout):
