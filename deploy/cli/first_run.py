@@ -28,17 +28,17 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
     """Set up an empty installation and write its credentials to `path`; None when it is set up already."""
     draft = path.with_name(f"{path.name}.draft")
 
-    def keep(credentials: Credentials) -> None:
+    def save_credentials(credentials: Credentials) -> None:
         _write_durably(draft, credentials.document())
 
-    def equip(session: Session, organization_id: UUID) -> None:
+    def on_created(session: Session, organization_id: UUID) -> None:
         amount = parse_credits(settings.first_run_credits)
         if amount > 0:
             top_up(
                 session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, actor=OPERATOR
             )
 
-    credentials = bootstrap(database, settings, keep=keep, equip=equip)
+    credentials = bootstrap(database, settings, save_credentials=save_credentials, on_created=on_created)
     with database.transaction() as session:
         equip_default_agent(session, settings)
     if credentials is None:

@@ -26,8 +26,8 @@ from shared.credits.errors import (
     ModelNotAllowed,
     over_budget,
 )
-from shared.credits.functions import call
 from shared.credits.prices import Prices
+from shared.credits.sql_functions import call
 from shared.db.database import Session
 from shared.identity.access.callers import Caller, ExecutorKind
 
@@ -260,7 +260,7 @@ FROM invocations WHERE id = ANY(%(ids)s::uuid[])
 """
 
 
-def give_up(session: Session, invocation_id: UUID) -> bool:
+def ensure_voided(session: Session, invocation_id: UUID) -> bool:
     """Give back the hold of an invocation that nobody dispatched; False where a provider may have been asked."""
     return void(session, invocation_id) or session.fetch_one(_UNASKED, {"id": str(invocation_id)}) is not None
 

@@ -20,8 +20,8 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
+from shared.identity.field_validation import MAX_NAME_CHARACTERS
 from shared.identity.lookups import require_organization
-from shared.identity.names import MAX_NAME_CHARACTERS
 from shared.pagination import DEFAULT_LIMIT, Page
 
 TOP_UP = "top_up"

@@ -80,22 +80,22 @@ def reconcile(session: Session, organization_id: UUID | None = None) -> list[Dis
 
 
 @sweep("credits.prove_ledger", queue=LEDGER, every_seconds=3600)
-def _prove_ledger(context: Context) -> int:
-    return context.once(_make_proof).go_on(context.database)
+def _reconcile_ledger(context: Context) -> int:
+    return context.once(_new_ledger_check).step(context.database)
 
 
-def _make_proof(_: Context) -> LedgerProof:
-    return LedgerProof()
+def _new_ledger_check(_: Context) -> LedgerCheck:
+    return LedgerCheck()
 
 
-class LedgerProof:
+class LedgerCheck:
     """A check of all organizations, which may take several runs: each goes on where the one before was cut short."""
 
     def __init__(self) -> None:
         self._left: list[UUID] = []
         self._found: list[Discrepancy] = []
 
-    def go_on(self, database: Database) -> int:
+    def step(self, database: Database) -> int:
         """Check organizations, each in its own transaction; after the last report, and return how much disagrees."""
         if not self._left:
             self._begin(database)

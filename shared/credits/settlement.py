@@ -10,8 +10,8 @@ from uuid import UUID
 
 from shared import failpoints
 from shared.credits.errors import SettlementRefused
-from shared.credits.functions import call
 from shared.credits.prices import TokenCounts
+from shared.credits.sql_functions import call
 from shared.db.database import Session
 from shared.observability.telemetry import get_logger
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from shared.credits.functions import call_count
+from shared.credits.sql_functions import call_count
 from shared.db.database import Database
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER

@@ -34,7 +34,7 @@ from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import RECORD_EVENT, event_parameters
-from shared.identity.authentication.rechecking import authority
+from shared.identity.authentication.revalidation import authority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from shared.files.lifecycle.garbage_collection import CollectDoomed
 from shared.files.lifecycle.placement import PlaceAwaited, PlaceStaged
 from shared.files.resources import Availability, ReceivedContent, Version
 from shared.files.tables import blobs as blob_rows
-from shared.identity.authentication.rechecking import AUTHORITY_LOST, REQUIRE_AUTHORITY
+from shared.identity.authentication.revalidation import AUTHORITY_LOST, REQUIRE_AUTHORITY
 from shared.ids import new_id
 from shared.observability.telemetry import UPLOADED_BYTES
 

@@ -28,7 +28,7 @@ from shared.files.resources import Purpose, Receipt
 from shared.files.staging import DiscardSink, Receive, stage, staged_availability
 from shared.identity.access.callers import Caller, Owner
 from shared.identity.access.permissions import Permission
-from shared.identity.authentication.rechecking import authority
+from shared.identity.authentication.revalidation import authority
 from shared.identity.errors import PayerMismatch
 from shared.ids import new_id
 

@@ -45,18 +45,18 @@ SELECT :audit_id, :audit_organization_id, :audit_actor_kind, :audit_actor_id, :a
 """Records an act in the statement that does it, by `event_parameters`; a FROM says of which row, and whether."""
 
 
-def record(session: Session, actor: Actor, action: str, resource_id: UUID | str, **said: Any) -> None:
+def record(session: Session, actor: Actor, action: str, resource_id: UUID | str, **fields: Any) -> None:
     """Record an act, to be committed together with it.
 
     Its action begins with the kind of resource, unless `resource_kind` says another. `organization_id` tells whose
     the resource is; all else that is said are details.
     """
-    session.execute(insert(audit_events).values(_event_values(actor, action, resource_id, **said)))
+    session.execute(insert(audit_events).values(_event_values(actor, action, resource_id, **fields)))
 
 
-def event_parameters(actor: Actor, action: str, resource_id: UUID | str, **said: Any) -> dict[str, Any]:
+def event_parameters(actor: Actor, action: str, resource_id: UUID | str, **fields: Any) -> dict[str, Any]:
     """Give the parameters of `RECORD_EVENT` for what `record` takes."""
-    values = _event_values(actor, action, resource_id, **said)
+    values = _event_values(actor, action, resource_id, **fields)
     return {f"audit_{name}": value for name, value in values.items()} | {
         "audit_details": json.dumps(values["details"])
     }

@@ -69,13 +69,14 @@ def bootstrap(
     database: Database,
     settings: Settings,
     *,
-    keep: Callable[[Credentials], None] | None = None,
-    equip: Callable[[Session, UUID], None] | None = None,
+    save_credentials: Callable[[Credentials], None] | None = None,
+    on_created: Callable[[Session, UUID], None] | None = None,
 ) -> Credentials | None:
-    """Set up an empty installation and give its credentials; None when it is set up already.
+    """Set up an empty installation and return its credentials, or None if it is set up already.
 
-    `keep` makes the credentials durable before the commit; what it raises undoes the setup. `equip` is called in the
-    same transaction with the organization's id, for what other domains add.
+    `save_credentials` must make the credentials durable; it is called before the commit, and an exception from it
+    rolls the setup back. `on_created` is called in the same transaction with the organization's id, so that other
+    domains can add their rows.
     """
     ensure_keys(database, settings)
     with database.transaction() as session:
@@ -83,10 +84,10 @@ def bootstrap(
         if session.execute(select(exists().select_from(organizations))).scalar():
             return None
         credentials = _set_up(session, settings)
-        if equip is not None:
-            equip(session, credentials.organization_id)
-        if keep is not None:
-            keep(credentials)
+        if on_created is not None:
+            on_created(session, credentials.organization_id)
+        if save_credentials is not None:
+            save_credentials(credentials)
     return credentials
 
 

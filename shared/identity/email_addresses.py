@@ -6,6 +6,6 @@ from shared.identity.ascii_case import fold_ascii
 from shared.identity.tables import users
 
 
-def has_address(address: str) -> ColumnElement[bool]:
+def email_matches(address: str) -> ColumnElement[bool]:
     """Hold for the user of this address; there is at most one."""
     return func.lower(users.c.email.collate("C")) == fold_ascii(address)

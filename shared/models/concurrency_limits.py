@@ -23,7 +23,7 @@ from uuid import UUID, uuid4
 import redis
 
 from shared import failpoints
-from shared.credits.calls import OpenCalls, count_open_calls
+from shared.credits.open_calls import OpenCalls, count_open_calls
 from shared.db.database import Database
 from shared.errors import DomainError
 from shared.fairness.admission import UNFAIR

@@ -20,7 +20,7 @@ BEHIND_A_PORT = {
     "shared/credits/sweeps.py",
     "shared/files/blobs/local.py",
     "shared/identity/authentication/authenticator.py",
-    "shared/identity/authentication/rechecking.py",
+    "shared/identity/authentication/revalidation.py",
     "shared/models/dialects/chat_requests.py",
 }
 """Reached by a port, the services of the front, what is declared, or gunicorn: by no import of the file before."""

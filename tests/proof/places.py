@@ -24,7 +24,7 @@ READ = frozenset(
             "shared/files/maintenance/store_audit.py",
             "shared/files/metering/storage_check.py",
         ),
-        *("shared/db/role_limits.py", "shared/identity/authentication/rechecking.py"),
+        *("shared/db/role_limits.py", "shared/identity/authentication/revalidation.py"),
         *("shared/files/grants.py:require_unrevoked", "shared/files/idempotency.py:get_outcome"),
         *("shared/files/lifecycle/placement.py:wait_while_staged", "shared/files/replaces.py:_explain_loss"),
         *("shared/identity/authentication/authenticator.py:Authenticator._attributed_caller",),

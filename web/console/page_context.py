@@ -14,7 +14,7 @@ from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.directory.labels import Label, find_labels
-from shared.identity.sign_in.console_sessions import names_of
+from shared.identity.sign_in.console_sessions import read_user_and_organization_names
 from web.console import cookies, csrf
 from web.console.navigation import navigation
 from web.dependencies.services import Services
@@ -100,7 +100,7 @@ class PageContext:
         known = self.call.credential.caller
         organization_id = known.organization_id if known else None
         with self.services.database.autocommit() as session:
-            email, organization = names_of(session, self.user_id, organization_id)
+            email, organization = read_user_and_organization_names(session, self.user_id, organization_id)
         frame = {
             "now": self.now,
             "path": http.path,

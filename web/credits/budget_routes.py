@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from shared.credits import keys
+from shared.credits import key_usage
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.spending_limits import budgets, key_model_allowlist
 from shared.credits.spending_limits.budgets import NewBudget, Period, SubjectKind, TooManyLimits, Unit
@@ -32,7 +32,7 @@ ROUTES = (routes, administration)
 )
 def read_own_key(call: RequestContext) -> JsonResponse:
     with call.services.database.transaction() as session:
-        report = keys.report_key(session, call.caller)
+        report = key_usage.report_key(session, call.caller)
     return JsonResponse(body=schemas.KeyBody.of(report))
 
 

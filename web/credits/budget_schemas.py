@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from shared.credits.keys import KeyReport
+from shared.credits.key_usage import KeyReport
 from shared.credits.spending_limits.budgets import Budget, Period, SubjectKind, Unit, shown_amount
 from shared.credits.spending_limits.key_model_allowlist import MAX_MODELS
 from shared.pagination import Page

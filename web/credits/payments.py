@@ -6,7 +6,7 @@ whether there is such a source or not.
 
 from shared.config.payment_sources import PaymentSource
 from shared.credits.errors import BalanceOutOfRange, PaymentNotUnderstood, PaymentUnknown
-from shared.credits.payments.payment_entries import Received, receive
+from shared.credits.payments.payment_entries import PaymentResult, enter_payment_event
 from shared.errors import ServiceUnavailable, ValidationFailed
 from shared.files.upload_errors import ContentTooLarge, UploadTimeout
 from shared.identity.errors import ResourceNotFound
@@ -28,7 +28,7 @@ routes = Routes("payments")
 class ReceivedPayment(CamelModel):
     """What became of the event of a payment."""
 
-    result: Received
+    result: PaymentResult
 
 
 @routes.route(
@@ -62,7 +62,7 @@ def receive_payment_event(call: RequestContext, source: str) -> JsonResponse:
     limit_rate(f"payments:{source}", call.services)
     event = parse_json(body)
     with call.services.database.transaction() as session:
-        result = receive(session, name=source, source=known, event=event)
+        result = enter_payment_event(session, name=source, source=known, event=event)
     return JsonResponse(body=ReceivedPayment(result=result))
 
 

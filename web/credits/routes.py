@@ -71,7 +71,7 @@ def read_usage(call: RequestContext) -> JsonResponse | Response:
     scope = records.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
-        report = usage_reports.usage(session, scope.organization_id, query.question, user_id=scope.user_id)
+        report = usage_reports.usage(session, scope.organization_id, query.criteria, user_id=scope.user_id)
     if negotiate(call.http, (JSON, CSV)) == CSV:
         return csv_file("usage", render_usage(report))
     return JsonResponse(body=usage_schemas.UsageBody.of(report), headers=VARIES)
@@ -126,7 +126,7 @@ def read_storage_usage(call: RequestContext) -> JsonResponse:
     organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
     query: storage_schemas.StorageQuery = call.query
     with call.services.database.autocommit() as session:
-        report = storage_reports.storage_usage(session, organization_id, query.question)
+        report = storage_reports.storage_usage(session, organization_id, query.criteria)
     return JsonResponse(body=storage_schemas.StorageUsageBody.of(report))
 
 
@@ -147,7 +147,7 @@ def read_organization_storage(call: RequestContext, organization_id: UUID) -> Js
     query: storage_schemas.OrganizationStorageQuery = call.query
     with call.services.database.transaction() as session:
         report = storage_reports.read_storage_usage(
-            session, actor=actor, organization_id=organization_id, question=query.question
+            session, actor=actor, organization_id=organization_id, criteria=query.criteria
         )
     return JsonResponse(body=storage_schemas.OrganizationStorage.of(report))
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from shared.credits.storage_billing.storage_reports import (
+    StorageCriteria,
     StorageDay,
     StorageDimension,
     StorageGroup,
-    StorageQuestion,
     StorageReport,
 )
 from shared.credits.usage.usage_reports import MAX_GROUPS, Window
@@ -61,10 +61,10 @@ class _Asked:
     group_by: Dimensions = ()
 
     @property
-    def question(self) -> StorageQuestion:
+    def criteria(self) -> StorageCriteria:
         """Say it to the domain."""
         window = Window(self.window) if self.window else None
-        return StorageQuestion(window=window, month=self.month, group_by=self.group_by)
+        return StorageCriteria(window=window, month=self.month, group_by=self.group_by)
 
 
 class _Day:

@@ -24,9 +24,9 @@ def render_usage(report: UsageReport) -> str:
     if report.is_truncated:
         message = f"more than {MAX_GROUPS} rows: ask for less time, or break it down by less"
         raise ValidationFailed(errors=[FieldError(location="query", name="group_by", message=message)])
-    question, written = report.question, io.StringIO()
+    criteria, written = report.criteria, io.StringIO()
     writer = csv.writer(written)
-    writer.writerow([*(["starts_at"] if question.interval else []), *question.group_by, *_FIGURES])
+    writer.writerow([*(["starts_at"] if criteria.interval else []), *criteria.group_by, *_FIGURES])
     writer.writerows(_row(group) for group in report.groups)
     return written.getvalue()
 

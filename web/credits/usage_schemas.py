@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from shared.credits.settlement import Status
 from shared.credits.usage.usage_query import Dimension, Interval
 from shared.credits.usage.usage_records import RecordFilter
-from shared.credits.usage.usage_reports import MAX_GROUPS, Question, UsageGroup, UsageReport, Window
+from shared.credits.usage.usage_reports import MAX_GROUPS, UsageCriteria, UsageGroup, UsageReport, Window
 from shared.pagination import DEFAULT_LIMIT
 from web.credits.schemas import Limit, UsageSumBody
 from web.http.wire_types import Id, SnakeSent, SnakeWire, Text, UtcTime
@@ -67,12 +67,12 @@ class UsageQuery(SnakeSent):
     distribution: Id | None = _Filter
 
     @property
-    def question(self) -> Question:
+    def criteria(self) -> UsageCriteria:
         """What is asked, with the defaults."""
         has_span = self.starts_at is not None or self.ends_at is not None
         window = self.window or (None if has_span else Window.DAY)
         filters = {at: getattr(self, at.value) for at in Dimension if getattr(self, at.value) is not None}
-        return Question(
+        return UsageCriteria(
             window=Window(window) if window else None,
             starts_at=self.starts_at,
             ends_at=self.ends_at,
@@ -148,14 +148,14 @@ class UsageBody(SnakeWire):
     @classmethod
     def of(cls, report: UsageReport) -> Self:
         """Show a report."""
-        question = report.question
+        criteria = report.criteria
         return cls(
-            window=question.window,
-            interval=question.interval,
-            group_by=",".join(question.group_by),
+            window=criteria.window,
+            interval=criteria.interval,
+            group_by=",".join(criteria.group_by),
             starts_at=report.starts_at,
             ends_at=report.ends_at,
             total=UsageSumBody(**UsageSumBody.figures(report.total)),
-            data=tuple(UsageGroupBody.of(group, question.group_by) for group in report.groups),
+            data=tuple(UsageGroupBody.of(group, criteria.group_by) for group in report.groups),
             is_truncated=report.is_truncated,
         )

@@ -26,7 +26,7 @@ class CredentialLookups:
 
         Raises AuthenticationRequired, InvalidToken, ConcurrencyLimited, PoolExhausted.
         """
-        known = self._authenticator.find_known(authorization)
+        known = self._authenticator.find_cached(authorization)
         return known if known is not None else self._look_up_once(authorization, address)
 
     def recognize_session(self, token: str, address: str) -> Credential:

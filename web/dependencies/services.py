@@ -11,8 +11,8 @@ from shared.files.blobs.base import BlobStore
 from shared.files.blobs.recent_checks import RecentChecks
 from shared.files.stores import open_configured_store
 from shared.identity.authentication.authenticator import Authenticator
-from shared.identity.authentication.rechecking import Rechecks
-from shared.identity.authentication.revocation_watcher import RunningWork
+from shared.identity.authentication.revalidation import CallerRevalidator
+from shared.identity.authentication.revocation_watcher import RevocationWatcher
 from shared.identity.sign_in.oidc_provider import SignInProvider
 from shared.identity.tokens.jwks_client import IssuerKeys
 from shared.identity.tokens.signing_keys import SigningKeys
@@ -41,8 +41,8 @@ class Services:
     issuer_keys: IssuerKeys
     sign_in_provider: SignInProvider
     authenticator: Authenticator
-    rechecks: Rechecks
-    running: RunningWork
+    revalidator: CallerRevalidator
+    running: RevocationWatcher
     pools: Pools
     lookups: CredentialLookups
     valkey: redis.Redis
@@ -61,7 +61,7 @@ def build_services(settings: Settings) -> Services:
     database = Database.of(settings, pool_size=settings.database_pool_size, publish=Publisher(celery).publish)
     signing_keys = SigningKeys(database, settings)
     authenticator = Authenticator(database, settings, signing_keys)
-    rechecks = Rechecks(database)
+    revalidator = CallerRevalidator(database)
     pools = build_pools(settings)
     valkey = connect_valkey(settings.redis_url, timeout_seconds=VALKEY_TIMEOUT_SECONDS)
     return Services(
@@ -70,8 +70,8 @@ def build_services(settings: Settings) -> Services:
         blobs=open_configured_store(settings, database),
         recent_checks=RecentChecks(),
         signing_keys=signing_keys,
-        rechecks=rechecks,
-        running=RunningWork(rechecks),
+        revalidator=revalidator,
+        running=RevocationWatcher(revalidator),
         issuer_keys=IssuerKeys(settings),
         sign_in_provider=SignInProvider(settings),
         authenticator=authenticator,

@@ -169,7 +169,7 @@ def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
         raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
     is_last, offset = read_flag(http), read_number(http, "Upload-Offset", is_required=True)
     check_length(http, size)
-    caller = uploads.bound_caller(call.services.rechecks, call.caller, upload)
+    caller = uploads.bound_caller(call.services.revalidator, call.caller, upload)
     if upload.is_finished:
         return _complete(call, caller, upload)
     if offset != upload.received_bytes:
@@ -195,7 +195,7 @@ def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> N
             body,
             kept=_bounds(call).kept,
             time_limit_seconds=time_limit_seconds(call, PIECE_BYTES),
-            recheck=services.rechecks.current,
+            recheck=services.revalidator.revalidate,
         )
         if body.remaining_bytes:
             raise MalformedRequest("The body breaks off; what came of it is kept.")
@@ -210,7 +210,7 @@ def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> 
         services.blobs,
         replace(actor_of(call), caller=caller),
         upload,
-        services.rechecks.current,
+        services.revalidator.revalidate,
     )
     first_status = 201 if upload.kind is OperationKind.UPLOAD else 200
     answer = receipt_answer(call, receipt, first_status=first_status)

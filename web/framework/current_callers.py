@@ -8,7 +8,7 @@ import time
 
 from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential
-from shared.identity.authentication.rechecking import Rechecks
+from shared.identity.authentication.revalidation import CallerRevalidator
 
 REVOCATION_SECONDS = 5.0
 """Within so long a revocation takes effect, in every process."""
@@ -17,13 +17,13 @@ REVOCATION_SECONDS = 5.0
 class Requester:
     """The credential and the caller of one request; neither on a route that is open to all."""
 
-    __slots__ = ("_began_at", "_rechecks", "_trust_seconds", "caller", "credential")
+    __slots__ = ("_began_at", "_revalidator", "_trust_seconds", "caller", "credential")
 
-    def __init__(self, rechecks: Rechecks, *, row_cache_seconds: float) -> None:
+    def __init__(self, revalidator: CallerRevalidator, *, row_cache_seconds: float) -> None:
         """Begin with the request, whose credential may be known from a row of `row_cache_seconds` ago."""
         self.credential: Credential | None = None
         self.caller: Caller | None = None
-        self._rechecks = rechecks
+        self._revalidator = revalidator
         self._began_at = time.monotonic()
         self._trust_seconds = min(row_cache_seconds, REVOCATION_SECONDS - row_cache_seconds)
 
@@ -36,6 +36,6 @@ class Requester:
         if time.monotonic() - self._began_at < self._trust_seconds:
             return
         if self.caller is not None:
-            self.caller = self._rechecks.current(self.caller)
+            self.caller = self._revalidator.revalidate(self.caller)
         elif self.credential is not None:
-            self.credential = self._rechecks.current_distribution(self.credential)
+            self.credential = self._revalidator.revalidate_distribution(self.credential)

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from flask import Response
 
-from shared.identity.authentication.revocation_watcher import RunningCall
+from shared.identity.authentication.revocation_watcher import WatchedCall
 from web.framework.admission import call_when_sent
 
 TAKEN_AT_ONCE_BYTES = 128 << 10
 """A download of so much ends within moments, whether or not its client reads."""
 Step = TypeVar("Step")
-Watch = Callable[[Callable[[], None]], RunningCall]
+Watch = Callable[[Callable[[], None]], WatchedCall]
 """Watches the caller of a request, given what to call when they are revoked (`revocation_watcher.py`)."""
 
 

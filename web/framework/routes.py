@@ -159,7 +159,9 @@ class Routes:
 def _view(route: Route) -> Callable[..., Response]:
     def view(**path: Any) -> Response:
         services: Services = current_app.extensions["services"]
-        requester = Requester(services.rechecks, row_cache_seconds=services.settings.live_row_cache_seconds)
+        requester = Requester(
+            services.revalidator, row_cache_seconds=services.settings.live_row_cache_seconds
+        )
         requester.credential = credential = authenticate(route.authentication, request, services)
         name_in_log(credential)
         admission = _admit(route, services, credential)

@@ -11,7 +11,7 @@ from shared.identity.directory.distributions import (
     MAX_MEDIA_RETENTION_DAYS,
     MAX_OVERLAP_SECONDS,
 )
-from shared.identity.names import MAX_NETWORKS
+from shared.identity.field_validation import MAX_NETWORKS
 from shared.identity.token_endpoint.attribution_minting import MAX_REPORTED_CHARACTERS
 from web.http.schemas import PageResponse, ResponseModel
 from web.http.wire_types import Between, CamelModel, Count, Id, JsonCount, Name, RequestModel, Text, UtcTime

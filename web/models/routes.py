@@ -12,7 +12,7 @@ from shared.credits.errors import (
     ModelNotAllowed,
     RateLimitExceeded,
 )
-from shared.credits.spending_limits.key_model_allowlist import find_own_models
+from shared.credits.spending_limits.key_model_allowlist import find_caller_models
 from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.fairness.admission import ConcurrencyLimited
 from shared.models.call_admission import ModelsOverloaded
@@ -159,7 +159,7 @@ def create_response(call: RequestContext) -> Response:
 def find_own(call: RequestContext) -> tuple[str, ...] | None:
     """Find the models that the caller's key may call; None for all."""
     with call.services.database.autocommit() as session:
-        return find_own_models(session, call.caller)
+        return find_caller_models(session, call.caller)
 
 
 def require_own(call: RequestContext, model_id: str) -> None:

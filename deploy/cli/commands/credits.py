@@ -23,8 +23,8 @@ from shared.credits import balances, ledger, open_holds, policies, reconciliatio
 from shared.credits.amounts import format_credits, parse_signed_credits
 from shared.credits.payments import payment_entries
 from shared.credits.storage_billing.storage_reports import (
+    StorageCriteria,
     StorageDimension,
-    StorageQuestion,
     read_storage_usage,
 )
 from shared.credits.usage.usage_reports import Window
@@ -184,7 +184,7 @@ def enter_payment(source: str, event: IO[bytes]) -> None:
         except ValueError as error:
             raise click.BadParameter("is not JSON", param_hint="FILE") from error
         with database.transaction() as session:
-            result = payment_entries.receive(
+            result = payment_entries.enter_payment_event(
                 session, name=source, source=settings.payment_sources[source], event=told
             )
     print_json({"result": result.value})
@@ -231,16 +231,16 @@ def _of_month(resource: statements.Balances | statements.Statement) -> dict[str,
 def list_storage(
     organization_id: UUID, window: str | None, month: date | None, group_by: tuple[str, ...]
 ) -> None:
-    question = StorageQuestion(
+    criteria = StorageCriteria(
         window=Window(window) if window else None,
         month=month,
         group_by=tuple(dict.fromkeys(map(StorageDimension, group_by))),
     )
     with administration() as session:
         report = read_storage_usage(
-            session, actor=OPERATOR, organization_id=organization_id, question=question
+            session, actor=OPERATOR, organization_id=organization_id, criteria=criteria
         )
-    shown = {name: value for name, value in _document(report).items() if name != "question"}
+    shown = {name: value for name, value in _document(report).items() if name != "criteria"}
     days = [_document(day) | {"day": day.day.isoformat(), "byteDays": day.byte_days} for day in report.days]
     groups = [_document(group) | {"byteDays": group.byte_days} for group in report.groups]
     print_json(

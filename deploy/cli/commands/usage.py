@@ -21,7 +21,7 @@ from shared.credits.amounts import format_credits
 from shared.credits.settlement import Status
 from shared.credits.usage.usage_query import Dimension, Interval
 from shared.credits.usage.usage_records import RecordFilter, read_usage_records
-from shared.credits.usage.usage_reports import Question, UsageSum, Window, read_usage
+from shared.credits.usage.usage_reports import UsageCriteria, UsageSum, Window, read_usage
 from shared.identity.access.authorization import OPERATOR
 
 
@@ -50,7 +50,7 @@ def usage(
     only: tuple[tuple[str, str], ...],
 ) -> None:
     has_span = starts_at is not None or ends_at is not None
-    question = Question(
+    criteria = UsageCriteria(
         window=Window(window) if window else None if has_span else Window.DAY,
         starts_at=in_utc(starts_at),
         ends_at=in_utc(ends_at),
@@ -59,10 +59,10 @@ def usage(
         filters={Dimension(name): _value(name, value) for name, value in only},
     )
     with administration() as session:
-        report = read_usage(session, actor=OPERATOR, organization_id=organization_id, question=question)
+        report = read_usage(session, actor=OPERATOR, organization_id=organization_id, criteria=criteria)
     span = {"starts_at": report.starts_at, "ends_at": report.ends_at}
     groups = [
-        {"starts_at": group.step, "keys": dict(zip(question.group_by, group.keys, strict=True))}
+        {"starts_at": group.step, "keys": dict(zip(criteria.group_by, group.keys, strict=True))}
         | _figures(group.sum)
         for group in report.groups
     ]

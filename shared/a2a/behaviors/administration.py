@@ -19,10 +19,10 @@ from shared.db.database import Session
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import set_values
 from shared.identity.audit import record
+from shared.identity.conditional_updates import set_values
+from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
-from shared.identity.names import require_name
 from shared.identity.tables import deployments
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first

@@ -102,7 +102,7 @@ class ModelCalls:
 
         def give_up_once() -> bool:
             with self.engine.database.autocommit() as session:
-                return holds.give_up(session, call_id)
+                return holds.ensure_voided(session, call_id)
 
         try:
             return retry(give_up_once)

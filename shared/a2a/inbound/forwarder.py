@@ -22,7 +22,7 @@ from shared.a2a.types import Message, MessageRole, Part, TaskState
 from shared.config.settings import Settings
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
-from shared.identity.authentication.receivers import LiveReceiver
+from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.importing.authority import require_executor
 

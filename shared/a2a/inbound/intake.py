@@ -26,7 +26,7 @@ from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.tasks.submission import Sent
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
-from shared.identity.authentication.receivers import LiveReceiver
+from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.media.importing.authority import UNPROVEN, Proof, authorize_message, require_executor
 from shared.media.importing.imports import Import, find_imports, get_pushed_import
 from shared.media.importing.pending_attachments import RouteMessages, await_imports

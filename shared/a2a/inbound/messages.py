@@ -24,7 +24,7 @@ from shared.db.schema import columns_of
 from shared.errors import ServiceUnavailable
 from shared.files.idempotency import hash_request
 from shared.identity.access.claims import ReportedCaller
-from shared.identity.authentication.receivers import LiveReceiver
+from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.importing.descriptions import hash_description

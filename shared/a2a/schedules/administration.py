@@ -22,8 +22,8 @@ from shared.errors import FieldError, ValidationFailed
 from shared.files.references import ReferenceKind, list_referred_files
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import set_values
 from shared.identity.audit import record
+from shared.identity.conditional_updates import set_values
 from shared.identity.errors import ResourceNotFound
 from shared.identity.lookups import get_one
 from shared.ids import new_id

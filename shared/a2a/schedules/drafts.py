@@ -14,7 +14,7 @@ from shared.a2a.tables import behaviors
 from shared.a2a.types import Message, MessageRole
 from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
-from shared.identity.names import require_name
+from shared.identity.field_validation import require_name
 from shared.identity.tables import identities
 
 

@@ -23,7 +23,7 @@ from shared.observability.telemetry import get_logger
 log = get_logger(__name__)
 
 
-class Received(StrEnum):
+class PaymentResult(StrEnum):
     """What became of an event."""
 
     CREDITED = "credited"
@@ -32,22 +32,22 @@ class Received(StrEnum):
     IGNORED = "ignored"
 
 
-def receive(session: Session, *, name: str, source: PaymentSource, event: Any) -> Received:
+def enter_payment_event(session: Session, *, name: str, source: PaymentSource, event: Any) -> PaymentResult:
     """Enter what an event of a source tells of; the event must be known to be the source's own.
 
     Raises PaymentNotUnderstood, PaymentUnknown, ResourceNotFound, ValidationFailed, BalanceOutOfRange.
     """
-    told = read_event(source, event)
-    match told:
+    parsed = read_event(source, event)
+    match parsed:
         case Payment():
-            return _credit(session, name, told)
+            return _credit(session, name, parsed)
         case Refund():
-            return _take_back(session, name, told)
+            return _take_back(session, name, parsed)
         case None:
-            return Received.IGNORED
+            return PaymentResult.IGNORED
 
 
-def _credit(session: Session, name: str, payment: Payment) -> Received:
+def _credit(session: Session, name: str, payment: Payment) -> PaymentResult:
     reference = f"{name}:{payment.id}"
     try:
         entered = top_up(
@@ -60,11 +60,11 @@ def _credit(session: Session, name: str, payment: Payment) -> Received:
     except ReferenceConflict:
         # The first event of a payment decides: a rate that changed since does not change what was entered.
         log.warning("payment.differs", reference=reference, organization_id=payment.organization_id)
-        return Received.REPEATED
-    return Received.REPEATED if entered.is_replayed else Received.CREDITED
+        return PaymentResult.REPEATED
+    return PaymentResult.REPEATED if entered.is_replayed else PaymentResult.CREDITED
 
 
-def _take_back(session: Session, name: str, refund: Refund) -> Received:
+def _take_back(session: Session, name: str, refund: Refund) -> PaymentResult:
     # Refunds of one organization follow one another: each takes what those before it have not.
     session.execute(_LOCK, {"organization_id": str(refund.organization_id)})
     credited = _credited(session, refund.organization_id, f"{name}:{refund.payment_id}")
@@ -74,7 +74,7 @@ def _take_back(session: Session, name: str, refund: Refund) -> Received:
     taken = _taken(session, refund.organization_id, prefix)
     owed = credited * refund.refunded // refund.paid - taken
     if owed <= 0:
-        return Received.REPEATED
+        return PaymentResult.REPEATED
     adjust(
         session,
         organization_id=refund.organization_id,
@@ -82,7 +82,7 @@ def _take_back(session: Session, name: str, refund: Refund) -> Received:
         reference=f"{prefix}{refund.refunded}",
         actor=OPERATOR,
     )
-    return Received.REFUNDED
+    return PaymentResult.REFUNDED
 
 
 def _credited(session: Session, organization_id: UUID, reference: str) -> int:

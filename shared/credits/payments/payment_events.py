@@ -65,24 +65,24 @@ def _read_plain(source: PaymentSource, event: Any) -> Payment | Refund | None:
 
 
 def _payment(
-    source: PaymentSource, told: Mapping[str, Any], payment_id: object, paid: object
+    source: PaymentSource, event_object: Mapping[str, Any], payment_id: object, paid: object
 ) -> Payment | None:
-    metadata = _metadata(told)
+    metadata = _metadata(event_object)
     if metadata is None:
         return None
     given = metadata.get("credits")
     return Payment(
         id=_payment_id(payment_id),
         organization_id=_organization(metadata),
-        credits=_worth(source, paid, told.get("currency")) if given is None else _credits(given),
+        credits=_worth(source, paid, event_object.get("currency")) if given is None else _credits(given),
     )
 
 
-def _refund(told: Mapping[str, Any], payment_id: object) -> Refund | None:
-    metadata = _metadata(told)
+def _refund(event_object: Mapping[str, Any], payment_id: object) -> Refund | None:
+    metadata = _metadata(event_object)
     if metadata is None:
         return None
-    paid, refunded = _amount(told.get("amount")), _amount(told.get("amount_refunded"))
+    paid, refunded = _amount(event_object.get("amount")), _amount(event_object.get("amount_refunded"))
     if not 0 < refunded <= paid:
         raise PaymentNotUnderstood("What was refunded must be more than 0 and at most what was paid.")
     return Refund(
@@ -93,9 +93,9 @@ def _refund(told: Mapping[str, Any], payment_id: object) -> Refund | None:
     )
 
 
-def _metadata(told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _metadata(event_object: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Give the metadata of what concerns an organization of this service; a payment system may sell more."""
-    metadata = told.get("metadata")
+    metadata = event_object.get("metadata")
     return metadata if isinstance(metadata, dict) and "organization_id" in metadata else None
 
 

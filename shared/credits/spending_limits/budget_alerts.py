@@ -35,28 +35,28 @@ def send_budget_alerts(database: Database) -> int:
             alerts = session.execute(_TAKE, {"limit": BATCH_SIZE}).all()
             # By organization: each has a lock for the order of its messages.
             for alert in sorted(alerts, key=lambda row: (row.organization_id, row.id)):
-                _tell(session, alert)
+                _enqueue_notification(session, alert)
         SWEPT.labels("budget_alerts").inc(len(alerts))
         return len(alerts)
 
     return drain(batch, size=BATCH_SIZE)
 
 
-def _tell(session: Session, alert: Row[Any]) -> None:
+def _enqueue_notification(session: Session, alert: Row[Any]) -> None:
     is_disabled = find_is_disabled(session, alert.organization_id)
     if is_disabled is None:
         return
-    told = alert.details
+    details = alert.details
     data = {
         "budgetId": str(alert.budget_id),
-        "subjectKind": told["subject_kind"],
-        "subjectId": told["subject_id"],
-        "model": told["model"],
-        "period": told["period"],
+        "subjectKind": details["subject_kind"],
+        "subjectId": details["subject_id"],
+        "model": details["model"],
+        "period": details["period"],
         "share": alert.share,
-        "amount": format_credits(told["amount"]),
-        "spent": format_credits(told["spent"]),
-        "resetsAt": told["resets_at"] and told["resets_at"].replace("+00:00", "Z"),
+        "amount": format_credits(details["amount"]),
+        "spent": format_credits(details["spent"]),
+        "resetsAt": details["resets_at"] and details["resets_at"].replace("+00:00", "Z"),
     }
     body = {"type": SHARE_REACHED, "timestamp": alert.at.isoformat().replace("+00:00", "Z"), "data": data}
     enqueue_delivery(

@@ -176,7 +176,7 @@ def delete_budget(session: Session, *, actor: Actor, organization_id: UUID, budg
     _record(session, actor, "budget.deleted", budget)
 
 
-def covering_budgets(session: Session, organization_id: UUID, subjects: list[UUID]) -> list[Budget]:
+def list_covering_budgets(session: Session, organization_id: UUID, subjects: list[UUID]) -> list[Budget]:
     """Give the budgets of any of some subjects."""
     of_subjects = budgets.c.organization_id == organization_id, budgets.c.subject_id.in_(subjects)
     return [_budget(row) for row in session.execute(_SELECT.where(*of_subjects).order_by(budgets.c.id))]

@@ -54,7 +54,7 @@ def find_key_models(session: Session, organization_id: UUID, key_id: UUID) -> tu
     return None if models is None else tuple(models)
 
 
-def find_own_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
+def find_caller_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
     """Find the models that a caller's key may call; None where it may call all, as an access token may."""
     if caller.payer_id is None or caller.executor.kind is not ExecutorKind.USER:
         return None

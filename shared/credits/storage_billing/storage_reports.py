@@ -40,7 +40,7 @@ class StorageDimension(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageQuestion:
+class StorageCriteria:
     """What a report is about: a window back from now (30 days if nothing is said), or a calendar month in UTC."""
 
     window: Window | None = None
@@ -103,7 +103,7 @@ class StorageReport:
     are there if they were asked for, the dearest first, MAX_GROUPS at most, or `is_truncated`.
     """
 
-    question: StorageQuestion
+    criteria: StorageCriteria
     stored_bytes: int
     measured_to: datetime | None
     byte_microseconds: int
@@ -115,17 +115,17 @@ class StorageReport:
     @property
     def window(self) -> Window | None:
         """How far back it goes; None for a month."""
-        return None if self.question.month else self.question.window or Window.MONTH
+        return None if self.criteria.month else self.criteria.window or Window.MONTH
 
     @property
     def month(self) -> date | None:
         """The first day of the month that it is about, if it is about one."""
-        return self.question.month
+        return self.criteria.month
 
     @property
     def group_by(self) -> str:
         """The dimensions, with commas between them."""
-        return ",".join(self.question.group_by)
+        return ",".join(self.criteria.group_by)
 
     @property
     def byte_days(self) -> int:
@@ -133,9 +133,9 @@ class StorageReport:
         return self.byte_microseconds // MICROSECONDS_OF_DAY
 
 
-def storage_usage(session: Session, organization_id: UUID, question: StorageQuestion) -> StorageReport:
+def storage_usage(session: Session, organization_id: UUID, criteria: StorageCriteria) -> StorageReport:
     """Report what an organization stored on the days of a span, today's so far among them. Raises ValidationFailed."""
-    values = {"organization_id": str(organization_id), **question.values()}
+    values = {"organization_id": str(organization_id), **criteria.values()}
     rows = session.execute(_REPORT, values).all()
     days = tuple(
         StorageDay(
@@ -149,9 +149,9 @@ def storage_usage(session: Session, organization_id: UUID, question: StorageQues
         for row in rows
         if row.day is not None
     )
-    groups = _groups(session, question, values) if question.group_by else ()
+    groups = _groups(session, criteria, values) if criteria.group_by else ()
     return StorageReport(
-        question=question,
+        criteria=criteria,
         stored_bytes=rows[0].present_bytes if rows else 0,
         measured_to=rows[0].measured_to if rows else None,
         byte_microseconds=sum(at.byte_microseconds for at in days),
@@ -163,20 +163,20 @@ def storage_usage(session: Session, organization_id: UUID, question: StorageQues
 
 
 def read_storage_usage(
-    session: Session, *, actor: Actor, organization_id: UUID, question: StorageQuestion
+    session: Session, *, actor: Actor, organization_id: UUID, criteria: StorageCriteria
 ) -> StorageReport:
     """Report it to one who administers the organization."""
     authorize_administration(actor, Permission.USAGE_READ, organization_id)
     require_organization(session, organization_id)
-    return storage_usage(session, organization_id, question)
+    return storage_usage(session, organization_id, criteria)
 
 
-def _groups(session: Session, question: StorageQuestion, values: dict[str, Any]) -> Sequence[StorageGroup]:
-    rows = session.execute(_statement(question.group_by), {**values, "limit": MAX_GROUPS + 1})
+def _groups(session: Session, criteria: StorageCriteria, values: dict[str, Any]) -> Sequence[StorageGroup]:
+    rows = session.execute(_statement(criteria.group_by), {**values, "limit": MAX_GROUPS + 1})
     return [
         StorageGroup(
             keys={
-                at: None if key is None else str(key) for at, key in zip(question.group_by, row, strict=False)
+                at: None if key is None else str(key) for at, key in zip(criteria.group_by, row, strict=False)
             },
             stored_bytes=int(row.stored_bytes),
             byte_microseconds=int(row.byte_microseconds),

@@ -42,7 +42,7 @@ MODEL_WINDOW = Window.DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class UsageCriteria:
     """What a report is about: a window back from now, or from a moment on up to another, or to now.
 
     Without dimensions there is one group, or one for each step of the series. Filters keep calls with these values.
@@ -94,7 +94,7 @@ class UsageGroup:
 class UsageReport:
     """The usage of a span, by step and then the dearest groups first; MAX_GROUPS at most, or `is_truncated`."""
 
-    question: Question
+    criteria: UsageCriteria
     starts_at: datetime
     ends_at: datetime
     total: UsageSum
@@ -103,42 +103,44 @@ class UsageReport:
 
 
 def usage(
-    session: Session, organization_id: UUID, question: Question, *, user_id: UUID | None = None
+    session: Session, organization_id: UUID, criteria: UsageCriteria, *, user_id: UUID | None = None
 ) -> UsageReport:
     """Report an organization's usage, or what one of its users used. Raises ValidationFailed."""
-    question.check()
+    criteria.check()
     parameters = {
         "organization_id": str(organization_id),
         "own": None if user_id is None else str(user_id),
-        "from": question.starts_at,
-        "to": question.ends_at,
-        "length": question.window.length.total_seconds() if question.window else None,
+        "from": criteria.starts_at,
+        "to": criteria.ends_at,
+        "length": criteria.window.length.total_seconds() if criteria.window else None,
         "limit": MAX_GROUPS + 2,
-        **{dimension.value: str(value) for dimension, value in question.filters.items()},
+        **{dimension.value: str(value) for dimension, value in criteria.filters.items()},
     }
     asked = statement(
-        question.group_by,
-        frozenset(question.filters),
-        question.interval,
+        criteria.group_by,
+        frozenset(criteria.filters),
+        criteria.interval,
         of_one_user=user_id is not None,
     )
     total, *rows = session.execute(asked, parameters).all()
     _refuse_pruned(total)
     return UsageReport(
-        question=question,
+        criteria=criteria,
         starts_at=total.starts_at,
         ends_at=total.ends_at,
         total=_sum(total),
-        groups=tuple(_group(row, len(question.group_by)) for row in rows[:MAX_GROUPS]),
+        groups=tuple(_group(row, len(criteria.group_by)) for row in rows[:MAX_GROUPS]),
         is_truncated=len(rows) > MAX_GROUPS,
     )
 
 
-def read_usage(session: Session, *, actor: Actor, organization_id: UUID, question: Question) -> UsageReport:
+def read_usage(
+    session: Session, *, actor: Actor, organization_id: UUID, criteria: UsageCriteria
+) -> UsageReport:
     """Report it to one who administers the organization."""
     authorize_administration(actor, Permission.USAGE_READ, organization_id)
     require_organization(session, organization_id)
-    return usage(session, organization_id, question)
+    return usage(session, organization_id, criteria)
 
 
 def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:

@@ -34,7 +34,7 @@ from shared.files.tables import upload_pieces as pieces
 from shared.files.upload_errors import DigestMismatch
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
-from shared.identity.authentication.rechecking import authority
+from shared.identity.authentication.revalidation import authority
 
 PIECE_BYTES = 8 << 20
 PIECE_SECONDS = 2.0

@@ -26,7 +26,7 @@ from shared.files.tables import upload_pieces as pieces
 from shared.files.uploads import UploadRequest
 from shared.identity.access.callers import Caller
 from shared.identity.access.claims import AttributionClaims
-from shared.identity.authentication.rechecking import Rechecks
+from shared.identity.authentication.revalidation import CallerRevalidator
 from shared.identity.errors import AttributionMismatch
 
 Request = UploadRequest | ReplaceRequest
@@ -132,7 +132,7 @@ def look_at(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpl
     return _require_open(row, caller)
 
 
-def bound_caller(rechecks: Rechecks, caller: Caller, upload: ResumableUpload) -> Caller:
+def bound_caller(revalidator: CallerRevalidator, caller: Caller, upload: ResumableUpload) -> Caller:
     """Give the caller with the owner and the payer that the upload began with, by their rows as they are now.
 
     Raises AttributionInvalid, AttributionMismatch, OrganizationSuspended.
@@ -141,7 +141,7 @@ def bound_caller(rechecks: Rechecks, caller: Caller, upload: ResumableUpload) ->
         return caller
     if upload.attribution.deployment_id != caller.deployment_id:
         raise AttributionMismatch
-    return rechecks.attributed(caller, upload.attribution)
+    return revalidator.revalidate_attribution(caller, upload.attribution)
 
 
 def end(database: Database, upload_id: UUID, state: UploadState) -> None:

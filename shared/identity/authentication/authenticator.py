@@ -26,8 +26,8 @@ from shared.identity.authentication.credential_types import (
     runtime_credential,
     user_credential,
 )
+from shared.identity.authentication.distribution_lookup import find_live_distribution
 from shared.identity.authentication.last_use import LastUse
-from shared.identity.authentication.receivers import find_live_distribution
 from shared.identity.console_tables import console_sessions
 from shared.identity.errors import (
     AttributionEmpty,
@@ -89,7 +89,7 @@ class Authenticator:
             self._last_use.note(console_sessions, found.id)
         return user_credential(Proof(digest=digest, is_session=True), found)
 
-    def find_known(self, authorization: str | None) -> Credential | None:
+    def find_cached(self, authorization: str | None) -> Credential | None:
         """Find a credential in the cache, without asking the database.
 
         Raises AuthenticationRequired without a bearer credential, InvalidToken for one that is too long.

@@ -33,10 +33,10 @@ STEP_UP = timedelta(minutes=10)
 
 def is_live(columns: Any) -> ColumnElement[bool]:
     """Tell, in SQL, that a secret's row is neither revoked nor expired."""
-    return and_(columns.revoked_at.is_(None), _is_in_time(columns))
+    return and_(columns.revoked_at.is_(None), _is_unexpired(columns))
 
 
-def _is_in_time(columns: Any) -> ColumnElement[bool]:
+def _is_unexpired(columns: Any) -> ColumnElement[bool]:
     return or_(columns.expires_at.is_(None), columns.expires_at > func.now())
 
 
@@ -73,7 +73,7 @@ UNREVOKED_RUNTIME = (
         ~exists().where(revoked_tokens.c.jti == bindparam("token")),
     )
 )
-LIVE_RUNTIME = UNREVOKED_RUNTIME.where(_is_in_time(client_credentials.c))
+LIVE_RUNTIME = UNREVOKED_RUNTIME.where(_is_unexpired(client_credentials.c))
 _user_bindings = bindings_of(
     and_(
         role_bindings.c.subject_user_id == users.c.id,
@@ -115,7 +115,7 @@ UNREVOKED_API_KEY = (
         or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
     )
 )
-LIVE_API_KEY = UNREVOKED_API_KEY.where(_is_in_time(api_keys.c))
+LIVE_API_KEY = UNREVOKED_API_KEY.where(_is_unexpired(api_keys.c))
 UNREVOKED_SESSION = (
     select(
         console_sessions.c.id,
@@ -146,7 +146,7 @@ UNREVOKED_SESSION = (
     )
 )
 LIVE_SESSION = UNREVOKED_SESSION.where(
-    _is_in_time(console_sessions.c), console_sessions.c.last_used_at > func.now() - IDLE
+    _is_unexpired(console_sessions.c), console_sessions.c.last_used_at > func.now() - IDLE
 )
 EXPIRED_API_KEY = select(
     exists().where(

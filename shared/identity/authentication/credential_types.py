@@ -13,7 +13,7 @@ from shared.identity.authentication.credential_lookup import (
     LiveRuntime,
     LiveSession,
 )
-from shared.identity.authentication.receivers import LiveDistribution
+from shared.identity.authentication.distribution_lookup import LiveDistribution
 from shared.identity.errors import OrganizationSuspended
 
 

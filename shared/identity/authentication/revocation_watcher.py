@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from shared.errors import DomainError, ServiceUnavailable
 from shared.identity.access.callers import Caller
-from shared.identity.authentication.rechecking import Rechecks
+from shared.identity.authentication.revalidation import CallerRevalidator
 from shared.observability.telemetry import get_logger
 from shared.runtime.periodic_thread import InFlight
 
@@ -33,12 +33,12 @@ class Permit:
     current: Callable[[], object]
 
 
-class RunningCall:
+class WatchedCall:
     """One call under way; a context manager for as long as it is."""
 
     def __init__(
         self,
-        others: InFlight[RunningCall],
+        others: InFlight[WatchedCall],
         permit: Permit,
         authorize: Callable[[Any], object],
         wake: Callable[[], None],
@@ -65,16 +65,16 @@ class RunningCall:
         self.close()
 
 
-class RunningWork:
+class RevocationWatcher:
     """The calls of this process; the thread begins with the first."""
 
-    def __init__(self, rechecks: Rechecks) -> None:
-        self._rechecks = rechecks
+    def __init__(self, revalidator: CallerRevalidator) -> None:
+        self._revalidator = revalidator
         self._calls = InFlight({"running-work": self._check_all}, pause_seconds=CHECK_SECONDS)
 
     def watch(
         self, caller: Caller, authorize: Callable[[Caller], object], wake: Callable[[], None]
-    ) -> RunningCall:
+    ) -> WatchedCall:
         """Watch a call; `wake` is called once, at once and from another thread, when it must end.
 
         `authorize` is given the caller as the rows have it, and raises if it may no longer do this. It may read what
@@ -82,14 +82,14 @@ class RunningWork:
         """
         key = (caller.proof, caller.organization_id, caller.is_suspended)
         return self.watch_permit(
-            Permit(key=key, current=partial(self._rechecks.current, caller)), authorize, wake
+            Permit(key=key, current=partial(self._revalidator.revalidate, caller)), authorize, wake
         )
 
     def watch_permit(
         self, permit: Permit, authorize: Callable[[Any], object], wake: Callable[[], None]
-    ) -> RunningCall:
+    ) -> WatchedCall:
         """Watch a call that rests on something else than a caller; `authorize` is given what `permit` reads."""
-        call = RunningCall(self._calls, permit, authorize, wake)
+        call = WatchedCall(self._calls, permit, authorize, wake)
         self._calls.add(call)
         return call
 
@@ -102,14 +102,14 @@ class RunningWork:
         """Stop the thread."""
         self._calls.stop()
 
-    def _check_all(self, calls: Sequence[RunningCall]) -> None:
+    def _check_all(self, calls: Sequence[WatchedCall]) -> None:
         for same in _by_permit(calls):
             try:
                 self._check(same)
             except Exception:  # the others must be looked at whatever became of these
                 log.exception("calls.not_checked")
 
-    def _check(self, calls: list[RunningCall]) -> None:
+    def _check(self, calls: list[WatchedCall]) -> None:
         try:
             current = calls[0].permit.current()
         except ServiceUnavailable as error:
@@ -123,15 +123,15 @@ class RunningWork:
                 _authorize_again(call, current)
 
 
-def _by_permit(calls: Sequence[RunningCall]) -> list[list[RunningCall]]:
-    grouped: dict[Hashable, list[RunningCall]] = {}
+def _by_permit(calls: Sequence[WatchedCall]) -> list[list[WatchedCall]]:
+    grouped: dict[Hashable, list[WatchedCall]] = {}
     for call in calls:
         if call.revocation is None:
             grouped.setdefault(call.permit.key, []).append(call)
     return list(grouped.values())
 
 
-def _authorize_again(call: RunningCall, current: object) -> None:
+def _authorize_again(call: WatchedCall, current: object) -> None:
     """End a call whose caller has lost the permission to it, or what it is about was disabled."""
     try:
         call.authorize(current)

@@ -17,12 +17,12 @@ from shared.db.schema import columns_of
 from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.authentication.credential_statements import is_live
+from shared.identity.conditional_updates import mark_disabled
 from shared.identity.errors import ResourceNotFound, TooManyLive
+from shared.identity.field_validation import require_future, require_name
 from shared.identity.lookups import get_one, require_member
-from shared.identity.names import require_future, require_name
 from shared.identity.secrets import ListedSecret, Prefix, Secret, issue
 from shared.identity.tables import api_keys, users
 from shared.ids import new_id

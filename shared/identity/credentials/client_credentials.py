@@ -14,12 +14,12 @@ from shared.db.database import Session
 from shared.db.schema import columns_of
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.authentication.credential_statements import is_live
+from shared.identity.conditional_updates import mark_disabled
 from shared.identity.errors import TooManyLive
+from shared.identity.field_validation import require_future
 from shared.identity.lookups import get_one
-from shared.identity.names import require_future
 from shared.identity.secrets import ListedSecret, Prefix, Secret, issue
 from shared.identity.tables import client_credentials, deployments
 from shared.ids import new_id

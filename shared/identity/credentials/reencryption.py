@@ -21,14 +21,14 @@ SUFFIX = "_encrypted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reencrypted:
+class ReencryptionReport:
     """How many secrets had an older key, and where those are that none of the keys opens."""
 
     renewed: int
     unreadable: tuple[str, ...]
 
 
-def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -> Reencrypted:
+def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -> ReencryptionReport:
     """Go through the secrets in these tables. With nothing unreadable, all keys but the first can be dropped."""
     encryption = Encryption(settings)
     renewed = 0
@@ -45,7 +45,7 @@ def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -
             if len(rows) < BATCH_SIZE:
                 break
             last = _key_of(table, rows[-1])
-    return Reencrypted(renewed=renewed, unreadable=tuple(unreadable))
+    return ReencryptionReport(renewed=renewed, unreadable=tuple(unreadable))
 
 
 def secret_columns(table: Table) -> Sequence[Column[Any]]:
@@ -69,7 +69,7 @@ def _next_rows(
 
 def _renew(
     session: Session, encryption: Encryption, table: Table, columns: Sequence[Column[Any]], row: Row[Any]
-) -> Reencrypted:
+) -> ReencryptionReport:
     renewed: dict[str, bytes] = {}
     unreadable: list[str] = []
     for column in columns:
@@ -82,7 +82,7 @@ def _renew(
     if renewed:
         is_row = (column == getattr(row, column.name) for column in table.primary_key.columns)
         session.execute(update(table).where(*is_row).values(renewed))
-    return Reencrypted(renewed=len(renewed), unreadable=tuple(unreadable))
+    return ReencryptionReport(renewed=len(renewed), unreadable=tuple(unreadable))
 
 
 def _key_of(table: Table, row: Row[Any]) -> Sequence[Any]:

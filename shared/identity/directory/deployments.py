@@ -15,13 +15,13 @@ from shared.db.database import Session
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.activation import mark_disabled, mark_enabled
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled, mark_enabled
 from shared.identity.credentials.client_credentials import IssuedClientCredential, insert_client_credential
 from shared.identity.directory.identities import insert_daemon_identity
 from shared.identity.directory.versions import Version, insert_version
+from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one, require_organization
-from shared.identity.names import require_name
 from shared.identity.tables import deployments
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first

@@ -18,10 +18,10 @@ from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import mark_disabled, mark_enabled, set_values
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled, mark_enabled, set_values
+from shared.identity.field_validation import require_name, require_networks
 from shared.identity.lookups import get_one, require_deployment, require_organization, require_principal
-from shared.identity.names import require_name, require_networks
 from shared.identity.secrets import Prefix, Secret, issue, issue_webhook_secret
 from shared.identity.tables import distributions
 from shared.ids import new_id

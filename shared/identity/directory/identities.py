@@ -16,11 +16,11 @@ from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.callers import OwnerKind
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role, ScopeKind
-from shared.identity.activation import mark_disabled, mark_enabled
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled, mark_enabled
 from shared.identity.directory.role_bindings import insert_role_binding
+from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one, require_organization
-from shared.identity.names import require_name
 from shared.identity.tables import identities
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first

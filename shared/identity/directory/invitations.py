@@ -16,12 +16,12 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled
 from shared.identity.directory.memberships import authorize_role
-from shared.identity.email_addresses import has_address
+from shared.identity.email_addresses import email_matches
 from shared.identity.errors import AlreadyExists, ResourceNotFound, TooManyLive
-from shared.identity.names import require_email, require_future
+from shared.identity.field_validation import require_email, require_future
 from shared.identity.secrets import Prefix, Secret, issue
 from shared.identity.tables import invitations, memberships, organizations, users
 from shared.ids import new_id
@@ -131,7 +131,7 @@ def _check_invitee(session: Session, organization_id: UUID, email: str | None, u
             errors=[FieldError(location="body", name="email", message="or userId, one of them")]
         )
     if email is not None:
-        is_named = has_address(require_email(email))
+        is_named = email_matches(require_email(email))
     else:
         is_named = users.c.id == user_id
         if session.execute(select(users.c.id).where(is_named)).one_or_none() is None:

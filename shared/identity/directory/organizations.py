@@ -11,12 +11,12 @@ from shared.db.database import Session
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_operation
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.activation import mark_disabled, mark_enabled, set_values
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled, mark_enabled, set_values
 from shared.identity.directory.memberships import insert_membership
 from shared.identity.directory.users import get_user
+from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
-from shared.identity.names import require_name
 from shared.identity.tables import memberships, organizations
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first

@@ -18,11 +18,11 @@ from shared.db.schema import columns_of
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled
 from shared.identity.credentials.client_credentials import insert_client_credential
+from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
-from shared.identity.names import require_name
 from shared.identity.tables import client_credentials, deployment_repositories, deployments
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}", re.ASCII)

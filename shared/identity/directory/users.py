@@ -14,12 +14,12 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor, authorize_operation
-from shared.identity.activation import mark_disabled, mark_enabled, set_values
 from shared.identity.audit import record
-from shared.identity.email_addresses import has_address
+from shared.identity.conditional_updates import mark_disabled, mark_enabled, set_values
+from shared.identity.email_addresses import email_matches
 from shared.identity.errors import AlreadyExists, ResourceNotFound
+from shared.identity.field_validation import require_email
 from shared.identity.lookups import get_one
-from shared.identity.names import require_email
 from shared.identity.sign_in.console_sessions import end_sessions
 from shared.identity.tables import memberships, users
 from shared.ids import new_id
@@ -108,7 +108,7 @@ def enable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
 
 def find_user(session: Session, email: str) -> UUID | None:
     """Find the user of an address, whatever its case."""
-    known = select(users.c.id).where(has_address(require_email(email)))
+    known = select(users.c.id).where(email_matches(require_email(email)))
     found: UUID | None = session.execute(known).scalar()
     return found
 

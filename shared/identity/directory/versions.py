@@ -13,11 +13,11 @@ from sqlalchemy import Row, func, insert, select, update
 from shared.db.database import Session
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
-from shared.identity.activation import mark_disabled, set_values
 from shared.identity.audit import record
+from shared.identity.conditional_updates import mark_disabled, set_values
 from shared.identity.errors import VersionRevoked
+from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
-from shared.identity.names import require_name
 from shared.identity.tables import deployments, versions
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first

@@ -14,11 +14,11 @@ from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor, administrator, authorize_operation
 from shared.identity.access.callers import Caller, Executor, ExecutorKind
-from shared.identity.activation import mark_disabled
 from shared.identity.audit import record
 from shared.identity.authentication.credential_lookup import find_live_api_key
+from shared.identity.conditional_updates import mark_disabled
 from shared.identity.console_tables import console_links, console_sessions
-from shared.identity.email_addresses import has_address
+from shared.identity.email_addresses import email_matches
 from shared.identity.errors import ResourceNotFound
 from shared.identity.secrets import Prefix, Secret, hash_secret, is_well_formed, issue
 from shared.identity.tables import memberships, organizations, users
@@ -83,7 +83,7 @@ def sign_in_as(
     session: Session, email: str, *, request_id: str | None = None, client_address: str | None = None
 ) -> NewSession | None:
     """Begin a session of the user with an address that a provider vouches for; None where nobody enabled has it."""
-    known = select(users.c.id).where(has_address(email), users.c.disabled_at.is_(None))
+    known = select(users.c.id).where(email_matches(email), users.c.disabled_at.is_(None))
     user_id: UUID | None = session.execute(known).scalar_one_or_none()
     if user_id is None:
         return None
@@ -136,7 +136,7 @@ def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
     return int(sessions), int(links)
 
 
-def look_at_organization(session: Session, *, actor: Actor, organization_id: UUID) -> None:
+def select_session_organization(session: Session, *, actor: Actor, organization_id: UUID) -> None:
     """Have a session act in another organization; raise ResourceNotFound unless its user is a member."""
     if actor.caller.proof is None or not actor.caller.proof.is_session:
         raise PermissionDenied("Only a session of the console chooses for itself.")
@@ -158,8 +158,10 @@ def find_operator(session: Session) -> UUID | None:
     return found
 
 
-def names_of(session: Session, user_id: UUID, organization_id: UUID | None) -> tuple[str, str | None]:
-    """Give the address of a user and the name of their organization, for the frame of every page."""
+def read_user_and_organization_names(
+    session: Session, user_id: UUID, organization_id: UUID | None
+) -> tuple[str, str | None]:
+    """Return a user's e-mail address and the name of their organization, for the header of every page."""
     name = select(organizations.c.name).where(organizations.c.id == organization_id).scalar_subquery()
     row = session.execute(select(users.c.email, name.label("name")).where(users.c.id == user_id)).one()
     return row.email, row.name

@@ -1,4 +1,4 @@
--- Raise QM403 unless the caller of a write still has all that the write rests on (`rechecking.authority`); NULL is nobody's.
+-- Raise QM403 unless the caller of a write still has all that the write rests on (`revalidation.authority`); NULL is nobody's.
 -- What has expired since the caller was admitted is not looked at.
 -- Part of the statement that commits. It is volatile: it sees what was committed up to now, also after that statement has
 -- waited for a lock. plpgsql keeps the plans.

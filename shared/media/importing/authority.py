@@ -17,7 +17,7 @@ from shared.db.database import Session
 from shared.db.statements import Prepared
 from shared.errors import DomainError, PermissionDenied
 from shared.identity.access.permissions import Permission
-from shared.identity.authentication.receivers import LIVE_RECEIVER, LiveReceiver, read_receiver
+from shared.identity.authentication.distribution_lookup import LIVE_RECEIVER, LiveReceiver, read_receiver
 from shared.identity.errors import InvalidToken, OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media.errors import DistributionDisabled, NetworkNotConfigured, SourceRefused
 

@@ -16,7 +16,7 @@ from shared.files.blobs.base import AtMost, BlobStore
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink, StagedContent, stage
 from shared.files.upload_errors import ByteSizeMismatch, DigestMismatch
-from shared.identity.authentication.receivers import LiveReceiver
+from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.importing.authority import Proof, authorize_import

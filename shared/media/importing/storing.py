@@ -12,7 +12,7 @@ from shared.files.blobs.base import BlobStore
 from shared.files.imports import NewMedia, write_media
 from shared.files.resources import ReceivedContent
 from shared.files.staging import StagedContent, stage
-from shared.identity.authentication.receivers import LiveReceiver
+from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.importing.authority import authorize_import
 from shared.media.importing.claims import LeaseLost, mark_stored

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from shared.credits.balances import Policy
-from shared.credits.calls import COUNT_OPEN_CALLS, count_open_calls
 from shared.credits.errors import CreditPolicySuspended, InsufficientCredits
 from shared.credits.holds import AtShare, Progress, hold, renew
+from shared.credits.open_calls import COUNT_OPEN_CALLS, count_open_calls
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls

@@ -26,7 +26,7 @@ from shared.credits.errors import (
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
 from shared.credits.usage.rollups import roll_up_usage
 from shared.credits.usage.usage_query import Dimension
-from shared.credits.usage.usage_reports import Question, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, Window, usage
 from shared.db.database import Database
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
@@ -240,7 +240,9 @@ class Interleavings(RuleBasedStateMachine):
         assert self.calls.discrepancies() == []
         with self.database.autocommit() as session:
             report = usage(
-                session, self.calls.organization_id, Question(window=Window.DAY, group_by=(Dimension.MODEL,))
+                session,
+                self.calls.organization_id,
+                UsageCriteria(window=Window.DAY, group_by=(Dimension.MODEL,)),
             )
         settled = [call for call in self.invocations if call.charged is not None]
         assert (report.total.invocations, report.total.cost) == (len(settled), self.spent)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import InternalError, ProgrammingError
 
-from shared.credits.reconciliation import KINDS, LedgerProof, reconcile
+from shared.credits.reconciliation import KINDS, LedgerCheck, reconcile
 from shared.credits.storage_billing.daily_charges import charge_storage
 from shared.credits.usage.rollups import roll_up_usage
 from shared.observability.telemetry import LEDGER_DISCREPANCIES
@@ -119,7 +119,7 @@ def test_the_job_reports_by_log_and_metric_and_repairs_nothing(
     plant(used, PLANTED["posted"])
     before = used.balance
     with caplog.at_level(logging.WARNING):
-        assert LedgerProof().go_on(used.database) > 0
+        assert LedgerCheck().step(used.database) > 0
     lines = [line for line in caplog.records if line.getMessage() == "credits.discrepancy"]
     mine = [at for at in lines if at.fields["organization_id"] == used.organization_id]  # type: ignore[attr-defined]
     assert mine[0].fields["kind"] == "posted"  # type: ignore[attr-defined]
@@ -146,10 +146,10 @@ def test_a_proof_that_is_cut_short_goes_on_where_it_ended(used: Calls) -> None:
     with used.database.autocommit() as session:
         organizations = session.execute(text("SELECT count(*) FROM credit_balances")).scalar_one()
     assert organizations > 1
-    proof, runs = LedgerProof(), list[tuple[int, bool]]()
+    check, runs = LedgerCheck(), list[tuple[int, bool]]()
     while not runs or runs[-1][1]:
         with budget(0) as given:
-            runs.append((proof.go_on(used.database), given.is_cut_short))
+            runs.append((check.step(used.database), given.is_cut_short))
     assert len(runs) == organizations
     assert [found for found, _ in runs[:-1]] == [0] * (organizations - 1)
     assert runs[-1][0] > 0

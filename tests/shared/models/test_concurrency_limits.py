@@ -9,7 +9,7 @@ import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.credits.calls import OpenCalls
+from shared.credits.open_calls import OpenCalls
 from shared.ids import new_id
 from shared.messaging.valkey import connect_valkey
 from shared.models import concurrency_limits as shares_module

@@ -18,7 +18,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.config.settings import load_settings
 from shared.config.settings_errors import SettingsWrong
 from shared.credits.balances import get_balance
-from shared.credits.payments.payment_entries import Received, receive
+from shared.credits.payments.payment_entries import PaymentResult, enter_payment_event
 from shared.credits.reconciliation import reconcile
 from tests.support.front import Front, open_front
 
@@ -185,13 +185,13 @@ def test_a_refund_of_a_payment_that_is_not_known_yet_is_to_be_sent_again(payer: 
 def test_racing_events_of_a_payment_are_entered_once(payer: Payer) -> None:
     source = payer.front.settings.payment_sources["stripe"]
 
-    def enter(event: dict[str, Any]) -> Received:
+    def enter(event: dict[str, Any]) -> PaymentResult:
         with payer.front.services.database.transaction() as session:
-            return receive(session, name="stripe", source=source, event=event)
+            return enter_payment_event(session, name="stripe", source=source, event=event)
 
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(enter, [payer.paid()] * 4 + [payer.session()] * 4))
-        assert results.count(Received.CREDITED) == 1
+        assert results.count(PaymentResult.CREDITED) == 1
         refunds = [payer.refunded(amount) for amount in (500, 1_000, 500, 2_500, 1_000)]
         list(threads.map(enter, refunds))
     assert payer.balance == 0

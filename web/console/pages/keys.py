@@ -23,7 +23,7 @@ from shared.credits.spending_limits.budgets import (
 )
 from shared.credits.usage.usage_query import Dimension
 from shared.credits.usage.usage_records import UsageScope, authorize_usage
-from shared.credits.usage.usage_reports import Question, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, Window, usage
 from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.permissions import Permission
@@ -264,8 +264,8 @@ def _all(own: Sequence[ApiKey], bound: Sequence[ApiKey]) -> list[ApiKey]:
 
 
 def _spent(session: Session, scope: UsageScope) -> dict[str, int]:
-    question = Question(window=Window.MONTH, group_by=(Dimension.KEY,))
-    report = usage(session, scope.organization_id, question, user_id=scope.user_id)
+    criteria = UsageCriteria(window=Window.MONTH, group_by=(Dimension.KEY,))
+    report = usage(session, scope.organization_id, criteria, user_id=scope.user_id)
     return {group.keys[0]: group.sum.cost for group in report.groups if group.keys[0]}
 
 

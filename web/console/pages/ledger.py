@@ -11,7 +11,7 @@ from shared.credits.ledger import list_entries, top_up
 from shared.credits.open_holds import list_holds
 from shared.credits.policies import resume_spending, set_policy, suspend_spending
 from shared.credits.statements import list_statements, read_statement
-from shared.credits.storage_billing.storage_reports import StorageQuestion, read_storage_usage
+from shared.credits.storage_billing.storage_reports import StorageCriteria, read_storage_usage
 from shared.identity.access.permissions import Permission
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_amount, require
@@ -73,7 +73,7 @@ def show_holds(context: PageContext) -> Response:
 def show_storage(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         report = read_storage_usage(
-            session, actor=context.actor, organization_id=context.organization_id, question=StorageQuestion()
+            session, actor=context.actor, organization_id=context.organization_id, criteria=StorageCriteria()
         )
     return context.render("storage.html", report=report)
 

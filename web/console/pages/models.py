@@ -15,7 +15,7 @@ from flask import Response
 from shared.credits.amounts import MICRO
 from shared.credits.usage.usage_query import Dimension, Interval
 from shared.credits.usage.usage_records import UsageScope, authorize_usage
-from shared.credits.usage.usage_reports import Question, UsageReport, UsageSum, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, UsageSum, Window, usage
 from shared.db.database import Session
 from shared.models.catalog import Endpoint, ModelEntry
 from shared.models.dialects import Dialect, parse_chat
@@ -108,10 +108,10 @@ def _shown(context: PageContext, window: Window, asked: Form) -> Mapping[str, An
     scope = authorize_usage(context.caller)
     entries = context.services.models.catalog.current().entries
     with context.services.database.autocommit() as session:
-        by_model = _ask(session, scope, Question(window=window, group_by=(Dimension.MODEL,)))
-        month = Question(window=Window.MONTH, interval=Interval.DAY, group_by=(Dimension.MODEL,))
+        by_model = _ask(session, scope, UsageCriteria(window=window, group_by=(Dimension.MODEL,)))
+        month = UsageCriteria(window=Window.MONTH, interval=Interval.DAY, group_by=(Dimension.MODEL,))
         by_day = _ask(session, scope, month)
-        of_whom = Question(window=window, group_by=(Dimension.MODEL, Dimension.PRINCIPAL))
+        of_whom = UsageCriteria(window=window, group_by=(Dimension.MODEL, Dimension.PRINCIPAL))
         most = _most(_ask(session, scope, of_whom))
         labels = context.labels(session, [who for who, _ in most.values()])
     sums = {group.keys[0]: group.sum for group in by_model.groups}
@@ -140,8 +140,8 @@ def _shown(context: PageContext, window: Window, asked: Form) -> Mapping[str, An
     }
 
 
-def _ask(session: Session, scope: UsageScope, question: Question) -> UsageReport:
-    return usage(session, scope.organization_id, question, user_id=scope.user_id)
+def _ask(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
+    return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
 
 
 def _most(report: UsageReport) -> Mapping[str, tuple[str | None, int]]:

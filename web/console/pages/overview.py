@@ -9,10 +9,10 @@ from flask import Response
 from shared.credits.amounts import MICRO
 from shared.credits.balances import Balance, get_balance
 from shared.credits.spending_limits.budgets import list_budgets
-from shared.credits.storage_billing.storage_reports import StorageQuestion, storage_usage
+from shared.credits.storage_billing.storage_reports import StorageCriteria, storage_usage
 from shared.credits.usage.usage_query import Dimension, Interval
 from shared.credits.usage.usage_records import UsageScope, authorize_usage
-from shared.credits.usage.usage_reports import Question, UsageReport, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, Window, usage
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.pagination import MAX_LIMIT
@@ -58,9 +58,9 @@ def overview(context: PageContext) -> Response:
         return context.render("overview_figures.html", **figures)
     with context.services.database.autocommit() as session:
         by_model = _ask(
-            session, scope, Question(window=window, interval=interval, group_by=(Dimension.MODEL,))
+            session, scope, UsageCriteria(window=window, interval=interval, group_by=(Dimension.MODEL,))
         )
-        by_principal = _ask(session, scope, Question(window=window, group_by=(Dimension.PRINCIPAL,)))
+        by_principal = _ask(session, scope, UsageCriteria(window=window, group_by=(Dimension.PRINCIPAL,)))
         ids = [group.keys[0] for group in by_principal.groups[:10]]
         budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
         near = [at for at in budgets.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
@@ -87,8 +87,8 @@ def overview(context: PageContext) -> Response:
     )
 
 
-def _ask(session: Session, scope: UsageScope, question: Question) -> UsageReport:
-    return usage(session, scope.organization_id, question, user_id=scope.user_id)
+def _ask(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
+    return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
 
 
 def _figures(
@@ -96,10 +96,10 @@ def _figures(
 ) -> Mapping[str, Any]:
     """Give the figures that are asked for again while the page is open."""
     today = start_of_day(context.now)
-    whole_days = Question(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
+    whole_days = UsageCriteria(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
     cost = _ask(session, scope, whole_days).total.cost
     if scope.user_id is None:
-        cost += storage_usage(session, scope.organization_id, StorageQuestion(window=Window.WEEK)).cost
+        cost += storage_usage(session, scope.organization_id, StorageCriteria(window=Window.WEEK)).cost
     burning: BurnRate | None = (
         estimate_burn_rate(cost, BURN_DAYS, balance.available, context.now) if balance else None
     )

@@ -3,7 +3,7 @@
 from flask import Response
 
 from shared.identity.directory.organizations import list_organizations
-from shared.identity.sign_in.console_sessions import look_at_organization
+from shared.identity.sign_in.console_sessions import select_session_organization
 from web.console import cookies
 from web.console.declarations import ROOT, ConsoleRoutes, go_to
 from web.console.forms import read_id, wrong
@@ -27,7 +27,7 @@ def show_organizations(context: PageContext) -> Response:
 def choose_organization(context: PageContext) -> Response:
     chosen = read_id(context.form, "organization")
     with context.services.database.transaction() as session:
-        look_at_organization(session, actor=context.actor, organization_id=chosen)
+        select_session_organization(session, actor=context.actor, organization_id=chosen)
     return go_to(ROOT)
 
 

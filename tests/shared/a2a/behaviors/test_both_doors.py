@@ -19,8 +19,8 @@ from shared.credits.settlement import Outcome
 from shared.db.database import Database
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.authentication import revocation_watcher
-from shared.identity.authentication.rechecking import Rechecks
-from shared.identity.authentication.revocation_watcher import RunningWork
+from shared.identity.authentication.revalidation import CallerRevalidator
+from shared.identity.authentication.revocation_watcher import RevocationWatcher
 from shared.identity.directory.organizations import suspend_organization
 from shared.identity.errors import OrganizationSuspended
 from shared.messaging.replies import Reply, ReplyChannel
@@ -66,7 +66,7 @@ class ClientDoor:
     """`/v1`: a front, the queue and a worker, here in one process."""
 
     calls: ModelCalls
-    running: RunningWork
+    running: RevocationWatcher
     is_stream: bool
     is_opened: Callable[[], bool]
 
@@ -167,7 +167,7 @@ def door(
     opened = threading.Event()
     monkeypatch.setattr("shared.models.engine.Translator.__init__", _telling(Translator.__init__, opened))
     channel = ReplyChannel(connect_valkey(valkey_server.url))
-    running = RunningWork(Rechecks(database))
+    running = RevocationWatcher(CallerRevalidator(database))
     with model_calls(database, valkey_server.url, channel, tmp_path) as calls:
         if request.param != "agent":
             yield ClientDoor(calls, running, is_stream=request.param == "/v1", is_opened=opened.is_set)

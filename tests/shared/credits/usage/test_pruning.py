@@ -11,7 +11,7 @@ from sqlalchemy import text
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.credits.errors import SettlementRefused
 from shared.credits.holds import Attribution
-from shared.credits.keys import sum_spent
+from shared.credits.key_usage import sum_spent
 from shared.credits.ledger import list_entries
 from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Effect, Outcome, Status, settle
@@ -29,7 +29,7 @@ from shared.credits.usage.pruning import prune_usage
 from shared.credits.usage.rollups import roll_up_usage
 from shared.credits.usage.usage_query import Dimension, Interval
 from shared.credits.usage.usage_records import list_usage_records
-from shared.credits.usage.usage_reports import Question, UsageReport, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, Window, usage
 from shared.db.database import Database
 from shared.errors import ValidationFailed
 from shared.identity.access.authorization import OPERATOR
@@ -103,9 +103,9 @@ class History:
     def age(self, by: timedelta = MONTH) -> None:
         age(self.clock, self.calls.database, by)
 
-    def report(self, question: Question) -> UsageReport:
+    def report(self, criteria: UsageCriteria) -> UsageReport:
         with self.calls.database.transaction() as session:
-            return usage(session, self.calls.organization_id, question)
+            return usage(session, self.calls.organization_id, criteria)
 
     def printed(self) -> list[Any]:
         """Reports, the ledger, budgets and what was spent, in all."""
@@ -117,7 +117,7 @@ class History:
             for interval in (None, Interval.HOUR, Interval.DAY)
             for report in [
                 self.report(
-                    Question(starts_at=starts_at, ends_at=ends_at, group_by=group_by, interval=interval)
+                    UsageCriteria(starts_at=starts_at, ends_at=ends_at, group_by=group_by, interval=interval)
                 )
             ]
         ]
@@ -151,7 +151,7 @@ def test_no_sum_changes_when_records_go(history: History) -> None:
     assert history.printed() == before
     history.calls.charge(7, attribution=history.attribution)
     assert history.calls.discrepancies() == []
-    assert history.report(Question(window=Window.MONTH)).total.cost == 7
+    assert history.report(UsageCriteria(window=Window.MONTH)).total.cost == 7
     assert prune_usage(history.calls.database, kept=KEPT) == 0
 
 
@@ -259,12 +259,12 @@ def test_a_span_that_cuts_a_pruned_hour_is_refused_and_never_answered_wrongly(hi
     history.age()
     prune_usage(history.calls.database, kept=KEPT)
     minute, later = timedelta(minutes=1), history.starts_at + timedelta(days=1)
-    for question, name in (
-        (Question(starts_at=history.starts_at + minute, ends_at=later), "from"),
-        (Question(starts_at=history.starts_at, ends_at=later + minute), "to"),
+    for criteria, name in (
+        (UsageCriteria(starts_at=history.starts_at + minute, ends_at=later), "from"),
+        (UsageCriteria(starts_at=history.starts_at, ends_at=later + minute), "to"),
     ):
         with pytest.raises(ValidationFailed) as refused:
-            history.report(question)
+            history.report(criteria)
         assert [at.name for at in refused.value.errors] == [name]
 
 
@@ -277,7 +277,10 @@ def test_calls_and_reports_wait_for_no_batch(history: History) -> None:
         session.execute(pruning._PRUNE, {"since": UUID(int=0), "limit": 5})
         with database.transaction() as other:
             other.execute(text("SET LOCAL lock_timeout = '1s'"))
-            assert usage(other, history.calls.organization_id, Question(window=Window.MONTH)).total.cost == 0
+            assert (
+                usage(other, history.calls.organization_id, UsageCriteria(window=Window.MONTH)).total.cost
+                == 0
+            )
         history.calls.charge(3, attribution=history.attribution)
     assert prune_usage(database, kept=KEPT) == 7
 

@@ -17,7 +17,7 @@ from shared.credits.settlement import Status
 from shared.credits.statements import list_statements, read_statement
 from shared.credits.usage.rollups import roll_up_usage
 from shared.credits.usage.usage_query import Dimension, Interval
-from shared.credits.usage.usage_reports import Question, UsageReport, UsageSum, usage
+from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, UsageSum, usage
 from shared.errors import ValidationFailed
 from shared.identity.access.authorization import OPERATOR
 from tests.shared.credits.calls import Calls
@@ -65,13 +65,13 @@ class Traffic:
         for invocation_id, token in self.random.sample(self.estimated, k=len(self.estimated) // 2):
             self.calls.settle(invocation_id, token, self.random.randrange(700))
 
-    def question(self) -> Question:
+    def criteria(self) -> UsageCriteria:
         """Any span of the month, cut by anything."""
         first, end = sorted([self.moment(), self.moment()])
         group_by = tuple(self.random.sample(list(Dimension), k=self.random.randrange(4)))
         by_id: dict[Dimension, str | UUID] = {self.random.choice(BY_ID): self.ids[0]}
         filters: list[dict[Dimension, str | UUID]] = [{}, {Dimension.MODEL: "acme/one"}, by_id]
-        return Question(
+        return UsageCriteria(
             starts_at=first,
             ends_at=self.random.choice([end + timedelta(microseconds=1), self.ends_at + timedelta(hours=2)]),
             interval=self.random.choice([None, *Interval]),
@@ -83,9 +83,9 @@ class Traffic:
 BY_ID = [dimension for dimension in Dimension if dimension is not Dimension.MODEL]
 
 
-def ask(calls: Calls, question: Question) -> UsageReport:
+def ask(calls: Calls, criteria: UsageCriteria) -> UsageReport:
     with calls.database.autocommit() as session:
-        return usage(session, calls.organization_id, question)
+        return usage(session, calls.organization_id, criteria)
 
 
 def rows(calls: Calls, statement: str) -> list[Any]:
@@ -105,19 +105,19 @@ def value(record: Any, dimension: Dimension) -> str | None:
     return None if found is None else str(found)
 
 
-def expected(calls: Calls, question: Question) -> Sums:
+def expected(calls: Calls, criteria: UsageCriteria) -> Sums:
     """The same from the records alone, by a rule that knows no SQL."""
-    assert question.starts_at is not None
-    assert question.ends_at is not None
+    assert criteria.starts_at is not None
+    assert criteria.ends_at is not None
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(FIGURES))
     for record in rows(calls, "SELECT * FROM usage_records WHERE organization_id = :id"):
         at = record.occurred_at.astimezone(UTC)
-        is_asked = all(value(record, name) == str(wanted) for name, wanted in question.filters.items())
-        if not is_asked or not question.starts_at <= at < question.ends_at:
+        is_asked = all(value(record, name) == str(wanted) for name, wanted in criteria.filters.items())
+        if not is_asked or not criteria.starts_at <= at < criteria.ends_at:
             continue
         hour = at.replace(minute=0, second=0, microsecond=0)
-        step = {None: None, Interval.HOUR: hour, Interval.DAY: hour.replace(hour=0)}[question.interval]
-        group = sums[step, *(value(record, dimension) for dimension in question.group_by)]
+        step = {None: None, Interval.HOUR: hour, Interval.DAY: hour.replace(hour=0)}[criteria.interval]
+        group = sums[step, *(value(record, dimension) for dimension in criteria.group_by)]
         for place, figure in enumerate(FIGURES):
             group[place] += 1 if figure == "invocations" else getattr(record, figure)
     return {key: tuple(found) for key, found in sums.items()}
@@ -131,7 +131,7 @@ def check(traffic: Traffic) -> None:
             "SELECT -sum(amount) FROM ledger_entries WHERE organization_id = :id AND kind IN ('charge', 'correction')",
         )[0][0]
     )
-    organization: dict[str, Any] = {"by": OPERATOR, "organization_id": calls.organization_id}
+    organization: dict[str, Any] = {"actor": OPERATOR, "organization_id": calls.organization_id}
     with calls.database.autocommit() as session:
         months = [balances.month for balances in list_statements(session, **organization).items]
         statements = [read_statement(session, **organization, month=month) for month in months]
@@ -142,13 +142,15 @@ def check(traffic: Traffic) -> None:
         for group_by in [(), *((one,) for one in Dimension), *combinations(Dimension, 2), tuple(Dimension)]:
             report = ask(
                 calls,
-                Question(starts_at=traffic.starts_at, ends_at=ends_at, interval=interval, group_by=group_by),
+                UsageCriteria(
+                    starts_at=traffic.starts_at, ends_at=ends_at, interval=interval, group_by=group_by
+                ),
             )
             assert report.total.cost == sum(group.sum.cost for group in report.groups) == charged
-    for question in (traffic.question() for _ in range(40)):
-        report = ask(calls, question)
-        assert {key: sums for key, sums in summed(report).items() if sums[0]} == expected(calls, question), (
-            question
+    for criteria in (traffic.criteria() for _ in range(40)):
+        report = ask(calls, criteria)
+        assert {key: sums for key, sums in summed(report).items() if sums[0]} == expected(calls, criteria), (
+            criteria
         )
     assert calls.discrepancies() == []
 
@@ -172,24 +174,28 @@ def test_a_month_of_random_traffic_sums_to_the_ledger_however_it_is_cut(calls: C
 
 
 @pytest.mark.parametrize(
-    ("question", "parameter"),
+    ("criteria", "parameter"),
     [
-        (Question(), "from"),
-        (Question(ends_at=datetime(2026, 1, 1, tzinfo=UTC)), "from"),
+        (UsageCriteria(), "from"),
+        (UsageCriteria(ends_at=datetime(2026, 1, 1, tzinfo=UTC)), "from"),
         (
-            Question(starts_at=datetime(2026, 1, 1, tzinfo=UTC), ends_at=datetime(2026, 1, 1, tzinfo=UTC)),
+            UsageCriteria(
+                starts_at=datetime(2026, 1, 1, tzinfo=UTC), ends_at=datetime(2026, 1, 1, tzinfo=UTC)
+            ),
             "to",
         ),
         (
-            Question(starts_at=datetime(2020, 1, 1, tzinfo=UTC), ends_at=datetime(2026, 1, 1, tzinfo=UTC)),
+            UsageCriteria(
+                starts_at=datetime(2020, 1, 1, tzinfo=UTC), ends_at=datetime(2026, 1, 1, tzinfo=UTC)
+            ),
             "from",
         ),
-        (Question(starts_at=datetime(2100, 1, 1, tzinfo=UTC)), "from"),
+        (UsageCriteria(starts_at=datetime(2100, 1, 1, tzinfo=UTC)), "from"),
     ],
 )
 def test_a_span_that_means_nothing_or_too_much_is_refused(
-    calls: Calls, question: Question, parameter: str
+    calls: Calls, criteria: UsageCriteria, parameter: str
 ) -> None:
     with pytest.raises(ValidationFailed) as refused:
-        ask(calls, question)
+        ask(calls, criteria)
     assert [wrong.name for wrong in refused.value.errors] == [parameter]

@@ -5,10 +5,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.credits.keys import sum_spent
+from shared.credits.key_usage import sum_spent
 from shared.credits.usage.rollups import roll_up_usage
 from shared.credits.usage.usage_query import Dimension, Interval
-from shared.credits.usage.usage_reports import Question, Window, model_usage, usage
+from shared.credits.usage.usage_reports import UsageCriteria, Window, model_usage, usage
 from shared.db.database import Database
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
@@ -57,8 +57,8 @@ def test_a_report_reads_sums_and_two_parts_of_an_hour(busy: Calls) -> None:
         for window in Window:
             for group_by in ((Dimension.MODEL,), (Dimension.MODEL, Dimension.PRINCIPAL), tuple(Dimension)):
                 for interval in (None, Interval.DAY):
-                    question = Question(window=window, group_by=group_by, interval=interval)
-                    assert usage(session, busy.organization_id, question).total.invocations > 0
+                    criteria = UsageCriteria(window=window, group_by=group_by, interval=interval)
+                    assert usage(session, busy.organization_id, criteria).total.invocations > 0
     assert len(statements) == 18
     for statement in statements:
         read, plan = rows_read(busy.database, statement)
@@ -66,24 +66,24 @@ def test_a_report_reads_sums_and_two_parts_of_an_hour(busy: Calls) -> None:
 
 
 def test_a_series_by_hour_reads_the_hours_of_its_span(busy: Calls) -> None:
-    question = Question(window=Window.WEEK, interval=Interval.HOUR)
+    criteria = UsageCriteria(window=Window.WEEK, interval=Interval.HOUR)
     with (
         recorded_statements(busy.database, beginning=("WITH",)) as statements,
         busy.database.autocommit() as session,
     ):
-        assert 168 <= len(usage(session, busy.organization_id, question).groups) <= 169
+        assert 168 <= len(usage(session, busy.organization_id, criteria).groups) <= 169
     read, plan = rows_read(busy.database, statements[0])
     assert read <= GROUPS * 168 + 2 * AN_HOUR + 60, plan
 
 
 def test_a_series_by_hour_is_planned_for_the_hours_of_its_span(busy: Calls) -> None:
     for window, hours in ((Window.DAY, 24), (Window.MONTH, 720)):
-        question = Question(window=window, interval=Interval.HOUR)
+        criteria = UsageCriteria(window=window, interval=Interval.HOUR)
         with (
             recorded_statements(busy.database, beginning=("WITH",)) as statements,
             busy.database.autocommit() as session,
         ):
-            usage(session, busy.organization_id, question)
+            usage(session, busy.organization_id, criteria)
         expected, plan = rows_expected(busy.database, statements[0], "usage_hours")
         assert GROUPS * hours / 10 <= expected <= GROUPS * hours, plan
 

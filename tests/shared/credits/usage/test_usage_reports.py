@@ -10,7 +10,14 @@ from shared.credits.holds import Attribution
 from shared.credits.usage.rollups import roll_up_usage
 from shared.credits.usage.usage_query import Dimension
 from shared.credits.usage.usage_records import list_usage_records
-from shared.credits.usage.usage_reports import MODEL_WINDOW, Question, UsageReport, Window, model_usage, usage
+from shared.credits.usage.usage_reports import (
+    MODEL_WINDOW,
+    UsageCriteria,
+    UsageReport,
+    Window,
+    model_usage,
+    usage,
+)
 from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.runtime.batches import budget
 from tests.shared.credits.calls import Calls
@@ -25,7 +32,7 @@ def funded(calls: Calls) -> Calls:
 
 def report(calls: Calls, window: Window = Window.DAY, *group_by: Dimension) -> UsageReport:
     with calls.database.autocommit() as session:
-        return usage(session, calls.organization_id, Question(window=window, group_by=group_by))
+        return usage(session, calls.organization_id, UsageCriteria(window=window, group_by=group_by))
 
 
 def charged_ago(calls: Calls, tokens: int, ago: timedelta, **options: object) -> UUID:
@@ -66,7 +73,7 @@ def test_a_window_is_exact_to_the_second(funded: Calls, window: Window, rolled_u
             charged_at(funded, tokens, starts_at + timedelta(seconds=seconds))
         if rolled_up:
             roll_up_usage(funded.database, slack=ROLL_UP_ALL)
-        found = usage(session, funded.organization_id, Question(window=window))
+        found = usage(session, funded.organization_id, UsageCriteria(window=window))
     assert (found.total.cost, found.ends_at - found.starts_at) == (1, window.length)
 
 

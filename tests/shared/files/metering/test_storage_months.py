@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from shared.credits.reconciliation import reconcile
-from shared.credits.storage_billing.storage_reports import StorageQuestion, storage_usage
+from shared.credits.storage_billing.storage_reports import StorageCriteria, storage_usage
 from shared.db.database import Database
 from shared.files.metering.storage_prices import StorageMonth
 from tests.shared.files.metering.stored_months import DAY, MICROSECOND, Month, days_between, empty_month
@@ -37,7 +37,7 @@ def cost_of(month: Month, payer: UUID, year: int, number: int) -> int:
     """What the report on a calendar month says; it is what the ledger says of its days."""
     first, beyond = first_of(year, number), first_of(year, number + 1)
     with month.database.transaction() as session:
-        report = storage_usage(session, payer, StorageQuestion(month=first.date()))
+        report = storage_usage(session, payer, StorageCriteria(month=first.date()))
         assert reconcile(session, payer) == []
     charged = month.charged_costs().get(payer, {})
     assert report.cost == sum(cost for day, cost in charged.items() if first.date() <= day < beyond.date())
@@ -102,6 +102,6 @@ def test_a_change_of_the_setting_holds_for_the_days_that_end_after_it(
     by_day = {THIRTY_DAYS: 2_800_000, CALENDAR: 3_000_000}
     assert cost_of(month, payer, 2025, 2) == 14 * by_day[before] + 14 * by_day[after]
     with database.transaction() as session:
-        report = storage_usage(session, payer, StorageQuestion(month=first.date()))
+        report = storage_usage(session, payer, StorageCriteria(month=first.date()))
     lengths = {THIRTY_DAYS: 30, CALENDAR: 28}
     assert [at.price_days for at in reversed(report.days)] == [lengths[before]] * 14 + [lengths[after]] * 14

@@ -14,9 +14,9 @@ from sqlalchemy import text
 from shared.credits.reconciliation import reconcile
 from shared.credits.storage_billing.storage_reports import (
     MICROSECONDS_OF_DAY,
+    StorageCriteria,
     StorageDimension,
     StorageGroup,
-    StorageQuestion,
     storage_usage,
 )
 from shared.credits.usage.usage_reports import Window
@@ -55,7 +55,7 @@ def groups(month: Month, *group_by: StorageDimension) -> tuple[StorageGroup, ...
     """The groups of a report, whose sums are those of the report and of the ledger."""
     (payer,) = month.payers
     with month.database.transaction() as session:
-        report = storage_usage(session, payer, StorageQuestion(group_by=group_by))
+        report = storage_usage(session, payer, StorageCriteria(group_by=group_by))
         assert reconcile(session, payer) == []
     assert sum(at.cost for at in report.groups) == report.cost
     assert report.cost == sum(month.charged_costs().get(payer, {}).values())
@@ -166,9 +166,9 @@ def test_what_the_release_before_measures_beside_this_one_is_made_up_for(month: 
 
 
 def test_a_report_has_a_window_or_a_month(month: Month) -> None:
-    question = StorageQuestion(window=Window.DAY, month=month.starts_at.date().replace(day=1))
+    criteria = StorageCriteria(window=Window.DAY, month=month.starts_at.date().replace(day=1))
     with month.database.transaction() as session, pytest.raises(ValidationFailed):
-        storage_usage(session, month.payers[0], question)
+        storage_usage(session, month.payers[0], criteria)
 
 
 @pytest.mark.parametrize("shelf", ["local"], indirect=True)

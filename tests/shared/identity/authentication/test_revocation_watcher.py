@@ -12,8 +12,8 @@ from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
 from shared.identity.authentication import revocation_watcher
-from shared.identity.authentication.rechecking import Rechecks
-from shared.identity.authentication.revocation_watcher import RunningWork
+from shared.identity.authentication.revalidation import CallerRevalidator
+from shared.identity.authentication.revocation_watcher import RevocationWatcher
 from shared.identity.credentials.api_keys import revoke_api_key
 from shared.identity.directory.memberships import change_member_role
 from shared.identity.directory.organizations import suspend_organization
@@ -23,7 +23,7 @@ from tests.support.identity import IdentityFactory
 PATIENCE_SECONDS = 60.0
 
 
-class CountingRechecks(Rechecks):
+class CountingRevalidator(CallerRevalidator):
     """Counts how often it is asked; may find no database."""
 
     def __init__(self, database: Database) -> None:
@@ -32,23 +32,23 @@ class CountingRechecks(Rechecks):
         self.count = 0
         self.is_away = False
 
-    def current(self, caller: Caller) -> Caller:
+    def revalidate(self, caller: Caller) -> Caller:
         self.count += 1
         self.asked.release()
         if self.is_away:
             raise ServiceUnavailable
-        return super().current(caller)
+        return super().revalidate(caller)
 
 
 @pytest.fixture
-def rechecks(database: Database) -> CountingRechecks:
-    return CountingRechecks(database)
+def revalidator(database: Database) -> CountingRevalidator:
+    return CountingRevalidator(database)
 
 
 @pytest.fixture
-def work(rechecks: CountingRechecks, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningWork]:
+def work(revalidator: CountingRevalidator, monkeypatch: pytest.MonkeyPatch) -> Iterator[RevocationWatcher]:
     monkeypatch.setattr(revocation_watcher, "CHECK_SECONDS", 0.05)
-    work = RunningWork(rechecks)
+    work = RevocationWatcher(revalidator)
     yield work
     work.close()
 
@@ -62,7 +62,7 @@ def caller_in(factory: IdentityFactory) -> Caller:
 
 
 def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
-    work: RunningWork, database: Database, factory: IdentityFactory
+    work: RevocationWatcher, database: Database, factory: IdentityFactory
 ) -> None:
     revoked, other = caller_in(factory), caller_in(factory)
     woken = [threading.Event() for _ in range(3)]
@@ -79,7 +79,7 @@ def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
 
 
 def test_calls_end_with_their_organization(
-    work: RunningWork, database: Database, factory: IdentityFactory
+    work: RevocationWatcher, database: Database, factory: IdentityFactory
 ) -> None:
     caller, woken = caller_in(factory), threading.Event()
     call = work.watch(caller, anyone, woken.set)
@@ -91,7 +91,7 @@ def test_calls_end_with_their_organization(
 
 
 def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
-    work: RunningWork, factory: IdentityFactory
+    work: RevocationWatcher, factory: IdentityFactory
 ) -> None:
     outcomes: Iterator[type[DomainError]] = iter((ServiceUnavailable, ServiceUnavailable, PermissionDenied))
     woken = threading.Event()
@@ -105,7 +105,7 @@ def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
 
 
 def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_on(
-    work: RunningWork, database: Database, factory: IdentityFactory
+    work: RevocationWatcher, database: Database, factory: IdentityFactory
 ) -> None:
     organization_id = factory.organization().id
     caller, woken = (
@@ -133,28 +133,30 @@ def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_o
 
 
 def test_a_credential_is_asked_for_once_however_many_calls_it_has(
-    work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
+    work: RevocationWatcher, revalidator: CountingRevalidator, factory: IdentityFactory
 ) -> None:
     caller = caller_in(factory)
     for _ in range(50):
         work.watch(caller, anyone, lambda: None)
-    before = rechecks.count
+    before = revalidator.count
     for _ in range(4):
-        assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
-    assert rechecks.count - before < 50
+        assert revalidator.asked.acquire(timeout=PATIENCE_SECONDS)
+    assert revalidator.count - before < 50
 
 
 def test_calls_go_on_while_the_database_is_away(
-    work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
+    work: RevocationWatcher, revalidator: CountingRevalidator, factory: IdentityFactory
 ) -> None:
-    rechecks.is_away = True
+    revalidator.is_away = True
     call = work.watch(caller_in(factory), anyone, lambda: None)
     for _ in range(3):
-        assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
+        assert revalidator.asked.acquire(timeout=PATIENCE_SECONDS)
     assert call.revocation is None
 
 
-def test_calls_that_have_ended_are_watched_no_longer(work: RunningWork, factory: IdentityFactory) -> None:
+def test_calls_that_have_ended_are_watched_no_longer(
+    work: RevocationWatcher, factory: IdentityFactory
+) -> None:
     with work.watch(caller_in(factory), anyone, lambda: None):
         assert work.watched == 1
     assert work.watched == 0

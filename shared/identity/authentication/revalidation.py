@@ -30,7 +30,7 @@ from shared.identity.authentication.credential_types import (
     runtime_credential,
     user_credential,
 )
-from shared.identity.authentication.receivers import find_live_distribution
+from shared.identity.authentication.distribution_lookup import find_live_distribution
 from shared.identity.errors import AttributionInvalid, InvalidToken, OrganizationSuspended
 
 REQUIRE_AUTHORITY = "identity_require_authority(CAST(:authority AS jsonb))"
@@ -76,13 +76,13 @@ def _credential_of(proof: Proof) -> dict[str, Any]:
     }
 
 
-class Rechecks:
+class CallerRevalidator:
     """Judges callers again; one per process, safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def current(self, caller: Caller) -> Caller:
+    def revalidate(self, caller: Caller) -> Caller:
         """Give the caller as the rows have it now.
 
         Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call must end, and
@@ -94,14 +94,14 @@ class Rechecks:
         credential = self._read(proof, caller.organization_id)
         direct = caller_outside(credential) if caller.is_suspended else direct_caller(credential)
         if proof.attribution is not None:
-            direct = self.attributed(direct, proof.attribution)
+            direct = self.revalidate_attribution(direct, proof.attribution)
         if direct.is_suspended and not caller.is_suspended:
             raise OrganizationSuspended
         if caller.organization_id not in (None, direct.organization_id):
             raise InvalidToken  # a user who is no member there any more
         return direct
 
-    def current_distribution(self, credential: Credential) -> Credential:
+    def revalidate_distribution(self, credential: Credential) -> Credential:
         """Give the credential of a distribution as the rows have it now; raise InvalidToken once it is none."""
         if credential.distribution is None:
             return credential
@@ -124,7 +124,7 @@ class Rechecks:
             raise InvalidToken
         return credential
 
-    def attributed(self, direct: Caller, claims: AttributionClaims) -> Caller:
+    def revalidate_attribution(self, direct: Caller, claims: AttributionClaims) -> Caller:
         """Give who calls on behalf of whom these claims name, as the rows have it now.
 
         Claims that were good when work began stay so after their time. Raises AttributionInvalid and

@@ -9,8 +9,8 @@ from sqlalchemy import Row, TextClause, select, text
 
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.holds import Attribution
-from shared.credits.spending_limits.budgets import Budget, Unit, covering_budgets
-from shared.credits.spending_limits.key_model_allowlist import find_own_models
+from shared.credits.spending_limits.budgets import Budget, Unit, list_covering_budgets
+from shared.credits.spending_limits.key_model_allowlist import find_caller_models
 from shared.db.database import Session
 from shared.identity.access.callers import Caller
 from shared.identity.tables import api_keys
@@ -62,8 +62,10 @@ def report_key(session: Session, caller: Caller) -> KeyReport:
         identity_id=at.identity_id,
         deployment_id=at.deployment_id,
         **{name: int(amount) for name, amount in spent._asdict().items()},
-        models=find_own_models(session, caller),
-        budgets=tuple(covering_budgets(session, organization_id, [at for at in subjects if at is not None])),
+        models=find_caller_models(session, caller),
+        budgets=tuple(
+            list_covering_budgets(session, organization_id, [at for at in subjects if at is not None])
+        ),
         expires_at=key and key.expires_at,
     )
 

@@ -15,7 +15,7 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
-from shared.identity.authentication.rechecking import REQUIRE_AUTHORITY, Rechecks, authority
+from shared.identity.authentication.revalidation import REQUIRE_AUTHORITY, CallerRevalidator, authority
 from shared.identity.console_tables import console_sessions
 from shared.identity.credentials.api_keys import revoke_api_key
 from shared.identity.directory.memberships import add_member, remove_member
@@ -30,8 +30,8 @@ from tests.support.stack import wait_until
 
 
 @pytest.fixture
-def rechecks(database: Database) -> Rechecks:
-    return Rechecks(database)
+def revalidator(database: Database) -> CallerRevalidator:
+    return CallerRevalidator(database)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def authenticate(factory: IdentityFactory, authorization: str) -> Caller:
 
 
 def test_a_caller_whom_nobody_revoked_is_the_same(
-    rechecks: Rechecks, factory: IdentityFactory, person: Person, organization_id: UUID
+    revalidator: CallerRevalidator, factory: IdentityFactory, person: Person, organization_id: UUID
 ) -> None:
     for authorization in (
         person.authorization,
@@ -58,7 +58,7 @@ def test_a_caller_whom_nobody_revoked_is_the_same(
         factory.operator().authorization,
     ):
         caller = authenticate(factory, authorization)
-        assert rechecks.current(caller) == caller
+        assert revalidator.revalidate(caller) == caller
 
 
 Revoke = Callable[[Session, Caller, UUID], object]
@@ -88,7 +88,7 @@ REVOCATIONS: dict[str, tuple[Revoke, type[DomainError]]] = {
 
 @pytest.mark.parametrize("revoked", REVOCATIONS)
 def test_a_user_who_lost_the_right_to_call_is_refused(
-    rechecks: Rechecks,
+    revalidator: CallerRevalidator,
     database: Database,
     factory: IdentityFactory,
     person: Person,
@@ -100,11 +100,11 @@ def test_a_user_who_lost_the_right_to_call_is_refused(
     with database.transaction() as session:
         act(session, caller, organization_id)
     with pytest.raises(refusal):
-        rechecks.current(caller)
+        revalidator.revalidate(caller)
 
 
 def test_an_operator_acts_no_longer_in_an_organization_that_was_suspended(
-    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID
+    revalidator: CallerRevalidator, database: Database, factory: IdentityFactory, organization_id: UUID
 ) -> None:
     operator = factory.operator()
     with database.transaction() as session:
@@ -120,16 +120,16 @@ def test_an_operator_acts_no_longer_in_an_organization_that_was_suspended(
     with database.transaction() as session:
         suspend_organization(session, actor=OPERATOR, organization_id=organization_id)
     with pytest.raises(OrganizationSuspended):
-        rechecks.current(caller)
+        revalidator.revalidate(caller)
 
 
 def test_a_user_who_turned_to_another_organization_goes_on_in_the_first(
-    rechecks: Rechecks, database: Database, factory: IdentityFactory, person: Person
+    revalidator: CallerRevalidator, database: Database, factory: IdentityFactory, person: Person
 ) -> None:
     caller = authenticate(factory, person.authorization)
     with database.transaction() as session:
         session.execute(update(users).where(users.c.id == person.user_id).values(active_organization_id=None))
-    assert rechecks.current(caller) == caller
+    assert revalidator.revalidate(caller) == caller
 
 
 EXPIRIES: dict[str, Table] = {
@@ -141,32 +141,40 @@ EXPIRIES: dict[str, Table] = {
 
 @pytest.mark.parametrize("expired", EXPIRIES)
 def test_what_merely_expired_ends_no_call_and_loses_no_write(
-    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID, expired: str
+    revalidator: CallerRevalidator,
+    database: Database,
+    factory: IdentityFactory,
+    organization_id: UUID,
+    expired: str,
 ) -> None:
     caller = caller_by(factory, organization_id, expired)
     table = EXPIRIES[expired]
     over = update(table).where(table.c.id == caller.credential_id)
     with database.transaction() as session:
         session.execute(over.values(expires_at=func.now() - timedelta(hours=1)))
-    assert rechecks.current(caller) == caller
+    assert revalidator.revalidate(caller) == caller
     require_authority(database, caller, organization_id)
 
 
 def test_a_session_that_was_not_used_or_was_over_until_it_was_swept_ends_no_call(
-    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID
+    revalidator: CallerRevalidator, database: Database, factory: IdentityFactory, organization_id: UUID
 ) -> None:
     caller = caller_by(factory, organization_id, "session")
     over = update(console_sessions).where(console_sessions.c.id == caller.credential_id)
     with database.transaction() as session:
         session.execute(over.values(last_used_at=func.now() - timedelta(hours=12), expires_at=func.now()))
     sweep_console_sessions(database, factory.settings)
-    assert rechecks.current(caller) == caller
+    assert revalidator.revalidate(caller) == caller
     require_authority(database, caller, organization_id)
 
 
 @pytest.mark.parametrize("revoked", EXPIRIES)
 def test_what_was_revoked_ends_the_call_though_it_has_expired_too(
-    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID, revoked: str
+    revalidator: CallerRevalidator,
+    database: Database,
+    factory: IdentityFactory,
+    organization_id: UUID,
+    revoked: str,
 ) -> None:
     caller = caller_by(factory, organization_id, revoked)
     table = EXPIRIES[revoked]
@@ -174,7 +182,7 @@ def test_what_was_revoked_ends_the_call_though_it_has_expired_too(
     with database.transaction() as session:
         session.execute(over.values(expires_at=func.now() - timedelta(hours=1), revoked_at=func.now()))
     with pytest.raises(InvalidToken):
-        rechecks.current(caller)
+        revalidator.revalidate(caller)
     with pytest.raises(DatabaseError, match="revoked"):
         require_authority(database, caller, organization_id)
 
@@ -209,7 +217,7 @@ def test_a_token_that_ran_out_ends_no_call(database: Database, settings: Setting
     authorization = factory.authorization(factory.deployment(factory.organization().id))
     caller = authenticate(factory, authorization)
     wait_until(lambda: has_run_out(factory, authorization), "the token has run out")
-    assert Rechecks(database).current(caller) == caller
+    assert CallerRevalidator(database).revalidate(caller) == caller
 
 
 def has_run_out(factory: IdentityFactory, authorization: str) -> bool:
