@@ -17,7 +17,7 @@ import gunicorn.util
 
 from deploy.supervision.launch import bind_to_parent
 from shared.config.settings import load_settings
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 from shared.observability.multiprocess_metrics import make_directory
 from shared.operations.operations_port import listen_for_operators
 from shared.runtime.gc_tuning import freeze_loaded_objects, pause_while_loading
@@ -31,7 +31,7 @@ try:
     _front = load_server_settings()
     if "BLOB_STORE" in os.environ:
         load_settings()
-except SettingsWrong as wrong:
+except SettingsInvalid as wrong:
     raise SystemExit(str(wrong)) from None  # gunicorn would write anything else with its traceback
 bind = _front.web_bind or f"127.0.0.1:{_front.port}"
 worker_class = BufferingWorker

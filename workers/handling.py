@@ -115,7 +115,7 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
             traceparent = task.request.get(HEADER)
             with record_job(handler.kind, traceparent), budget(handler.budget_seconds) as time_budget:
                 done = handler.run(context)
-                must_repeat = time_budget.is_cut_short
+                must_repeat = time_budget.is_truncated
                 if done:
                     log.info("job.done", count=done)
         finally:

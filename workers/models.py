@@ -11,7 +11,7 @@ from celery import Celery, bootsteps
 from shared import failpoints
 from shared.messaging.broker import Broker
 from shared.messaging.queues import MODELS
-from shared.messaging.redis_transport import QueuesInTurn
+from shared.messaging.redis_transport import QueueRoundRobin
 from shared.messaging.valkey import connect_valkey, writes_to_disk
 from shared.models.catalog_file import CatalogFile
 from shared.models.concurrency_limits import SlotAnnouncer
@@ -47,7 +47,7 @@ class ModelCallConsumer:
 
     def start(self) -> None:
         """Say that this process takes calls; Celery's consumer, which starts next, takes them."""
-        QueuesInTurn.closed = self.scheduler.closed_queues
+        QueueRoundRobin.closed = self.scheduler.closed_queues
         self._announcement.start()
 
     def run(self, call: QueuedCall) -> bool:

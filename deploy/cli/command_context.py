@@ -22,7 +22,7 @@ from deploy.cli.client.rest_client import find_active_organization
 from deploy.cli.display.output import print_document
 from deploy.cli.exit_codes import failure_of
 from shared.config.settings import Settings, load_settings
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 from shared.db.database import Database, Session
 from shared.errors import DomainError
 from shared.identity.access.authorization import OPERATOR
@@ -64,7 +64,7 @@ def installation() -> Iterator[tuple[Database, Settings]]:
     """Open the database of the environment's settings; what goes wrong ends the command with one line."""
     try:
         settings = load_settings()
-    except SettingsWrong as error:
+    except SettingsInvalid as error:
         raise click.ClickException(str(error)) from None
     database = Database.of(settings, pool_size=2)
     try:

@@ -20,7 +20,7 @@ from shared.db.database import Database
 from shared.db.role_limits import find_missing_limits
 from shared.errors import DomainError
 from shared.files.stores import open_configured_store
-from shared.messaging.broker import HINTS_LIMIT, Broker
+from shared.messaging.broker import JOB_MESSAGES_LIMIT, Broker
 from shared.messaging.queues import QUEUES
 from shared.messaging.valkey import connect_valkey, writes_to_disk
 from shared.migrations.runner import newest_revision
@@ -191,7 +191,7 @@ def check_broker(settings: Settings) -> Iterator[Finding]:
     with closing(Broker.of(settings.broker)) as broker:
         depths = {queue: broker.depth(queue) for queue in QUEUES}
     for queue, depth in depths.items():
-        if depth >= HINTS_LIMIT:
+        if depth >= JOB_MESSAGES_LIMIT:
             said = f"has {depth} messages in the queue {queue}"
             yield amiss("broker", said, "Start workers of that kind; see their logs.")
     yield good("broker", f"{sum(depths.values())} messages in {len(depths)} queues")

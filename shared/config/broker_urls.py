@@ -30,7 +30,7 @@ ValkeyAddress = Annotated[str, AfterValidator(partial(require_scheme, known=VALK
 BrokerAddress = Annotated[str, AfterValidator(partial(require_scheme, known=BROKER_SCHEMES))]
 
 
-def verifying(url: str) -> str:
+def with_tls_verification(url: str) -> str:
     """Complete an address with the verification over TLS that kombu leaves out where nothing is said of it."""
     if not url.startswith("rediss:") or "ssl_cert_reqs=" in url:
         return url

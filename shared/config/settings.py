@@ -25,7 +25,7 @@ from shared.config.broker_urls import BrokerAddress, ValkeyAddress
 from shared.config.database_urls import PostgresAddress
 from shared.config.payment_sources import PaymentSource
 from shared.config.setting_values import COMMA_SEPARATED, JSON, NETWORKS, Issuer, WebAddress, credit_amount
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 
 GIBIBYTE = 1 << 30
 
@@ -264,8 +264,8 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the settings from the environment. Raises SettingsWrong, which says what to set."""
+    """Read the settings from the environment. Raises SettingsInvalid, which says what to set."""
     try:
         return Settings()
     except ValidationError as error:
-        raise SettingsWrong.of(error, Settings.model_fields) from None
+        raise SettingsInvalid.of(error, Settings.model_fields) from None

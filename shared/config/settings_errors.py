@@ -13,7 +13,7 @@ MEANING = "deploy/environment.example says what it is"
 _SECRET = re.compile(r"_(url|keys?|secret|key_id|sources)$")
 
 
-class SettingsWrong(Exception):
+class SettingsInvalid(Exception):
     """Settings are missing or not usable; each line names one with its value, its bound and the remedy."""
 
     @classmethod

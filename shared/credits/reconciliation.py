@@ -21,7 +21,7 @@ from shared.db.database import Database, Session
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER
 from shared.observability.telemetry import LEDGER_DISCREPANCIES, get_logger
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 log = get_logger(__name__)
 
@@ -104,7 +104,7 @@ class LedgerCheck:
             organization_id = self._left.pop()
             with database.transaction() as session:
                 self._found += reconcile(session, organization_id)
-            if self._left and cut_short():
+            if self._left and must_stop():
                 return 0
         _report(self._found)
         return len(self._found)

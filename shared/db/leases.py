@@ -26,7 +26,7 @@ class LeasedTable:
     """In SQL: when a lease taken now ends."""
 
     def claim(self, head: str, *, also: str = "", returning: str) -> str:
-        """Write the statement that leases the row of `head`, a query made with `next_in_turn`."""
+        """Write the statement that leases the row of `head`, a query made with `next_round_robin`."""
         return f"""
 WITH head AS ({head})
 UPDATE {self.name} SET state = '{self.running}', {self.fence} = {self.next_fence}{also}, {self.until} = {self.lease_end}

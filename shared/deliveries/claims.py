@@ -18,9 +18,9 @@ from shared.db.advisory_locks import AdvisoryLock, take
 from shared.db.database import Session
 from shared.db.leases import LeasedTable
 from shared.deliveries.channels import Message
-from shared.deliveries.ordering import hold_order, release_next
+from shared.deliveries.ordering import lock_order, release_next
 from shared.deliveries.schedule import SPREAD
-from shared.fairness.fair_queueing import RoundRobin, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_round_robin
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""
@@ -40,7 +40,7 @@ _LEASED = LeasedTable(
     until="due_at",
     lease_end="now() + :lease",
 )
-_HEAD = next_in_turn(
+_HEAD = next_round_robin(
     table="deliveries",
     tenant="organization_id",
     member="destination_id",
@@ -79,7 +79,7 @@ WHERE {_LEASED.held}
 )
 # Everything ready for the same destination waits too: it would only learn the same. What is locked is passed
 # over, the message itself too: a statement that gives up a destination locks many rows.
-_SET_ASIDE = text(
+_POSTPONE = text(
     f"""
 UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
 WHERE id = ANY (ARRAY(SELECT id FROM deliveries WHERE {_LEASED.held} FOR UPDATE SKIP LOCKED) || ARRAY(
@@ -203,10 +203,10 @@ def record_failed(
     )
 
 
-def set_aside(session: Session, claim: Claim, *, wait_seconds: float) -> None:
+def postpone(session: Session, claim: Claim, *, wait_seconds: float) -> None:
     """Postpone a message that was not attempted, with all that is ready for its destination; no attempt is counted."""
     session.execute(
-        _SET_ASIDE,
+        _POSTPONE,
         {
             "id": claim.id,
             "token": claim.claim,
@@ -227,6 +227,6 @@ def _end(session: Session, claim: Claim, statement: Executable, values: Mapping[
     if not claim.is_ordered:
         session.execute(statement, values)
         return
-    hold_order(session, claim.destination_id)
+    lock_order(session, claim.destination_id)
     session.execute(statement, values)
     release_next(session, claim.destination_id)

@@ -16,7 +16,7 @@ from shared.db.advisory_locks import AdvisoryLock, take_for
 from shared.db.database import Database, Session
 from shared.deliveries.tables import deliveries
 
-HELD_UNTIL = datetime(9999, 12, 31, tzinfo=UTC)
+FAR_FUTURE = datetime(9999, 12, 31, tzinfo=UTC)
 STALLED_LIMIT = 500
 
 _table = deliveries.c
@@ -38,14 +38,14 @@ WHERE is_held AND NOT EXISTS (
 )
 
 
-def hold_order(session: Session, destination_id: UUID) -> None:
+def lock_order(session: Session, destination_id: UUID) -> None:
     """Keep a destination's order as it is for others until this transaction ends; before any of its rows is locked."""
     take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
 
 
 def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElement[Any]]:
     """Give the columns of a message that comes last in its destination's order, and is the head if there is none."""
-    hold_order(session, destination_id)
+    lock_order(session, destination_id)
     ours = _table.destination_id == destination_id
     last = select(func.max(_table.place)).where(ours, _table.place.is_not(None)).scalar_subquery()
     is_behind = or_(exists().where(ours, text(_HEAD)), exists().where(ours, _table.is_held))
@@ -54,7 +54,7 @@ def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElemen
         "is_held": is_behind,
         "is_ready": ~is_behind,
         # The clock at each statement: messages go out in the order in which a transaction wrote them.
-        "due_at": case((is_behind, literal(HELD_UNTIL)), else_=func.clock_timestamp()),
+        "due_at": case((is_behind, literal(FAR_FUTURE)), else_=func.clock_timestamp()),
     }
 
 
@@ -69,6 +69,6 @@ def release_stalled(database: Database) -> int:
         stalled = session.execute(_STALLED, {"limit": STALLED_LIMIT}).scalars().all()
     for destination_id in stalled:
         with database.transaction() as session:
-            hold_order(session, destination_id)
+            lock_order(session, destination_id)
             release_next(session, destination_id)
     return len(stalled)

@@ -13,10 +13,10 @@ from sqlalchemy import select
 
 from shared.config.settings import Settings
 from shared.db.database import Session
-from shared.deliveries import outbox, replaying
+from shared.deliveries import outbox, replays
 from shared.deliveries.endpoints import EndpointChannel, Endpoints
 from shared.deliveries.outbox import Delivery, DeliveryState
-from shared.deliveries.replaying import Replayed
+from shared.deliveries.replays import Replayed
 from shared.deliveries.tables import organization_endpoints
 from shared.encryption import Encryption
 from shared.identity.access.authorization import Actor, authorize_administration
@@ -102,7 +102,7 @@ def resend_notification(
 ) -> Delivery:
     """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
     _authorize(session, actor, organization_id)
-    resent = replaying.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
+    resent = replays.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
     _record(session, actor, "notification.resent", organization_id, notification_id=notification_id)
     return resent
 
@@ -117,7 +117,7 @@ def replay_notifications(
 ) -> Replayed:
     """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
     _authorize(session, actor, organization_id)
-    replayed = replaying.replay(session, destination_id=organization_id, since=since, cursor=cursor)
+    replayed = replays.replay(session, destination_id=organization_id, since=since, cursor=cursor)
     if replayed.count:
         _record(session, actor, "notifications.replayed", organization_id, count=replayed.count)
     return replayed

@@ -14,7 +14,7 @@ from sqlalchemy import Row, func, insert, select, update
 
 from shared.db.database import Session
 from shared.deliveries.errors import DeliveryNotFound, DeliveryTooLarge
-from shared.deliveries.ordering import hold_order, place_last, release_next
+from shared.deliveries.ordering import lock_order, place_last, release_next
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
 from shared.ids import new_id
@@ -147,7 +147,7 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
     An attempt under way cannot be called back: it is the last, and counts only where it arrives. With a
     `sealed_address`, only what carries that one: the destination may have moved.
     """
-    hold_order(session, destination_id)
+    lock_order(session, destination_id)
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state.in_(_OPEN))
     if sealed_address is not None:
         given_up = given_up.where(_table.address_encrypted == sealed_address)
@@ -159,7 +159,7 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
 
 def readdress(session: Session, *, destination_id: UUID, sealed_address: bytes) -> None:
     """Have what waits for a destination go to another address from its next attempt on."""
-    hold_order(session, destination_id)
+    lock_order(session, destination_id)
     is_open = (_table.destination_id == destination_id, _table.state.in_(_OPEN))
     session.execute(update(deliveries).where(*is_open).values(address_encrypted=sealed_address))
 

@@ -21,23 +21,23 @@ from shared.deliveries.claims import (
     Claimed,
     Claimer,
     find_claimed,
+    postpone,
     record_dead,
     record_delivered,
     record_failed,
-    set_aside,
 )
-from shared.deliveries.ordering import hold_order
+from shared.deliveries.ordering import lock_order
 from shared.deliveries.outbox import give_up
 from shared.deliveries.schedule import wait_seconds
 from shared.deliveries.sealed_addresses import SealedAddresses
 from shared.egress.errors import EgressError
 from shared.egress.policy import EgressPolicy
-from shared.egress.posting import post
+from shared.egress.post import post
 from shared.encryption import Encryption
 from shared.fairness.admission import Pool, PoolKey, Slot
 from shared.fairness.fair_queueing import RoundRobin
 from shared.observability.telemetry import DELIVERIES, get_logger
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 log = get_logger(__name__)
 
@@ -128,7 +128,7 @@ class Sender:
             for claim, slot in claims:
                 self._threads.submit(self._deliver, claim, slot)
             attempts += len(claims)
-            if cut_short():
+            if must_stop():
                 with self._changed:
                     self._is_draining = False
                 break
@@ -207,7 +207,7 @@ class Sender:
 
     def _set_aside(self, claim: Claim, claimed: Claimed, wait_seconds: float) -> None:
         with self._database.transaction() as session:
-            set_aside(session, claim, wait_seconds=wait_seconds)
+            postpone(session, claim, wait_seconds=wait_seconds)
         DELIVERIES.labels(claimed.kind, "set_aside").inc()
 
     def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
@@ -269,7 +269,7 @@ class Sender:
 
     def _end_destination(self, session: Session, claim: Claim, claimed: Claimed, attempt: Attempt) -> None:
         """Record the 410 of a destination, and give up what else is to go there."""
-        hold_order(session, claim.destination_id)
+        lock_order(session, claim.destination_id)
         record_dead(session, claim, status=attempt.status, code=attempt.code)
         give_up(
             session,

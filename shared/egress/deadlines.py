@@ -39,8 +39,8 @@ class Deadline:
         self._pace = pace
         self._started_at = time.monotonic()
         self._received_bytes = 0
-        self._own_seconds = 0.0
-        self._working_since: float | None = None
+        self._processing_seconds = 0.0
+        self._processing_since: float | None = None
         self._lock = threading.Lock()
         self._watched: list[socket.socket] = []
         self._has_passed = False
@@ -74,15 +74,15 @@ class Deadline:
         self._received_bytes += received_bytes
 
     @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
+    def processing(self) -> Iterator[None]:
         """Work on what has arrived: the source's pace does not count the time, the deadline does."""
-        self._working_since = began = time.monotonic()
+        self._processing_since = began = time.monotonic()
         try:
             yield
         finally:
             # In this order: for a moment it counts twice, and never as the source's.
-            self._own_seconds += time.monotonic() - began
-            self._working_since = None
+            self._processing_seconds += time.monotonic() - began
+            self._processing_since = None
 
     def check(self) -> None:
         """Raise FetchTimedOut when the time is over."""
@@ -97,14 +97,14 @@ class Deadline:
             self._watched.append(duplicate)
         self.check()
 
-    def look(self) -> bool:
+    def abort_if_over(self) -> bool:
         """End the request if its time is over; return whether it is."""
         is_over = time.monotonic() >= self._ends_at
         if is_over:
-            self.cut()
+            self.abort()
         return is_over
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End the time now, from another thread: the one that reads gets FetchTimedOut."""
         with self._lock:
             self._has_passed = True
@@ -116,21 +116,21 @@ class Deadline:
     def _ends_at(self) -> float:
         seconds = self._seconds
         if self._pace is not None:
-            seconds = min(seconds, self._pace.seconds_for(self._received_bytes) + self._seconds_of_ours())
+            seconds = min(seconds, self._pace.seconds_for(self._received_bytes) + self._work_seconds())
         return self._started_at + seconds
 
-    def _seconds_of_ours(self) -> float:
-        since = self._working_since
-        return self._own_seconds + (0.0 if since is None else time.monotonic() - since)
+    def _work_seconds(self) -> float:
+        since = self._processing_since
+        return self._processing_seconds + (0.0 if since is None else time.monotonic() - since)
 
     def _set_timer(self) -> None:
         with self._lock:
             if not self._is_over:
-                self._timer = threading.Timer(self.remaining_seconds, self._ring)
+                self._timer = threading.Timer(self.remaining_seconds, self._on_timer)
                 self._timer.daemon = True
                 self._timer.start()
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         """Look; bytes that arrived meanwhile may have extended the time."""
-        if not self.look():
+        if not self.abort_if_over():
             self._set_timer()

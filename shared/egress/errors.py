@@ -3,7 +3,7 @@
     EgressError
     ├── AddressRefused, SchemeRefused, UrlRefused, HeaderRefused    never sent: the guard forbids it
     ├── TooManyRedirects, MediaTooLarge, EncodingRefused            final: the source will answer the same again
-    ├── SourceAnswered                                              its status decides
+    ├── SourceStatusError                                              its status decides
     └── FetchTimedOut, ConnectionFailed, SourceTruncated            may pass
 
 No error holds a URL's path or query, which may be secret; they are raised `from None`, because what `requests` raises
@@ -12,7 +12,7 @@ does.
 
 from shared.errors import DomainError, Kind
 
-_PASSING_STATUSES = frozenset({408, 409, 421, 425, 429, 500, 502, 503, 504, 507, 508})
+_TRANSIENT_STATUSES = frozenset({408, 409, 421, 425, 429, 500, 502, 503, 504, 507, 508})
 _CLOUDFLARE = range(520, 528)
 
 
@@ -74,7 +74,7 @@ class EncodingRefused(EgressError):
     code = "encoding_refused"
 
 
-class SourceAnswered(EgressError):
+class SourceStatusError(EgressError):
     """The source answered with an error."""
 
     code = "source_answered"
@@ -87,34 +87,34 @@ class SourceAnswered(EgressError):
         )
         self.status = status
         self.answer = answer
-        self.is_transient = is_passing(status)
+        self.is_transient = is_transient_status(status)
 
 
-class Passing(EgressError):
+class TransientError(EgressError):
     """What stands in the way may be gone later."""
 
     is_transient = True
 
 
-class FetchTimedOut(Passing):
+class FetchTimedOut(TransientError):
     """The source took too long."""
 
     code = "fetch_timed_out"
     kind = Kind.UPSTREAM_TIMED_OUT
 
 
-class ConnectionFailed(Passing):
+class ConnectionFailed(TransientError):
     """The source could not be reached, or broke the connection or the protocol."""
 
     code = "connection_failed"
 
 
-class SourceTruncated(Passing):
+class SourceTruncated(TransientError):
     """The source's content ended early."""
 
     code = "source_truncated"
 
 
-def is_passing(status: int) -> bool:
+def is_transient_status(status: int) -> bool:
     """Tell whether a status says that the same request may succeed later."""
-    return status in _PASSING_STATUSES or status in _CLOUDFLARE
+    return status in _TRANSIENT_STATUSES or status in _CLOUDFLARE

@@ -106,7 +106,7 @@ class Reply:
             self._deadline.count(len(piece))
             if received > maximum_bytes:
                 raise MediaTooLarge
-            with self._deadline.working():
+            with self._deadline.processing():
                 yield piece
 
     def arriving(self, maximum_bytes: int) -> Iterator[bytes]:

@@ -15,8 +15,8 @@ WEB_PORTS = frozenset({80, 443})
 
 def resolve(host: str, port: int) -> Sequence[str]:
     """Give every address of a host by the system's resolver. Raises OSError."""
-    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in answers))
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final, Self
 from shared import failpoints
 from shared.fairness.fair_sharing import (
     ALPHA,
-    STRANGERS,
+    ANONYMOUS,
     ConcurrencyLimited,
     FairShares,
     PoolExhausted,
@@ -24,17 +24,17 @@ from shared.fairness.fair_sharing import (
     Waiter,
 )
 
-__all__ = ["STRANGERS", "ConcurrencyLimited", "Pool", "PoolExhausted", "PoolKey", "Slot", "stranger"]
-DEFAULT_PATIENCE_SECONDS = 10.0
+__all__ = ["ANONYMOUS", "ConcurrencyLimited", "Pool", "PoolExhausted", "PoolKey", "Slot", "anonymous_key"]
+DEFAULT_MAX_WAIT_SECONDS = 10.0
 UNFAIR = "admission.unfair"
 """The fault that switches shares off, so that tests can prove that they would notice."""
 WAITED: Final = "quartermaster.waited_seconds"
 """Key in a request's environ: how long it has waited for a thread, which counts for every wait of it thereafter."""
 
 
-def stranger(address: str | None) -> PoolKey:
+def anonymous_key(address: str | None) -> PoolKey:
     """Give the key of a client without a verified credential: its IPv4 address, or its IPv6 network of 64 bits."""
-    return PoolKey(STRANGERS, _network(address or ""))
+    return PoolKey(ANONYMOUS, _network(address or ""))
 
 
 def _network(address: str) -> str:
@@ -66,14 +66,14 @@ class Slot:
         held, self._key = self._key, None
         if held is None:
             raise RuntimeError("the slot was given back")
-        self._pool._exchange(held, key, waited_seconds)  # noqa: SLF001 (the two are one mechanism)
+        self._pool._move_slot(held, key, waited_seconds)  # noqa: SLF001 (the two are one mechanism)
         self._key = key
 
     def release(self) -> None:
         """Give the slot back; again does nothing."""
         held, self._key = self._key, None
         if held is not None:
-            self._pool._give_back(held)  # noqa: SLF001 (the two are one mechanism)
+            self._pool._release_slot(held)  # noqa: SLF001 (the two are one mechanism)
 
     def __enter__(self) -> Self:
         return self
@@ -90,13 +90,13 @@ class Pool(FairShares):
         name: str,
         slots: int,
         *,
-        max_wait_seconds: float = DEFAULT_PATIENCE_SECONDS,
+        max_wait_seconds: float = DEFAULT_MAX_WAIT_SECONDS,
         waiting: int | None = None,
         alpha: float = ALPHA,
     ) -> None:
         """Let a caller wait `max_wait_seconds` and a tenant use `alpha` times what is free; `name` labels metrics."""
         super().__init__(name, slots, room=slots if waiting is None else waiting, alpha=alpha)
-        self._patience_seconds = max_wait_seconds
+        self._max_wait_seconds = max_wait_seconds
         self._is_fair = not failpoints.is_armed(UNFAIR)
         self._lock = threading.Lock()
 
@@ -142,10 +142,10 @@ class Pool(FairShares):
             self._take(self._tenants.setdefault(seen.tenant, tenant), seen)
         return Slot(self, key)
 
-    def _exchange(self, old: PoolKey, new: PoolKey, waited_seconds: float) -> None:
+    def _move_slot(self, old: PoolKey, new: PoolKey, waited_seconds: float) -> None:
         old, new = self._as_seen(old), self._as_seen(new)
         with self._lock:
-            self._put_back(old)
+            self._release(old)
             try:
                 waiter = self._enter(new)
             finally:
@@ -153,16 +153,16 @@ class Pool(FairShares):
         if waiter is not None:
             self._wait(new, waiter, waited_seconds)
 
-    def _give_back(self, key: PoolKey) -> None:
+    def _release_slot(self, key: PoolKey) -> None:
         with self._lock:
-            self._put_back(self._as_seen(key))
+            self._release(self._as_seen(key))
             self._hand_over()
 
     def _as_seen(self, key: PoolKey) -> PoolKey:
         return key if self._is_fair else PoolKey(None, None)
 
     def _wait(self, key: PoolKey, waiter: Waiter, waited_seconds: float) -> None:
-        if waiter.event.wait(max(0.0, self._patience_seconds - waited_seconds)):
+        if waiter.event.wait(max(0.0, self._max_wait_seconds - waited_seconds)):
             return
         with self._lock:
             if waiter.is_granted:

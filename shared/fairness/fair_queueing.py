@@ -5,7 +5,7 @@ deployment. However many rows one tenant has waiting, another's first row is cla
 
     _ROTATION = Rotation()          # one for each kind of work of a process
     _CLAIM = text(f'''
-        WITH head AS ({next_in_turn(
+        WITH head AS ({next_round_robin(
             table="jobs", tenant="organization_id", member="distribution_id",
             ready="state = 'Waiting' AND is_ready AND due_at <= now()", order="due_at",
         )})
@@ -65,7 +65,7 @@ Range = tuple[int, int]
 """From a tenant and member to others, both excluded; a tenant's id is the upper half, a member's the lower."""
 
 
-def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str) -> str:
+def next_round_robin(*, table: str, tenant: str, member: str, ready: str, order: str) -> str:
     """Write the query that locks the next row in turn and gives its `id`, `tenant` and `member`.
 
     `ready` is the condition of the rows that may be claimed now; its parameters are the caller's.
@@ -117,7 +117,7 @@ def tenants_with(*, table: str, tenant: str, ready: str) -> str:
     )"""  # noqa: S608 (names of columns, from the code)
 
 
-def in_drivers_form(statement: str) -> str:
+def to_driver_parameters(statement: str) -> str:
     """Write the parameters of a statement, `:name`, as the driver has them (docs/style.md#sql)."""
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
@@ -157,11 +157,11 @@ class RoundRobin:
         full_tenants: Collection[Any] = (),
         full_members: Collection[tuple[UUID, UUID]] = (),
     ) -> Any | None:
-        """Run a claiming statement made with `next_in_turn`; give its row, or None when no other waits.
+        """Run a claiming statement made with `next_round_robin`; give its row, or None when no other waits.
 
         `mark_ready` marks the rows whose time has come; it runs once in a while, and when nothing is ready. Passes
         over `full_tenants` (strangers among them have no rows) and `full_members`, each named with its tenant.
-        A text is a statement in the driver's own form (`in_drivers_form`).
+        A text is a statement in the driver's own form (`to_driver_parameters`).
         """
         ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
         values = {**(values or {}), **ranges}

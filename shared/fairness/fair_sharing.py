@@ -19,7 +19,7 @@ from shared.observability.telemetry import POOL_REFUSALS, POOL_SLOTS, POOL_USE, 
 ALPHA = 1.0
 """A tenant may use this multiple of what is free."""
 RETRY_SECONDS = 1
-STRANGERS: Final = "strangers"
+ANONYMOUS: Final = "anonymous"
 """The tenant of everybody whose credential is not known."""
 
 
@@ -114,7 +114,7 @@ class FairShares:
     def _may_take(self, tenant: Tenant, key: PoolKey) -> bool:
         if not self._has_room(tenant):
             return False
-        if key.tenant != STRANGERS:
+        if key.tenant != ANONYMOUS:
             return True
         whole = self._limit(self._free, self.slots, len(self._tenants))
         members = len(tenant.used_by.keys() | tenant.queues.keys() | {key.member})
@@ -127,7 +127,7 @@ class FairShares:
         whole = self._limit(free, self._room, len(self._queued.keys() | {key.tenant}))
         if tenant.waiting >= whole:
             return False
-        if key.tenant != STRANGERS:
+        if key.tenant != ANONYMOUS:
             return True
         members = len(tenant.queues.keys() | {key.member})
         limit = self._limit(int(whole) - tenant.waiting, int(whole), members)
@@ -139,7 +139,7 @@ class FairShares:
         tenant.use += 1
         tenant.used_by[key.member] = tenant.used_by.get(key.member, 0) + 1
 
-    def _put_back(self, key: PoolKey) -> None:
+    def _release(self, key: PoolKey) -> None:
         tenant = self._tenants[key.tenant]
         self._free += 1
         self._use_gauge.dec()
@@ -171,7 +171,7 @@ class FairShares:
                 waiter.is_granted = True
                 waiter.event.set()
                 return True
-            if name != STRANGERS:
+            if name != ANONYMOUS:
                 return False
         return False
 
@@ -192,7 +192,7 @@ class FairShares:
 
     def _uses(self, tenant: Tenant, key: PoolKey) -> bool:
         """Tell whether a key's own use keeps it from a slot, or that of all strangers while others would get one."""
-        if key.tenant == STRANGERS:
+        if key.tenant == ANONYMOUS:
             return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues
         return not tenant.is_idle
 

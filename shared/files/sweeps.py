@@ -15,7 +15,7 @@ from shared.files.tables import operations, read_grants
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import RETENTION
 from shared.observability.telemetry import SWEPT, get_logger
-from shared.runtime.batches import cut_short, run_in_batches
+from shared.runtime.batches import must_stop, run_in_batches
 
 log = get_logger(__name__)
 
@@ -47,7 +47,7 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
                 candidate.discard()
         failpoints.hit("sweep.discarded")
         discarded += len(dead)
-        if cut_short():
+        if must_stop():
             break
     SWEPT.labels("staging").inc(discarded)
     return discarded

@@ -50,7 +50,7 @@ def find_webhook_credentials(
     rows = session.execute(_WEBHOOK_VALUES, parameters).all()
     if rows:
         return _credentials(encryption, network, rows), True
-    return _nobodys(encryption, network), False
+    return _made_up_credentials(encryption, network), False
 
 
 @sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
@@ -73,7 +73,7 @@ def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[An
     return found
 
 
-def _nobodys(encryption: Encryption, network: Network) -> Credentials:
+def _made_up_credentials(encryption: Encryption, network: Network) -> Credentials:
     """Make credentials up. Encrypting takes as long as decrypting; 64 hexadecimal digits can be any setting."""
     needed = [setting.name for setting in network.settings if setting.is_required and setting.default is None]
     made = {name: secrets.token_hex(32) for name in needed}

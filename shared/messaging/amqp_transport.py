@@ -60,11 +60,11 @@ class SecureTransport(pyamqp.SSLTransport):
     def establish_connection(self) -> Any:
         """Connect to a server whose certificate is good for the address's host."""
         client: Any = self.client
-        client.ssl = verified(client.ssl, client.hostname)
+        client.ssl = tls_options(client.ssl, client.hostname)
         return super().establish_connection()
 
 
-def verified(asked: Any, host: str) -> dict[str, Any]:
+def tls_options(asked: Any, host: str) -> dict[str, Any]:
     """Give py-amqp's options of TLS for what an address asks: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`."""
     given = (
         {name.removeprefix("ssl_"): value for name, value in asked.items()} if isinstance(asked, dict) else {}

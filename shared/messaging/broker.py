@@ -25,7 +25,7 @@ from shared.config.broker_urls import (
     VALKEY_SCHEMES,
     require_scheme,
     scheme_of,
-    verifying,
+    with_tls_verification,
 )
 from shared.errors import ServiceUnavailable
 from shared.messaging import amqp_transport, redis_transport
@@ -35,7 +35,7 @@ from shared.messaging.valkey import connect_valkey
 KEY_PREFIX = "quartermaster:"
 CALL_QUEUES = (*MODELS, MODELS_ASIDE)
 
-HINTS_LIMIT = 1_000
+JOB_MESSAGES_LIMIT = 1_000
 """Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
 CALLS_LIMIT = 10_000
 """Model calls that RabbitMQ keeps in a queue at the most; fronts refuse calls far below (QUEUED_MODEL_CALLS)."""
@@ -52,7 +52,7 @@ SOCKET_SECONDS = 5.0
 class Broker(ABC):
     """A broker by its address; connects with the first question."""
 
-    rest_seconds: ClassVar[float] = 0.0
+    cooldown_seconds: ClassVar[float] = 0.0
     """How long a publisher leaves a broker alone that has failed, where to fail takes long."""
 
     def __init__(self, url: str) -> None:
@@ -77,7 +77,7 @@ class Broker(ABC):
     @property
     def celery_url(self) -> str:
         """The address as Celery reads it; `broker_address` in its settings is the whole."""
-        return verifying(self.url)
+        return with_tls_verification(self.url)
 
     @property
     @abstractmethod
@@ -143,7 +143,7 @@ class ValkeyBroker(Broker):
 
     def is_full(self, queue: str) -> bool:
         """Tell whether so many hints wait that another would only cost memory."""
-        return self.depth(queue) >= HINTS_LIMIT
+        return self.depth(queue) >= JOB_MESSAGES_LIMIT
 
     def close(self) -> None:
         """Close the client's connections."""
@@ -211,7 +211,7 @@ class SentinelBroker(ValkeyBroker):
 class RabbitBroker(Broker):
     """RabbitMQ: a quorum queue of bounded length for each queue, in a vhost that nobody else uses."""
 
-    rest_seconds = 3.0
+    cooldown_seconds = 3.0
     _lost: tuple[type[Exception], ...] = (OperationalError, *amqp_transport.Transport.connection_errors)
 
     def __init__(self, url: str) -> None:
@@ -241,7 +241,7 @@ class RabbitBroker(Broker):
         is_for_calls = name.startswith(CALL_QUEUES)
         arguments = {
             "x-queue-type": "quorum",
-            "x-max-length": CALLS_LIMIT if is_for_calls else HINTS_LIMIT,
+            "x-max-length": CALLS_LIMIT if is_for_calls else JOB_MESSAGES_LIMIT,
             "x-overflow": "reject-publish" if is_for_calls else "drop-head",
             "x-delivery-limit": DELIVERY_LIMIT,
             "x-consumer-timeout": CONSUMER_TIMEOUT_SECONDS * 1000,

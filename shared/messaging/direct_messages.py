@@ -34,7 +34,7 @@ class BrokerMessages:
     def __init__(self, broker: Broker) -> None:
         """Connect with the first message."""
         self.broker = broker
-        self._rests_until = 0.0
+        self._cooldown_until = 0.0
         self._answered_at = 0.0
 
     def send(self, queue: str, body: str, headers: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ class BrokerMessages:
     @contextmanager
     def _producer(self) -> Iterator[Producer]:
         began_at = time.monotonic()
-        if began_at < self._rests_until:
+        if began_at < self._cooldown_until:
             raise ServiceUnavailable("the broker does not answer")
         try:
             with self._pool.acquire(block=True, timeout=SOCKET_SECONDS) as producer:
@@ -75,7 +75,7 @@ class BrokerMessages:
             if isinstance(error.__cause__, MessageNacked):
                 raise ServiceUnavailable("the broker refuses the message") from error
             if self._answered_at < began_at:
-                self._rests_until = time.monotonic() + self.broker.rest_seconds
+                self._cooldown_until = time.monotonic() + self.broker.cooldown_seconds
             raise ServiceUnavailable(f"the broker does not answer: {error}") from error
 
     @cached_property

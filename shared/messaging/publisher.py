@@ -92,7 +92,7 @@ class Publisher:
         """Start no thread before the first job."""
         self._app = app
         self._broker = Broker.of(app.conf.broker_address)
-        self._rests_until = 0.0
+        self._cooldown_until = 0.0
         self._pending: dict[Job, str | None] = {}
         """With the trace of the request that was first to ask for it."""
         self._spaced_until: dict[type[Job], float] = {}
@@ -128,7 +128,7 @@ class Publisher:
         return due
 
     def _send(self, job: Job, asked_by: str | None = None) -> None:
-        if time.monotonic() < self._rests_until:
+        if time.monotonic() < self._cooldown_until:
             PUBLISH_FAILURES.inc()
             return
         try:
@@ -138,7 +138,7 @@ class Publisher:
             send(self._app, job, asked_by)
         except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
             PUBLISH_FAILURES.inc()
-            self._rests_until = time.monotonic() + self._broker.rest_seconds
+            self._cooldown_until = time.monotonic() + self._broker.cooldown_seconds
             log.warning("job.not_published", kind=job.kind, error=str(error))
 
 

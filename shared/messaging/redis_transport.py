@@ -33,7 +33,7 @@ def register_transport() -> None:
 _RoundRobin: Any = scheduling.round_robin_cycle
 
 
-class QueuesInTurn(_RoundRobin):  # type: ignore[misc] # its types say less than it does
+class QueueRoundRobin(_RoundRobin):  # type: ignore[misc] # its types say less than it does
     """kombu's round robin over the queues that a process reads now; what was put aside comes first."""
 
     closed: ClassVar[Callable[[], Collection[str]]] = frozenset
@@ -45,7 +45,7 @@ class QueuesInTurn(_RoundRobin):  # type: ignore[misc] # its types say less than
 
     def consume(self, n: int) -> list[str]:
         """Give the queues of the next read, in order."""
-        closed = QueuesInTurn.closed()
+        closed = QueueRoundRobin.closed()
         queues: list[str] = self.items[:n]
         return [queue for queue in queues if queue not in closed] if closed else queues
 
@@ -66,7 +66,7 @@ _RedisChannel: Any = redis.Channel
 class _Corrected(_RedisChannel):  # type: ignore[misc] # its types say less than it does
     """kombu's channel with a closed transport reported as such, its client kept, and its queues read in our order."""
 
-    queue_order_strategy = "shared.messaging.redis_transport:QueuesInTurn"
+    queue_order_strategy = "shared.messaging.redis_transport:QueueRoundRobin"
     _kept: tuple[Any, Any] | None = None
 
     def _connparams(self, asynchronous: bool = False) -> Any:  # noqa: FBT001, FBT002 (kombu's signature)

@@ -2,7 +2,7 @@
 
 One thread reads the channel for all requests, because a blocking read for each costs five times the processor. A
 stream would keep replies, at twice the processor on all sides; with a channel nothing is stored, and a worker learns
-whether anybody has listened. Replies may be lost but not silently: they are numbered, and a waiting request is told
+whether anybody has listened. Replies may be lost but not silently: they are numbered, and a waiting request is notified
 of a gap. What must survive is in Postgres.
 """
 
@@ -19,16 +19,16 @@ from uuid import UUID, uuid4
 
 import redis
 
-from shared.messaging.reply_publisher import BUNDLES, Letter, ReplyPublisher, unbundle
+from shared.messaging.reply_publisher import BUNDLES, ReplyMessage, ReplyPublisher, unbundle
 from shared.observability.telemetry import get_logger
 from shared.runtime.deferred_responses import WakeUp
 from shared.runtime.periodic_thread import PeriodicThread
 
 log = get_logger(__name__)
 
-LOOK_SECONDS = 1.0
+READ_TIMEOUT_SECONDS = 1.0
 PING_AFTER_SECONDS = 5.0
-LISTENING_SECONDS = 2.0
+SUBSCRIBE_TIMEOUT_SECONDS = 2.0
 INBOX_LIMIT_BYTES = 8 << 20
 RETRY_SECONDS = 0.2
 _HEAD = struct.Struct(">16sIc")
@@ -76,11 +76,11 @@ class Inbox:
         self._delivered_bytes = 0
         self._received_bytes = 0
         self._is_lost = False
-        self._bell: WakeUp | None = None
+        self._wake_up: WakeUp | None = None
 
-    def ring(self, bell: WakeUp) -> None:
-        """Ring this bell whenever a reply has come."""
-        self._bell = bell
+    def attach(self, wake_up: WakeUp) -> None:
+        """Ring this wake-up whenever a reply has come."""
+        self._wake_up = wake_up
 
     def receive(self, timeout_seconds: float) -> Reply | None:
         """Wait for the next reply; None when there is none in time. After a LOST one there are no more."""
@@ -102,7 +102,7 @@ class Inbox:
         self.close()
 
     def deliver(self, number: int, reply: Reply) -> None:
-        """Take a reply from the channel's reader, who then rings the bell.
+        """Take a reply from the channel's reader, who then rings the wake-up.
 
         A repeated one is dropped; a gap, or a request too slow to take its replies, loses the rest.
         """
@@ -119,12 +119,12 @@ class Inbox:
         """Tell the waiting request that replies are missing."""
         self._is_lost = True
         self._replies.put(Reply(kind=ReplyKind.LOST))
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
-        """Ring the bell: something was delivered."""
-        if self._bell is not None:
-            self._bell.ring()
+    def notify(self) -> None:
+        """Ring the wake-up: something was delivered."""
+        if self._wake_up is not None:
+            self._wake_up.notify()
 
 
 class ReplyChannel:
@@ -136,8 +136,8 @@ class ReplyChannel:
         self._name = f"{BUNDLES}{uuid4().hex}"
         self._inboxes: dict[bytes, Inbox] = {}
         self._lock = threading.Lock()
-        self._reader = PeriodicThread(self._hear, name="reply-reader", pause_seconds=RETRY_SECONDS)
-        self._is_listening = threading.Event()
+        self._reader = PeriodicThread(self._run_reader, name="reply-reader", pause_seconds=RETRY_SECONDS)
+        self._is_subscribed = threading.Event()
 
     def close(self) -> None:
         """Listen no more."""
@@ -146,10 +146,10 @@ class ReplyChannel:
     def open(self, invocation_id: UUID) -> Inbox:
         """Listen for the replies of an invocation; do so before a worker can know of it. Raises redis.RedisError."""
         inbox = Inbox(self, ReplyAddress(channel=self._name, invocation_id=invocation_id))
-        if not self._is_listening.is_set():
+        if not self._is_subscribed.is_set():
             self._begin()
         with self._lock:
-            if not self._is_listening.is_set():
+            if not self._is_subscribed.is_set():
                 raise redis.ConnectionError("the channel of replies is interrupted")
             self._inboxes[invocation_id.bytes] = inbox
         return inbox
@@ -165,42 +165,42 @@ class ReplyChannel:
 
     def _begin(self) -> None:
         self._reader.start()
-        self._is_listening.wait(LISTENING_SECONDS)
+        self._is_subscribed.wait(SUBSCRIBE_TIMEOUT_SECONDS)
 
-    def _hear(self) -> None:
+    def _run_reader(self) -> None:
         try:
-            self._listen()
+            self._read_channel()
         except redis.RedisError as error:
             log.warning("replies.interrupted", error=str(error))
         finally:
             self._lose_all()
 
-    def _listen(self) -> None:
+    def _read_channel(self) -> None:
         """Read the channel until the connection breaks or this end is closed."""
         pool: Any = self._valkey.connection_pool
         # One of its own, whose standing timeout is the look's: to set another for each read would cost as much as it.
         # The client logs what RESP3 pushes: the text of every reply, formatted whether or not anybody wants the line.
-        own = {"socket_timeout": LOOK_SECONDS, "protocol": 2}
+        own = {"socket_timeout": READ_TIMEOUT_SECONDS, "protocol": 2}
         connection = pool.connection_class(**pool.connection_kwargs | own)
         try:
             connection.send_command("SUBSCRIBE", self._name)
             connection.read_response()
-            self._is_listening.set()
-            heard_at = time.monotonic()
-            asked_at: float | None = None
+            self._is_subscribed.set()
+            received_at = time.monotonic()
+            pinged_at: float | None = None
             while not self._reader.is_stopping:
                 # Silence ends here: what comes while this thread has no processor is found by the next look.
-                looked_at = time.monotonic()
+                read_at = time.monotonic()
                 try:
                     message = connection.read_response(disconnect_on_error=False)
                 except redis.TimeoutError:
-                    if asked_at is not None:
-                        _require_answer(waited_seconds=looked_at - asked_at)
-                    elif looked_at - heard_at > PING_AFTER_SECONDS:
+                    if pinged_at is not None:
+                        _require_answer(waited_seconds=read_at - pinged_at)
+                    elif read_at - received_at > PING_AFTER_SECONDS:
                         connection.send_command("PING")
-                        asked_at = time.monotonic()
+                        pinged_at = time.monotonic()
                 else:
-                    heard_at, asked_at = time.monotonic(), None
+                    received_at, pinged_at = time.monotonic(), None
                     self._deliver(message)
         finally:
             connection.disconnect()
@@ -208,20 +208,20 @@ class ReplyChannel:
     def _deliver(self, response: Any) -> None:
         if response[0] != b"message":  # the answer to a ping
             return
-        told: dict[bytes, Inbox] = {}
+        notified: dict[bytes, Inbox] = {}
         for message in unbundle(response[2]):
             invocation, number, kind = _HEAD.unpack_from(message)
             inbox = self._inboxes.get(invocation)
             if inbox is not None:
                 inbox.deliver(number, Reply(kind=_KINDS[kind], data=message[_HEAD.size :]))
-                told[invocation] = inbox
-        for inbox in told.values():
-            inbox.tell()
+                notified[invocation] = inbox
+        for inbox in notified.values():
+            inbox.notify()
 
     def _lose_all(self) -> None:
         """Tell every waiting request that replies may be missing; nobody begins to wait until we listen again."""
         with self._lock:
-            self._is_listening.clear()
+            self._is_subscribed.clear()
             inboxes = list(self._inboxes.values())
         for inbox in inboxes:
             inbox.lose()
@@ -235,18 +235,18 @@ def _require_answer(*, waited_seconds: float) -> None:
 class ReplyWriter:
     """A worker's end: sends the replies of one invocation, numbered.
 
-    Streamed data, and what follows it, goes over the process's lane; any other reply is a round trip of its own. The
-    last is sent again if need be: a whole answer would be lost with it.
+    Streamed data, and all that follows it, goes through the process's publisher, which batches. Any other reply is
+    one round trip. A last reply that fails is sent once more: without it the whole response would be lost.
     """
 
-    def __init__(self, lane: ReplyPublisher, address: ReplyAddress) -> None:
-        self._lane = lane
+    def __init__(self, publisher: ReplyPublisher, address: ReplyAddress) -> None:
+        self._publisher = publisher
         self._address = address
         self._sent = 0
         self._is_streaming = False
         self._is_over = False
         self._lock = threading.Lock()
-        self.is_heard = True
+        self.has_listener = True
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
         """Send a reply; False when nobody listens any more, as far as is known. Raises redis.RedisError."""
@@ -257,22 +257,22 @@ class ReplyWriter:
             self._sent += 1
             self._is_over = kind in _LAST
             self._is_streaming |= kind is ReplyKind.DATA
-            return self._post(Letter(self._address.channel, head + data, self))
+            return self._post(ReplyMessage(self._address.channel, head + data, self))
 
     def close(self) -> None:
         """Send no more; what was sent is on its way."""
         with self._lock:
             self._is_over = True
 
-    def _post(self, letter: Letter) -> bool:
+    def _post(self, letter: ReplyMessage) -> bool:
         if not self._is_over:
             if not self._is_streaming:
-                return self._lane.publish(letter)
-            self._lane.put(letter)
-            return self.is_heard
+                return self._publisher.publish(letter)
+            self._publisher.put(letter)
+            return self.has_listener
         if self._is_streaming:
-            return self._lane.put_last(letter)
+            return self._publisher.put_final(letter)
         try:
-            return self._lane.publish(letter)
+            return self._publisher.publish(letter)
         except redis.RedisError:
-            return self._lane.publish(letter)
+            return self._publisher.publish(letter)

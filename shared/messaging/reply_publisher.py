@@ -38,11 +38,11 @@ _LENGTH = struct.Struct(">I")
 class Sender(Protocol):
     """The sender of letters: what it learns of them."""
 
-    is_heard: bool
+    has_listener: bool
     """Set to false once nobody has listened to one of its letters, or one could not be sent."""
 
 
-class Letter(NamedTuple):
+class ReplyMessage(NamedTuple):
     """A message on its way."""
 
     channel: str
@@ -62,11 +62,11 @@ def unbundle(message: bytes) -> Iterator[bytes]:
         yield message[begin:at]
 
 
-class Post(NamedTuple):
+class Bundle(NamedTuple):
     """What is published at once: letters to one channel."""
 
     channel: str
-    letters: list[Letter]
+    letters: list[ReplyMessage]
 
     @property
     def message(self) -> bytes:
@@ -86,9 +86,9 @@ class ReplyPublisher:
         self._valkey = valkey
         self._pool: Any = valkey.connection_pool
         self._connection: Any = None
-        self._waiting: list[Letter] = []
+        self._waiting: list[ReplyMessage] = []
         self._waiting_bytes = 0
-        self._unanswered: deque[Post] = deque()
+        self._unconfirmed: deque[Bundle] = deque()
         self._is_gathering = False
         self._sent_at = float("-inf")
         self._lock = threading.Lock()
@@ -102,14 +102,14 @@ class ReplyPublisher:
         self._thread.stop()
         self._send_waiting()
         with self._sending:
-            self._let_go()
+            self._release_connection()
 
-    def publish(self, letter: Letter) -> bool:
+    def publish(self, letter: ReplyMessage) -> bool:
         """Send by itself, and tell whether anybody has listened. Raises redis.RedisError."""
         return int(self._valkey.publish(letter.channel, letter.message)) > 0
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def batched(self) -> Iterator[None]:
         """Send at the end of the block what is put within it."""
         self._is_gathering = True
         try:
@@ -118,7 +118,7 @@ class ReplyPublisher:
             self._is_gathering = False
             self._send_waiting()
 
-    def put(self, letter: Letter) -> None:
+    def put(self, letter: ReplyMessage) -> None:
         """Send now, or with others within milliseconds."""
         with self._lock:
             is_first = not self._waiting
@@ -131,14 +131,14 @@ class ReplyPublisher:
         elif is_first and not self._is_gathering:
             self._thread.wake()
 
-    def put_last(self, letter: Letter) -> bool:
+    def put_final(self, letter: ReplyMessage) -> bool:
         """Send behind all that was put, and tell whether anybody has listened. Raises redis.RedisError."""
         with self._lock:
             self._waiting.append(letter)
         self._send_waiting()
         with self._sending:
-            self._read_answers()
-        return letter.sender.is_heard or self.publish(letter)  # a front drops what comes twice
+            self._read_confirmations()
+        return letter.sender.has_listener or self.publish(letter)  # a front drops what comes twice
 
     def _send_gathered(self) -> None:
         """Send what gathers, every few milliseconds, until nothing has."""
@@ -155,20 +155,20 @@ class ReplyPublisher:
                 self._waiting_bytes = 0
             if not letters:
                 return False
-            self._read_answers()
+            self._read_confirmations()
             self._send(letters)
             self._sent_at = time.monotonic()
         return True
 
-    def _send(self, letters: list[Letter]) -> None:
-        posts = _posts(letters)
-        self._unanswered.extend(posts)
+    def _send(self, letters: list[ReplyMessage]) -> None:
+        bundles = _bundle(letters)
+        self._unconfirmed.extend(bundles)
         try:
-            self._write(posts)
+            self._write(bundles)
         except redis.RedisError:
             self._send_again()
 
-    def _read_answers(self) -> None:
+    def _read_confirmations(self) -> None:
         try:
             self._read()
         except redis.RedisError:
@@ -176,53 +176,53 @@ class ReplyPublisher:
 
     def _send_again(self) -> None:
         """Send what was not answered over a new connection; a front drops what it has heard already."""
-        self._let_go()
+        self._release_connection()
         try:
-            self._write(self._unanswered)
+            self._write(self._unconfirmed)
             self._read()
         except redis.RedisError as error:
-            log.warning("replies.not_sent", messages=len(self._unanswered), error=str(error))
-            for post in self._unanswered:
-                _not_heard(post)
-            self._unanswered.clear()
-            self._let_go()
+            log.warning("replies.not_sent", messages=len(self._unconfirmed), error=str(error))
+            for bundle in self._unconfirmed:
+                _mark_without_listener(bundle)
+            self._unconfirmed.clear()
+            self._release_connection()
 
-    def _write(self, posts: Iterable[Post]) -> None:
+    def _write(self, bundles: Iterable[Bundle]) -> None:
         if self._connection is None:
             self._connection = self._pool.get_connection()
-        commands = [("PUBLISH", post.channel, post.message) for post in posts]
+        commands = [("PUBLISH", bundle.channel, bundle.message) for bundle in bundles]
         if commands:
             self._connection.send_packed_command(self._connection.pack_commands(commands))
 
     def _read(self) -> None:
         """Read how many have heard each message that was sent."""
-        while self._unanswered:
+        while self._unconfirmed:
             if self._connection.read_response() == 0:
-                _not_heard(self._unanswered[0])
-            self._unanswered.popleft()
+                _mark_without_listener(self._unconfirmed[0])
+            self._unconfirmed.popleft()
 
-    def _let_go(self) -> None:
+    def _release_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
             self._pool.release(connection)
 
 
-def _posts(letters: Sequence[Letter]) -> list[Post]:
+def _bundle(letters: Sequence[ReplyMessage]) -> list[Bundle]:
     """Bundle what is for one channel, as far as it is small and the front reads bundles; orders stay."""
-    posts: list[Post] = []
-    open_posts: dict[str, tuple[Post, int]] = {}
+    bundles: list[Bundle] = []
+    open_bundles: dict[str, tuple[Bundle, int]] = {}
     for letter in letters:
-        post, size_bytes = open_posts.get(letter.channel, (None, 0))
+        bundle, size_bytes = open_bundles.get(letter.channel, (None, 0))
         size_bytes += len(letter.message)
-        if post is None or size_bytes > MAX_BUNDLE_BYTES or not letter.channel.startswith(BUNDLES):
-            post, size_bytes = Post(letter.channel, []), len(letter.message)
-            posts.append(post)
-        post.letters.append(letter)
-        open_posts[letter.channel] = post, size_bytes
-    return posts
+        if bundle is None or size_bytes > MAX_BUNDLE_BYTES or not letter.channel.startswith(BUNDLES):
+            bundle, size_bytes = Bundle(letter.channel, []), len(letter.message)
+            bundles.append(bundle)
+        bundle.letters.append(letter)
+        open_bundles[letter.channel] = bundle, size_bytes
+    return bundles
 
 
-def _not_heard(post: Post) -> None:
-    for letter in post.letters:
-        letter.sender.is_heard = False
+def _mark_without_listener(bundle: Bundle) -> None:
+    for letter in bundle.letters:
+        letter.sender.has_listener = False

@@ -66,7 +66,7 @@ class Executor:
             queue=queue or CallQueue(valkey),
             catalog=catalog,
             publisher=publisher,
-            loop=StreamLoop(publisher.together),
+            loop=StreamLoop(publisher.batched),
         )
 
 

@@ -93,7 +93,7 @@ def replies(
 ) -> Generator[Reply | None]:
     """Give the DATA and END replies of a call as they come, and None whenever none came in `wait_seconds()`.
 
-    A caller that does not wait here asks again when the inbox rings its bell, and every `PING_SECONDS`. Ends after
+    A caller that does not wait here asks again when the inbox rings its wake-up, and every `PING_SECONDS`. Ends after
     END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator early to
     cancel the call. But for `wait_seconds()` nothing here waits, for a server or for anything else: one thread serves
     the answers of all clients (`web/server/response_writer.py`).
@@ -195,9 +195,9 @@ class IdleTimeout:
             )
 
     def _give_up(self) -> None:
-        """Have the call given back; the bell tells when it is known whether it was."""
+        """Have the call given back; the wake-up tells when it is known whether it was."""
         self._giving_up = self._invoker.threads.submit(give_up, self._invoker, self._invocation_id)
-        self._giving_up.add_done_callback(lambda _: self._inbox.tell())
+        self._giving_up.add_done_callback(lambda _: self._inbox.notify())
 
     def _check_given_up(self, giving_up: Future[bool], now: float, lease: Lease | None) -> None:
         if not giving_up.done():

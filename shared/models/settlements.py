@@ -20,7 +20,7 @@ from shared.errors import DomainError
 from shared.models.call_metrics import count_settled
 from shared.observability.telemetry import get_logger
 from shared.runtime.periodic_thread import PeriodicThread
-from shared.runtime.retry import is_passing, retry
+from shared.runtime.retry import is_transient, retry
 
 log = get_logger(__name__)
 
@@ -62,7 +62,7 @@ class Settlements:
         try:
             return retry(partial(self._settle, dispatch, outcome), for_seconds=self._timeout_seconds())
         except DomainError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
         self._keep(_PendingSettlement(dispatch=dispatch, outcome=outcome))
         return None
@@ -105,7 +105,7 @@ class Settlements:
             try:
                 self._settle(pending.dispatch, pending.outcome)
             except DomainError as error:
-                if is_passing(error):
+                if is_transient(error):
                     raise
                 _log_lost(pending, error)
             del self._pending[invocation_id]

@@ -85,7 +85,7 @@ class HostMetrics(Collector):
         if not self._ended.is_set():
             self._ended.set()
             self.write()
-            self._let_go()
+            self._release_lock()
 
     def write(self) -> None:
         """Write a snapshot if anything changed; a failure is counted and tried again with the next."""
@@ -145,10 +145,10 @@ class HostMetrics(Collector):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             draft.rename(path)
             on_failure.pop_all()
-        self._let_go()
+        self._release_lock()
         self._alive = descriptor
 
-    def _let_go(self) -> None:
+    def _release_lock(self) -> None:
         if self._alive is not None:
             os.close(self._alive)
             self._alive = None

@@ -36,8 +36,8 @@ def open_tracer(role: str) -> Tracer:
     if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
         resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
     provider = TracerProvider(resource=resource)
-    patience = float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT") or EXPORT_SECONDS)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=patience)))
+    timeout_seconds = float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT") or EXPORT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=timeout_seconds)))
     return _Tracer(provider.get_tracer(SERVICE))
 
 

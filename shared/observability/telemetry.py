@@ -176,10 +176,10 @@ class MalformedRequestFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Name the event and the address; drop the rest."""
-        told = _MALFORMED.match(record.getMessage())
-        if told is not None:
+        match = _MALFORMED.match(record.getMessage())
+        if match is not None:
             record.msg, record.args = "request.malformed", None
-            record.fields = {"client_address": told[1]}
+            record.fields = {"client_address": match[1]}
         return True
 
 

@@ -13,8 +13,8 @@ from sqlalchemy import Row, TextClause, text
 
 from shared.db.database import Session
 
-MOST = 20
-MOST_COUNTED = 100
+MAX_ITEMS = 20
+MAX_COUNTED = 100
 FAILED_TASKS_DAYS = 1
 FAILED_IMPORTS_DAYS = 7
 
@@ -31,7 +31,7 @@ class DeadEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledDistribution:
-    """A distribution with imports or notifications that came to nothing; none is counted beyond MOST_COUNTED."""
+    """A distribution with imports or notifications that came to nothing; none is counted beyond MAX_COUNTED."""
 
     distribution_id: UUID
     name: str
@@ -63,7 +63,7 @@ def list_troubled_distributions(session: Session, organization_id: UUID) -> Sequ
     return [
         TroubledDistribution(**row._asdict())
         for row in _run(
-            session, _DISTRIBUTIONS, organization_id, counted=MOST_COUNTED, days=FAILED_IMPORTS_DAYS
+            session, _DISTRIBUTIONS, organization_id, counted=MAX_COUNTED, days=FAILED_IMPORTS_DAYS
         )
     ]
 
@@ -72,12 +72,12 @@ def list_failing_agents(session: Session, organization_id: UUID) -> Sequence[Fai
     """List the agents of the newest failed tasks of the last day."""
     return [
         FailingAgent(**row._asdict())
-        for row in _run(session, _TASKS, organization_id, counted=MOST_COUNTED, days=FAILED_TASKS_DAYS)
+        for row in _run(session, _TASKS, organization_id, counted=MAX_COUNTED, days=FAILED_TASKS_DAYS)
     ]
 
 
 def _run(session: Session, statement: TextClause, organization_id: UUID, **bounds: int) -> Sequence[Row[Any]]:
-    return session.execute(statement, {"organization": organization_id, "most": MOST, **bounds}).all()
+    return session.execute(statement, {"organization": organization_id, "most": MAX_ITEMS, **bounds}).all()
 
 
 _ENDPOINTS = text("""

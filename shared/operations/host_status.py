@@ -27,12 +27,12 @@ class SweepState:
     succeeded_at: datetime | None
     failures: int
 
-    def is_late(self, now: datetime) -> bool:
+    def is_overdue(self, now: datetime) -> bool:
         """Tell whether it should have ended well by now."""
         if self.succeeded_at is None:
             return False  # another host may do it
-        patience = max(LATE_INTERVALS * self.every_seconds, LATE_SECONDS)
-        return (now - self.succeeded_at).total_seconds() > patience
+        max_delay_seconds = max(LATE_INTERVALS * self.every_seconds, LATE_SECONDS)
+        return (now - self.succeeded_at).total_seconds() > max_delay_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ _REASONS = {
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
-Said = tuple[int, str, bytes]
+PortResponse = tuple[int, str, bytes]
 
 
 def listen_for_operators() -> socket.socket | None:
@@ -59,7 +59,7 @@ class OperationsPort:
         self._is_draining = is_draining
         threading.Thread(target=self._accept, args=(listener,), name="operations", daemon=True).start()
 
-    def answer(self, method: str, target: str) -> Said:
+    def answer(self, method: str, target: str) -> PortResponse:
         """Give the status, media type and body of one request."""
         path = target.partition("?")[0]
         if path not in ("/healthz", "/readyz", "/metrics"):
@@ -92,9 +92,9 @@ class OperationsPort:
                     return
                 words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
                 is_sound = len(words) == 3 and words[2].startswith("HTTP/1.")  # noqa: PLR2004 (a request line)
-                said = self.answer(*words[:2]) if is_sound else (400, _TEXT, b"Not a request.\n")
+                response = self.answer(*words[:2]) if is_sound else (400, _TEXT, b"Not a request.\n")
                 connection.settimeout(SEND_SECONDS)
-                connection.sendall(_render(said, with_body=words[0] != "HEAD"))
+                connection.sendall(_render(response, with_body=words[0] != "HEAD"))
                 connection.shutdown(socket.SHUT_WR)
         finally:
             self._slots.release()
@@ -120,8 +120,8 @@ def _read_head(connection: socket.socket) -> bytes:
     return head
 
 
-def _render(said: Said, *, with_body: bool) -> bytes:
-    status, media_type, body = said
+def _render(response: PortResponse, *, with_body: bool) -> bytes:
+    status, media_type, body = response
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"

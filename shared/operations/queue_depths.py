@@ -19,13 +19,15 @@ class WaitingWork:
 
 def measure_waiting_work(session: Session) -> WaitingWork:
     """Count what waits in Postgres."""
-    imports, turns = measure_imports(session), measure_turns(session)
+    imports, turn_backlog = measure_imports(session), measure_turns(session)
     deliveries = measure_deliveries(session)
     return WaitingWork(
         backlogs=(
             *measure_backlog(session),
             Backlog(state="imports", rows=imports.due, oldest_seconds=imports.oldest_due_seconds),
-            Backlog(state="turns", rows=turns.waiting, oldest_seconds=turns.oldest_seconds),
+            Backlog(
+                state="turn_backlog", rows=turn_backlog.waiting, oldest_seconds=turn_backlog.oldest_seconds
+            ),
             Backlog(state="deliveries", rows=deliveries.due, oldest_seconds=deliveries.oldest_due_seconds),
         ),
         dead_deliveries=deliveries.dead,

@@ -18,7 +18,7 @@ from shared.messaging.queues import MODELS, QUEUES
 from shared.models.queue.call_queue import CallQueue
 from shared.operations.queue_depths import measure_waiting_work
 
-HINT_QUEUES = tuple(queue for queue in QUEUES if queue not in MODELS)
+JOB_QUEUES = tuple(queue for queue in QUEUES if queue not in MODELS)
 
 
 def measure_backlog(database: Database) -> Iterator[Metric]:
@@ -42,7 +42,7 @@ def measure_model_calls(queue: CallQueue) -> Iterator[Metric]:
 
 def measure_queues(broker: Broker) -> Iterator[Metric]:
     """Count the messages that wait for each kind of worker."""
-    lengths = {queue: broker.depth(queue) for queue in HINT_QUEUES}
+    lengths = {queue: broker.depth(queue) for queue in JOB_QUEUES}
     yield _gauges("queue_messages", "Messages that wait in a queue of the broker.", "queue", lengths)
 
 

@@ -26,7 +26,7 @@ class Budget:
     """The time of one sweep."""
 
     ends_at: float
-    is_cut_short: bool = False
+    is_truncated: bool = False
     """Whether a loop ended before it found nothing more."""
 
     @property
@@ -55,12 +55,12 @@ def is_over() -> bool:
     return given is not None and given.is_over
 
 
-def cut_short() -> bool:
+def must_stop() -> bool:
     """Tell a loop whether it has to end although it may find more; then the sweep is sent for again."""
     given = _current.get()
     if given is None or not given.is_over:
         return False
-    given.is_cut_short = True
+    given.is_truncated = True
     return True
 
 
@@ -70,7 +70,7 @@ def drain(batch: Callable[[], int], *, size: int) -> int:
     while True:
         found = batch()
         total += found
-        if found < size or cut_short():
+        if found < size or must_stop():
             return total
 
 

@@ -1,23 +1,23 @@
-"""Answers that hold no thread while they wait: the protocol between the application and its server.
+"""Responses that occupy no thread while they wait: the protocol between the application and its server.
 
-The application answers with an iterable of pieces, as in WSGI; an empty piece means "nothing yet: go on once the bell
-has rung, or after a while". A server that knows this puts under `HOLD` in the environ how long a thread may wait;
-others never see it. The iterable goes on in its own context, log fields included, on any thread, one at a time.
+The application returns an iterable of pieces, as in WSGI. An empty piece means: nothing yet, ask again after a
+wake-up or after `idle_seconds`. A server that supports this sets `THREAD_WAIT` in the environ; other servers do not.
+The iterable runs in its own context (log fields included), on any thread, one thread at a time.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from contextvars import copy_context
 
-HOLD = "quartermaster.hold"
-"""Key in a request's environ: a callable that tells for how many seconds its thread may wait."""
+THREAD_WAIT = "quartermaster.thread_wait"
+"""Key in a request's environ: a callable that returns for how many seconds its thread may wait."""
 
 
 def _nothing() -> None: ...
 
 
 class WakeUp:
-    """Tells the sender of an answer that there may be more of it; rung from any thread."""
+    """Notifies the sender of a response that more of it may be ready; any thread may notify."""
 
     __slots__ = ("_listener",)
 
@@ -25,35 +25,35 @@ class WakeUp:
         self._listener: Callable[[], None] | None = None
 
     def wake_through(self, listener: Callable[[], None]) -> None:
-        """Call this at every ring from now on; it must return at once."""
+        """Call `listener` at every notification from now on; it must return at once."""
         self._listener = listener
 
-    def ring(self) -> None:
-        """Say that there may be more."""
+    def notify(self) -> None:
+        """Call the listener: there may be more to send."""
         if self._listener is not None:
             self._listener()
 
 
 class DeferredResponse(Iterator[bytes]):
-    """The rest of an answer. Close it once it was read to its end, or nobody reads it any more."""
+    """The rest of a response. The sender closes it after its end, or when the client is gone."""
 
     def __init__(
         self,
         pieces: Generator[bytes],
-        bell: WakeUp,
+        wake_up: WakeUp,
         *,
         idle_seconds: Callable[[], float],
         is_blocking: bool,
         shut_down: Callable[[], None] = _nothing,
     ) -> None:
-        """Ask for the next piece at the latest after `idle_seconds()`.
+        """Create a response whose next piece is due after `idle_seconds()` at the latest.
 
-        An answer `is_blocking` if its pieces, or its end before the last of them, may wait for a server: else one
-        thread, which sends the answers of all clients, asks and closes it. After `shut_down` they soon come to an end.
+        `is_blocking` is true if producing a piece, or closing early, may wait for another server; such a response
+        needs a thread of its own. All others share the one sending thread. After `shut_down` the pieces end soon.
         """
-        self.bell = bell
+        self.wake_up = wake_up
         self._idle_seconds = idle_seconds
-        self._wind_up = shut_down
+        self._shut_down = shut_down
         self.is_blocking = is_blocking
         self._pieces = pieces
         self._on_close = ExitStack()
@@ -61,23 +61,23 @@ class DeferredResponse(Iterator[bytes]):
 
     @property
     def idle_seconds(self) -> float:
-        """How long from now the answer may be left alone."""
+        """Return the seconds until the next piece is due; a wake-up makes it due earlier."""
         return self._idle_seconds()
 
     def shut_down(self) -> None:
-        """Have the answer end in good order, because its server will."""
-        self._wind_up()
-        self.bell.ring()
+        """Shut the response down cleanly, because its server drains."""
+        self._shut_down()
+        self.wake_up.notify()
 
     def __next__(self) -> bytes:
-        """Give the next piece, or an empty one if there is nothing yet."""
+        """Return the next piece, empty if none is ready."""
         return self._context.run(next, self._pieces)
 
     def call_on_close(self, act: Callable[[], None]) -> None:
-        """Call this, too, when the answer is closed, before what was said earlier."""
+        """Register a callback for `close`; the last one registered runs first."""
         self._on_close.callback(act)
 
     def close(self) -> None:
-        """Give up what is held for the answer."""
+        """Close the iterable and run the callbacks."""
         with self._on_close:
             self._context.run(self._pieces.close)

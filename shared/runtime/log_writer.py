@@ -17,7 +17,7 @@ from shared.observability.telemetry import LOST_LOG_LINES, JsonFormatter
 from shared.runtime.periodic_thread import PeriodicThread
 
 FLUSH_SECONDS = 0.05
-MOST_LINES = 1000
+MAX_BUFFERED_LINES = 1000
 """So many are kept while the output takes nothing; then each writer waits for it."""
 _CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
 _INDISCREET = ("urllib3",)
@@ -63,7 +63,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self.handleError(record)
             return
         kept = len(self._lines)
-        if record.levelno >= logging.WARNING or kept >= MOST_LINES or self._writer.is_stopping:
+        if record.levelno >= logging.WARNING or kept >= MAX_BUFFERED_LINES or self._writer.is_stopping:
             self.flush()
         elif kept == 1:  # else the writer knows, or is about to look
             self._writer.wake()
@@ -96,20 +96,20 @@ class LineHandler(logging.StreamHandler[TextIO]):
 _handlers: weakref.WeakSet[LineHandler] = weakref.WeakSet()
 
 
-def _hold() -> None:
+def _lock_writers() -> None:
     """Let nobody write while this process forks: in the child the lock of a stream would stay locked."""
     for handler in _handlers:
         handler.writing.acquire()
 
 
-def _let_go() -> None:
+def _unlock_writers() -> None:
     for handler in _handlers:
         handler.writing.release()
 
 
-def _begin_again() -> None:
+def _reset_writers() -> None:
     for handler in _handlers:
         handler.begin()
 
 
-os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_begin_again)
+os.register_at_fork(before=_lock_writers, after_in_parent=_unlock_writers, after_in_child=_reset_writers)

@@ -26,14 +26,14 @@ def retry(act: Callable[[], Result], *, for_seconds: float = RETRY_SECONDS) -> R
         try:
             return act()
         except DomainError as error:
-            if not is_passing(error) or time.monotonic() > gives_up_at:
+            if not is_transient(error) or time.monotonic() > gives_up_at:
                 raise
         failures += 1
         # The first failure may only have been a connection that had gone stale.
         time.sleep(backoff_seconds(failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS))
 
 
-def is_passing(error: DomainError) -> bool:
+def is_transient(error: DomainError) -> bool:
     """Whether what failed may work in a moment: something of ours is away, or full or read-only."""
     return isinstance(error, ServiceUnavailable) or error.kind is Kind.STORAGE_FULL
 

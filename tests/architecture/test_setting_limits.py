@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.config.settings import Settings, load_settings
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 from tests.support.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +167,7 @@ def test_the_last_value_is_taken_and_the_next_is_not(monkeypatch: pytest.MonkeyP
     for value in taken:
         load(monkeypatch, name, value)
     for value in refused:
-        with pytest.raises((SettingsWrong, ValueError)):
+        with pytest.raises((SettingsInvalid, ValueError)):
             load(monkeypatch, name, value)
 
 

@@ -29,7 +29,7 @@ DRIVERS_OWN = {
     "shared/media/importing/authority.py",
     "shared/media/importing/claims.py",
     "shared/media/importing/imports.py",
-    "shared/media/importing/queueing.py",
+    "shared/media/importing/import_queue.py",
     "shared/media/importing/import_notifications.py",
     "shared/db/statements.py",
 }

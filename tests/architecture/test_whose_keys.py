@@ -97,7 +97,7 @@ CACHES = {
         deployment=SENT,
         organization="tests/web/test_cross_organization.py::test_a_resource_is_no_other_organizations",
     ),
-    "web/media/tenants.py _organizations": Whose(
+    "web/media/distribution_admission.py _organizations": Whose(
         caller=PUBLIC,
         principal=OF_DISTRIBUTION,
         deployment=OF_DISTRIBUTION,

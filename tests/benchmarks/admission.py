@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from shared.config.settings import Settings
-from shared.fairness.admission import PoolKey, stranger
+from shared.fairness.admission import PoolKey, anonymous_key
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line
 from tests.support.identity import make_settings
@@ -76,7 +76,7 @@ def _moved_seconds(settings: Settings, count: int) -> float:
     pools = build_pools(settings)
 
     def answer(organization_id: UUID) -> None:
-        key = stranger("192.0.2.1")
+        key = anonymous_key("192.0.2.1")
         admission = Admission(key, pools.requests.acquire(key))
         admission.move(PoolKey(organization_id, organization_id))
         admission.hold(pools.downloads)
@@ -111,6 +111,6 @@ def _request_seconds(directory: Path, count: int) -> tuple[float, float]:
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(REQUEST_ROUNDS):
         taken[0].append(_seconds_each(lambda _: ask(), count))
-        with patch.object(routes, "admit", lambda *_: Admission(stranger("192.0.2.1"))):
+        with patch.object(routes, "admit", lambda *_: Admission(anonymous_key("192.0.2.1"))):
             taken[1].append(_seconds_each(lambda _: ask(), count))
     return statistics.median(taken[0]), statistics.median(taken[1])

@@ -16,7 +16,7 @@ from celery import Celery
 from shared.fairness.admission import Pool, PoolKey, Slot
 from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS
-from shared.messaging.redis_transport import QueuesInTurn
+from shared.messaging.redis_transport import QueueRoundRobin
 from shared.messaging.replies import ReplyKind, ReplyWriter
 from shared.messaging.reply_publisher import ReplyPublisher
 from shared.messaging.valkey import ask_together, connect_valkey
@@ -101,7 +101,7 @@ def _serve(redis_url: str, idle: Idle) -> None:
     task: Any = app.task(name=TASK, ignore_result=True)(idle.run)
     task.Strategy = lambda of, _, consumer: CallStrategy(idle, of, consumer)
     app.conf.worker_disable_prefetch = True
-    QueuesInTurn.closed = idle.scheduler.closed_queues
+    QueueRoundRobin.closed = idle.scheduler.closed_queues
     app.Worker(
         pool="threads",
         concurrency=THREADS,

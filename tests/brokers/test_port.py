@@ -17,7 +17,7 @@ import shared.messaging.broker
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.supervision.child_processes import Program, kill, spawn
 from shared.config.settings import load_settings
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 from shared.errors import ServiceUnavailable
 from shared.files.lifecycle.placement import PlaceAwaited
 from shared.messaging.broker import Broker, RabbitBroker, SentinelBroker, ValkeyBroker
@@ -91,7 +91,7 @@ def test_depth_counts_what_waits(broker: Broker, app: Celery) -> None:
 def test_hints_that_nobody_takes_are_bounded(
     broker: Broker, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.messaging.broker, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(shared.messaging.broker, "JOB_MESSAGES_LIMIT", 3)
     monkeypatch.setattr(PlaceAwaited, "spacing_seconds", 0.0)
     app.conf.update(Broker.of(broker.url).settings)
     publisher = Publisher(app)
@@ -160,7 +160,7 @@ def test_an_address_of_another_kind_is_refused_at_the_start(
     }
     for variable, usable in (required | {name: value}).items():
         monkeypatch.setenv(variable, usable)
-    with pytest.raises(SettingsWrong) as refused:
+    with pytest.raises(SettingsInvalid) as refused:
         load_settings()
     assert f"{name} is not usable: must begin with one of {known}." in str(refused.value)
 
@@ -184,8 +184,8 @@ def test_a_broker_in_an_alarm_holds_up_no_publisher(rabbitmq: RabbitMQ) -> None:
             assert not sent.is_alive()
             assert _failures() == before + 1
             assert broker.depth(UPLOADS) >= 1, "who only asks is answered"
-            assert publisher._rests_until > began, "it rests"
-        publisher._rests_until = 0.0
+            assert publisher._cooldown_until > began, "it rests"
+        publisher._cooldown_until = 0.0
         waiting = broker.depth(UPLOADS)
         publisher._send(PlaceAwaited())
         assert broker.depth(UPLOADS) > waiting

@@ -18,7 +18,7 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.urls import parse_url
 from shared.errors import DomainError, Kind
 from shared.media.networks.registry import NETWORKS
-from shared.media.networks.signatures import check_head, verify
+from shared.media.networks.signatures import check_signed_headers, verify
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.models.providers.connections import ChunkDecoder
 from shared.models.providers.sse import SseParser
@@ -161,9 +161,11 @@ def webhook(data: bytes) -> None:
             body=body,
             received_at=1_800_000_000.0,
         )
-        for check in (check_head, verify):
+        for check in (check_signed_headers, verify):
             with suppress(SignatureInvalid):
-                arguments: Any = (network.signature, request, _SECRETS)[: 2 if check is check_head else 3]
+                arguments: Any = (network.signature, request, _SECRETS)[
+                    : 2 if check is check_signed_headers else 3
+                ]
                 check(*arguments)
         with suppress(SignatureInvalid):
             for part in network.accounts(request):

@@ -32,7 +32,10 @@ READ = frozenset(
             "shared/identity/token_endpoint/token_exchange.py:introspect",
             "shared/media/importing/fetch_job.py:_locate",
         ),
-        *("shared/media/importing/pushing.py:push_content", "shared/models/heartbeats.py:LeaseReader._read"),
+        *(
+            "shared/media/importing/pushed_content.py:push_content",
+            "shared/models/heartbeats.py:LeaseReader._read",
+        ),
         *("web/a2a/messages.py:_shown", "web/a2a/streams.py:_Answer.wait", "web/inbound/streaming.py"),
     }
 )

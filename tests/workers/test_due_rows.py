@@ -32,8 +32,8 @@ from shared.files.tables import blobs, files, operations, read_grants, resumable
 from shared.identity.console_tables import console_sessions
 from shared.identity.tables import deployments, distributions, revoked_tokens
 from shared.identity.tokens.key_rotation import ensure_keys
+from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import STANDARD
-from shared.media.importing.queueing import queue_imports
 from shared.media.network_tables import network_settings
 from shared.media.notifications.notification_tables import expiring_media
 from shared.media.tables import media_imports

@@ -14,8 +14,8 @@ from shared.db.database import Database
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import rotate_webhook_secret, update_distribution
 from shared.media.importing.fetch_job import SPARE_THREADS
+from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import STANDARD
-from shared.media.importing.queueing import queue_imports
 from shared.media.network_setup.network_administration import put_network_settings
 from shared.media.networks.registry import NETWORKS
 from shared.messaging.queues import MEDIA, RETENTION

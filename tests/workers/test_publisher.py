@@ -155,7 +155,7 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
 def test_hints_that_no_worker_takes_do_not_fill_the_broker(
     broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.messaging.broker, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(shared.messaging.broker, "JOB_MESSAGES_LIMIT", 3)
     before = failures()
     with application(broker_url) as app:
         publisher = Publisher(app)

@@ -134,7 +134,7 @@ def test_many_files_that_expire_at_once_hold_one_thread_for_a_bounded_time(
             {"organization": new_id(), "age": timedelta(minutes=1)},
         )
     rounds: list[Budget] = []
-    while not rounds or rounds[-1].is_cut_short:
+    while not rounds or rounds[-1].is_truncated:
         with budget(0) as given:
             expiry.expire_due(database, store)
         rounds.append(given)

@@ -66,7 +66,7 @@ def send_message(call: AgentCall) -> Response:
         deadline=time.monotonic() + call.checked.services.settings.a2a_wait_seconds,
     )
     steps = _answering(call, _sending(call, request), history_length, waiting)
-    return answer_whole(until_revoked(steps, call.watch, waiting.bell.ring), waiting)
+    return answer_whole(until_revoked(steps, call.watch, waiting.wake_up.notify), waiting)
 
 
 @routes.agent_route(
@@ -117,12 +117,12 @@ def _answering(call: AgentCall, sending: Sending, history_length: int | None, wa
     # Before anything is taken that is tried again: room. Before the turn is there: the watch that hears of its end.
     watches = call.services.watch
     with call.services.slots.hold(call.checked.admission.key), contextlib.ExitStack() as watching:
-        watch = watching.enter_context(watches.watch(sending.task_id, waiting.bell))
+        watch = watching.enter_context(watches.watch(sending.task_id, waiting.wake_up))
         sent = _send(call, sending)
         turn_id, task_id, is_replay = sent.turn_id, sent.task_id, sent.is_replay
         del sending, sent  # and with them the message, which may be long
         if task_id != watch.task_id:
-            watch = watching.enter_context(watches.watch(task_id, waiting.bell))
+            watch = watching.enter_context(watches.watch(task_id, waiting.wake_up))
         answered = yield from wait_for_answer(
             call.checked.services.database,
             watch,

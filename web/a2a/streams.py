@@ -75,7 +75,7 @@ class Source:
 
     def watch(self) -> Watch:
         """Ask to be woken when the task changes."""
-        return self.services.watch.watch(self.task_id, self.waiting.bell)
+        return self.services.watch.watch(self.task_id, self.waiting.wake_up)
 
     def follow(self, watch: Watch, after_sequence: int, *, looks_first: bool) -> Iterator[Event | None]:
         """Give the events after one; None whenever there is none yet."""
@@ -132,7 +132,7 @@ def _response(call: AgentCall, frames: Frames, waiting: Waiting, watch: revocati
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.checked.services.settings.base_url).hostname or ""
     frames = in_slot(call.services.slots, call.checked.admission.key, frames)
-    frames = revocation.until_revoked(frames, watch, waiting.bell.ring)
+    frames = revocation.until_revoked(frames, watch, waiting.wake_up.notify)
     show = partial(show_error, rpc=call.rpc, request=request_id(), host=host)
     return answer_stream(stream_steps(frames, show), waiting)
 

@@ -9,7 +9,7 @@ from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.identity.directory.labels import Label
 from shared.operations.action_items import (
-    MOST_COUNTED,
+    MAX_COUNTED,
     DeadEndpoint,
     FailingAgent,
     TroubledDistribution,
@@ -145,7 +145,7 @@ def _agent_item(at: FailingAgent) -> ActionItem:
 
 
 def _bounded(count: int) -> str:
-    return f"{count} or more" if count >= MOST_COUNTED else str(count)
+    return f"{count} or more" if count >= MAX_COUNTED else str(count)
 
 
 def _link_item(kind: str, title: str, text: str, remedy: str, path: str) -> ActionItem:

@@ -19,7 +19,7 @@ class _StripeSignatures:
 
     name = "HMAC-SHA256 in hexadecimal after `v1=`"
 
-    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+    def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Compare each, in a time that tells nothing of where they differ."""
         made = hmac.digest(secret.encode(), text, "sha256").hex().encode()
         signatures = [value for name, value in _fields(sent) if name == "v1"]

@@ -7,7 +7,7 @@ and requests that bring the same credential together wait for one.
 import threading
 from concurrent.futures import Future
 
-from shared.fairness.admission import Pool, PoolKey, stranger
+from shared.fairness.admission import Pool, PoolKey, anonymous_key
 from shared.identity.authentication.authenticator import Authenticator
 from shared.identity.authentication.credential_types import Credential
 
@@ -31,7 +31,7 @@ class CredentialLookups:
 
     def recognize_session(self, token: str, address: str) -> Credential:
         """Recognize the cookie of a session. Raises InvalidToken, ConcurrencyLimited, PoolExhausted."""
-        with self._pool.acquire(PoolKey(stranger(address).member, None)):
+        with self._pool.acquire(PoolKey(anonymous_key(address).member, None)):
             return self._authenticator.authenticate_session(token)
 
     def _look_up_once(self, authorization: str | None, address: str) -> Credential:
@@ -42,7 +42,7 @@ class CredentialLookups:
         if running is not None:
             return running.result()
         try:
-            with self._pool.acquire(PoolKey(stranger(address).member, None)):
+            with self._pool.acquire(PoolKey(anonymous_key(address).member, None)):
                 credential = self._authenticator.authenticate(authorization)
         except BaseException as error:
             mine.set_exception(error)

@@ -12,7 +12,7 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import Flask, Response, request
 
-from shared.fairness.admission import STRANGERS, WAITED, PoolKey
+from shared.fairness.admission import ANONYMOUS, WAITED, PoolKey
 from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential
 from shared.runtime.deferred_responses import DeferredResponse
@@ -39,7 +39,7 @@ def caller_key(caller: Caller) -> PoolKey:
     if tenant is not None:
         return PoolKey(tenant, caller.credential_id)
     user_id = caller.executor.id
-    return PoolKey(user_id, caller.credential_id) if caller.is_operator else PoolKey(STRANGERS, user_id)
+    return PoolKey(user_id, caller.credential_id) if caller.is_operator else PoolKey(ANONYMOUS, user_id)
 
 
 def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None) -> Admission:

@@ -10,7 +10,7 @@ from enum import Enum
 from flask import Request, g
 
 from shared.errors import DomainError, Kind
-from shared.fairness.admission import stranger
+from shared.fairness.admission import anonymous_key
 from shared.identity.authentication.credential_types import Credential
 from shared.identity.errors import (
     AttributionEmpty,
@@ -165,7 +165,8 @@ def limit_rate(credential: str, services: Services) -> None:
 def throttle_guessing(http: Request, services: Services) -> None:
     """Count a refused credential against its address; raise `RateLimited` when there were too many."""
     allowance = services.rate_limiter.take(
-        f"refused:{stranger(client_address(http.environ)).member}", services.settings.failed_logins_per_minute
+        f"refused:{anonymous_key(client_address(http.environ)).member}",
+        services.settings.failed_logins_per_minute,
     )
     if allowance is not None:
         refuse_excess(allowance)

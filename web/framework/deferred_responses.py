@@ -14,13 +14,13 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from flask import Flask, Response, current_app
 from werkzeug.exceptions import ClientDisconnected
 
-from shared.runtime.deferred_responses import HOLD, DeferredResponse, WakeUp
+from shared.runtime.deferred_responses import THREAD_WAIT, DeferredResponse, WakeUp
 
 Steps = Generator[Response | bytes | None]
 
 
 class Waiting:
-    """One request's wait: the bell that ends it, and how long it may last."""
+    """One request's wait: the wake-up that ends it, and how long it may last."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class Waiting:
 
         `is_blocking` says that steps, or their end, may wait for a server.
         """
-        self.bell = WakeUp()
+        self.wake_up = WakeUp()
         self._idle_seconds = idle_seconds
         self.deadline = deadline
         self.is_shutting_down = False
         self.is_blocking = is_blocking
-        self.is_held = HOLD in environ
+        self.is_held = THREAD_WAIT in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
-        self._patience: Callable[[], float] | None = environ.get(HOLD)
+        self._patience: Callable[[], float] | None = environ.get(THREAD_WAIT)
 
     def shut_down(self) -> None:
         """Have the answer end in good order, because the server stops."""
@@ -53,7 +53,7 @@ class Waiting:
         return self.is_shutting_down or time.monotonic() >= self.deadline
 
     def idle_seconds(self) -> float:
-        """Tell how long there is no need of a step unless the bell rings."""
+        """Tell how long there is no need of a step unless the wake-up rings."""
         return min(self._idle_seconds, max(0.0, self.deadline - time.monotonic()))
 
     def seconds(self) -> float:
@@ -172,7 +172,7 @@ def _held(pieces: Generator[bytes], waiting: Waiting) -> DeferredResponse:
     waiting.leave_thread()
     return DeferredResponse(
         pieces,
-        waiting.bell,
+        waiting.wake_up,
         idle_seconds=waiting.idle_seconds,
         is_blocking=waiting.is_blocking,
         shut_down=waiting.shut_down,

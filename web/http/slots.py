@@ -2,7 +2,7 @@
 
 from wsgiref.types import WSGIEnvironment
 
-from shared.fairness.admission import Pool, PoolKey, Slot, stranger
+from shared.fairness.admission import Pool, PoolKey, Slot, anonymous_key
 from web.http.client_address import client_address
 
 ADMISSION = "quartermaster.admission"
@@ -51,4 +51,4 @@ class Admission:
 def pool_key(environ: WSGIEnvironment) -> PoolKey:
     """Give the key that a request is counted for at this moment."""
     admission: Admission | None = environ.get(ADMISSION)
-    return admission.key if admission is not None else stranger(client_address(environ))
+    return admission.key if admission is not None else anonymous_key(client_address(environ))

@@ -39,7 +39,7 @@ def stream_agent_answer(
     waiting = Waiting(call.http.environ, idle_seconds=LOOK_SECONDS, is_blocking=True)
     frames = _frames(call.services, receive, waiting)
     frames = in_slot(call.services.agents.slots, call.admission.key, frames)
-    frames = until_revoked(frames, _watch(call, distribution_id, proof), waiting.bell.ring)
+    frames = until_revoked(frames, _watch(call, distribution_id, proof), waiting.wake_up.notify)
     dialects = Dialects(base_url=call.services.settings.base_url)
     return answer_stream(stream_steps(frames, partial(_problem, dialects, request_id())), waiting)
 
@@ -56,7 +56,7 @@ def _await_routing(
 ) -> Generator[bytes | None, None, Sent]:
     """Wait until a message is routed or refused; give how it was sent."""
     pace = Pace()
-    with services.agents.watch.watch(message.task_id, waiting.bell) as watch:
+    with services.agents.watch.watch(message.task_id, waiting.wake_up) as watch:
         while message.state is MessageState.WAITING:
             watch.wait(waiting.seconds())
             yield pace.comment()

@@ -7,7 +7,7 @@ from shared.identity.access.authorization import administrator
 from shared.identity.directory.distributions import get_distribution
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound
 from shared.media.errors import ImportNotFound, ImportNotRetryable, TooManyImports
-from shared.media.importing import imports, retrying
+from shared.media.importing import imports, retries
 from shared.media.importing.imports import ImportState
 from web.framework.authentication import Authentication
 from web.framework.calls import JsonResponse, RequestContext, request_id
@@ -70,7 +70,7 @@ def list_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
 def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -> JsonResponse:
     actor = call.actor
     with call.services.database.transaction() as session:
-        retried = retrying.retry_import(
+        retried = retries.retry_import(
             session, call.services.settings, actor=actor, distribution_id=distribution_id, import_id=import_id
         )
     return JsonResponse(body=schemas.ImportBody.of(retried))
@@ -91,7 +91,7 @@ def retry_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     asked: schemas.RetryRequest = call.read_body()
     actor = call.actor
     with call.services.database.transaction() as session:
-        count = retrying.retry_imports(
+        count = retries.retry_imports(
             session,
             call.services.settings,
             actor=actor,

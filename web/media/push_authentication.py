@@ -16,14 +16,14 @@ from shared.errors import PermissionDenied
 from shared.identity.credentials.webhook_secrets import list_webhook_secrets
 from shared.identity.errors import ResourceNotFound
 from shared.media.importing.authority import Proof
-from shared.media.networks.signatures import check_head, verify
+from shared.media.networks.signatures import check_signed_headers, verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, standard_names, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.observability.telemetry import REFUSED_CREDENTIALS
 from web.framework.authentication import check_header_rules, limit_rate, throttle_guessing
 from web.framework.calls import RequestContext
 from web.http.requests import MAXIMUM_JSON_BYTES
-from web.media.tenants import count_for_distribution
+from web.media.distribution_admission import count_for_distribution
 
 MAXIMUM_SIGNED_BYTES = MAXIMUM_JSON_BYTES
 MAXIMUM_QUERY_FIELDS = 100
@@ -51,7 +51,7 @@ def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[byte
     check_header_rules(call.http)
     with brute_force_throttle(call):
         request = standard_names(webhook_request(call, b""))
-        check_head(STANDARD_WEBHOOKS, request)
+        check_signed_headers(STANDARD_WEBHOOKS, request)
         body = call.read_small_body(MAXIMUM_SIGNED_BYTES)
         signed = replace(request, body=body)
 

@@ -24,9 +24,9 @@ from shared.identity.errors import OrganizationSuspended, ResourceNotFound, Targ
 from shared.media import errors
 from shared.media.attachments import Attachment
 from shared.media.importing.authority import Proof
+from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import STANDARD, Import
-from shared.media.importing.pushing import PushedPart, push_content
-from shared.media.importing.queueing import queue_imports
+from shared.media.importing.pushed_content import PushedPart, push_content
 from shared.media.networks.webhooks import SignatureInvalid
 from web.framework.authentication import Authentication
 from web.framework.calls import JsonResponse, RequestContext

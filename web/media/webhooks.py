@@ -25,22 +25,22 @@ from shared.identity.directory.distributions import has_routed_messages
 from shared.media.attachments import Attachment
 from shared.media.errors import TooManyImports
 from shared.media.importing.authority import needs_operator
+from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import Import
-from shared.media.importing.queueing import queue_imports
 from shared.media.network_settings import find_webhook_credentials
 from shared.media.network_setup.network_accounts import find_targets
 from shared.media.networks.base import Network
+from shared.media.networks.messages import NetworkMessage
 from shared.media.networks.signatures import verify
-from shared.media.networks.texts import NetworkMessage
-from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookRequest, WebhookResponse
 from shared.observability.telemetry import MESSAGES, get_logger
 from web.dependencies.rate_limits import RateLimited
 from web.framework.authentication import Authentication, limit_rate
 from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, RawBody, Routes
 from web.http.wire_types import RequestModel
+from web.media.distribution_admission import count_for_distribution
 from web.media.push_authentication import brute_force_throttle, webhook_request
-from web.media.tenants import count_for_distribution
 
 MAXIMUM_WEBHOOK_BYTES = 1 << 20
 BODY = RawBody(media_types=("application/json", "application/x-www-form-urlencoded"))
@@ -106,7 +106,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
 
 def _take_in(
     call: RequestContext, distribution_id: UUID, network: Network, request: WebhookRequest
-) -> WebhookAnswer | None:
+) -> WebhookResponse | None:
     verify_again = partial(_verify, call, distribution_id, network, request)
     with call.services.database.autocommit() as session:
         credentials = verify_again(session)
@@ -220,7 +220,7 @@ def _take(
     MESSAGES.labels(network.name, "waiting" if taken else "replayed").inc()
 
 
-def _render(answer: WebhookAnswer | None) -> Response:
+def _render(answer: WebhookResponse | None) -> Response:
     if answer is not None:
         return Response(answer.body, answer.status, content_type=answer.media_type)
     response = Response(status=200)

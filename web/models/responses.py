@@ -64,7 +64,7 @@ def streamed_answer(
 
 def _coming(invoker: Invoker, inbox: Inbox, watch: Watch, waiting: Waiting) -> Generator[Reply | None]:
     coming = reply_timeouts.replies(invoker, inbox, waiting.seconds)
-    return _until_wound_up(until_revoked(coming, watch, waiting.bell.ring), waiting)
+    return _until_wound_up(until_revoked(coming, watch, waiting.wake_up.notify), waiting)
 
 
 def _until_wound_up(coming: Generator[Reply | None], waiting: Waiting) -> Generator[Reply | None]:
@@ -79,7 +79,7 @@ def _until_wound_up(coming: Generator[Reply | None], waiting: Waiting) -> Genera
 def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
     # Steps read what was delivered; the servers that tell of a silent call are asked by other threads.
     waiting = Waiting(environ, idle_seconds=reply_timeouts.PING_SECONDS, is_blocking=False)
-    inbox.ring(waiting.bell)
+    inbox.attach(waiting.wake_up)
     return waiting
 
 

@@ -52,7 +52,7 @@ class HeldConnection:
         return len(self.outbox) > OUTBOX_BYTES
 
     def let_go(self) -> None:
-        """Keep nothing of an answer that is over: its bell, and the times to look at it, know this for a while."""
+        """Keep nothing of an answer that is over: its wake-up, and the times to look at it, know this for a while."""
         del self.conn, self.answer, self.response, self.outbox
 
     def ask(self) -> None:

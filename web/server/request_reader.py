@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from shared.fairness.admission import stranger
+from shared.fairness.admission import anonymous_key
 
 LONGEST_HEAD_BYTES = 64 << 10
 """Twice what nginx passes on; gunicorn's own, lower limits on lines and fields are checked once a head is complete."""
@@ -52,7 +52,7 @@ class Arrival:
 
     def __init__(self, conn: Any, address: str) -> None:
         self.conn = conn
-        self.address = stranger(address).member
+        self.address = anonymous_key(address).member
         self.data = bytearray()
         self.stage = Stage.IDLE
         self.deadline = 0.0

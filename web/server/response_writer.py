@@ -1,6 +1,6 @@
 """Sends the answers that wait (`deferred_responses.py`) from one thread of the process, however many they are.
 
-A connection is given over with its answer. Code that rings the answer's bell, or the time, has it asked for its next
+A connection is given over with its answer. Code that rings the answer's wake_up, or the time, has it asked for its next
 pieces: here if that costs no wait, else on one of a few threads, whose servers may be away; nobody is asked for more
 than some pieces in a turn, nor while what the client has not taken yet is too much (`deferred_connections.py`). Pieces
 are sent without blocking. A client that hangs up, or takes nothing for `send_seconds`, ends its answer. The connection
@@ -127,7 +127,7 @@ class AnswerWriter:
         now = time.monotonic()
         held.resume_at = now + held.answer.idle_seconds
         self._note_time(held, now)
-        held.answer.bell.wake_through(partial(self._ring, held))
+        held.answer.wake_up.wake_through(partial(self._ring, held))
         if self._is_winding_up:
             held.answer.shut_down()
         self._ring(held)  # what came before

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 
 Number = Annotated[int, Field(ge=1, le=1_000_000)]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
@@ -32,8 +32,8 @@ class ServerSettings(BaseSettings):
 
 
 def load_server_settings() -> ServerSettings:
-    """Read the settings from the environment. Raises SettingsWrong."""
+    """Read the settings from the environment. Raises SettingsInvalid."""
     try:
         return ServerSettings()
     except ValidationError as error:
-        raise SettingsWrong.of(error, ServerSettings.model_fields) from None
+        raise SettingsInvalid.of(error, ServerSettings.model_fields) from None

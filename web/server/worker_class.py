@@ -15,7 +15,7 @@ from typing import Any
 from gunicorn.http import wsgi  # type: ignore[import-untyped]
 
 from shared.fairness.admission import WAITED
-from shared.runtime.deferred_responses import HOLD, DeferredResponse
+from shared.runtime.deferred_responses import THREAD_WAIT, DeferredResponse
 from web.server.accept_thread import PIECE_BYTES, GatheringWorker
 from web.server.coalesced_response import CoalescedResponse, answer
 from web.server.connections import is_readable
@@ -92,7 +92,7 @@ class BufferingWorker(GatheringWorker):
         return answer(self.wsgi, environ, response, self.log)
 
     def _call(self, application: Any, environ: dict[str, Any], start_response: Any) -> Any:
-        environ[HOLD] = self._spare_seconds
+        environ[THREAD_WAIT] = self._spare_seconds
         environ[WAITED] = self.thread.waited_seconds
         answer = application(environ, start_response)
         if isinstance(answer, DeferredResponse):

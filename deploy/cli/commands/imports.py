@@ -19,7 +19,7 @@ from deploy.cli.command_context import (
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import get_distribution
 from shared.media.importing import imports as domain
-from shared.media.importing import retrying
+from shared.media.importing import retries
 from shared.media.importing.imports import Import, ImportState
 
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
@@ -59,7 +59,7 @@ def show_import(distribution_id: UUID, import_id: UUID) -> None:
 @_import
 def retry(distribution_id: UUID, import_id: UUID) -> None:
     with installation() as (database, settings), database.transaction() as session:
-        retried = retrying.retry_import(
+        retried = retries.retry_import(
             session, settings, actor=OPERATOR, distribution_id=distribution_id, import_id=import_id
         )
     print_json(_document(retried))
@@ -72,7 +72,7 @@ def retry(distribution_id: UUID, import_id: UUID) -> None:
 @click.option("--since", type=INSTANT, help="Only those pushed from then on, in UTC.")
 def retry_all(distribution_id: UUID, state: str | None, code: str | None, since: datetime | None) -> None:
     with installation() as (database, settings), database.transaction() as session:
-        count = retrying.retry_imports(
+        count = retries.retry_imports(
             session,
             settings,
             actor=OPERATOR,

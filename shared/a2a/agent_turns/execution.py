@@ -20,7 +20,7 @@ from shared.a2a.tasks.log import TaskLog
 from shared.errors import DomainError, ServiceUnavailable
 from shared.models.providers.errors import UpstreamRefused
 from shared.observability.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
-from shared.runtime.retry import is_passing, retry
+from shared.runtime.retry import is_transient, retry
 
 log = get_logger(__name__)
 
@@ -72,7 +72,7 @@ class TurnExecution:
         except TurnLost:
             raise
         except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
-            if not (isinstance(error, DomainError) and is_passing(error)):
+            if not (isinstance(error, DomainError) and is_transient(error)):
                 self._fail(claimed, error)
                 return "failed"
             log.warning("turn.interrupted", error=error.code)

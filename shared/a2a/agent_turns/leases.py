@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, text, update
 from shared.a2a.tables import task_turns
 from shared.db.database import Database
 from shared.db.leases import LeasedTable
-from shared.fairness.fair_queueing import RoundRobin, in_drivers_form, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_round_robin, to_driver_parameters
 
 LEASE_SECONDS = 4.5
 """A process that renews nothing for so long loses its turns."""
@@ -93,7 +93,7 @@ def _held(leases: Collection[Lease]) -> dict[str, list[str]]:
 
 
 # The turn that is next of its task is marked, and asked again: a front of the release before marks all of them.
-_NEXT = next_in_turn(
+_NEXT = next_round_robin(
     table="task_turns",
     tenant="payer_id",
     member="deployment_id",
@@ -114,13 +114,13 @@ _LEASED = LeasedTable(
 
 
 def claiming(head: str) -> str:
-    """Write the statement that leases the turn of `head`, a query made with `next_in_turn`."""
+    """Write the statement that leases the turn of `head`, a query made with `next_round_robin`."""
     return _LEASED.claim(head, also=", attempts = attempts + 1", returning="task_turns.*")
 
 
 def reading(claim: str) -> str:
     """Write a claim that also reads what the worker is given with the turn, in the driver's own form."""
-    return in_drivers_form(
+    return to_driver_parameters(
         f"""
 WITH turn AS ({claim})
 SELECT turn.*, given.* FROM turn CROSS JOIN LATERAL

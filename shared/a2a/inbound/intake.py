@@ -28,9 +28,9 @@ from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.media.importing.authority import UNPROVEN, Proof, authorize_message, require_executor
+from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import Import, find_imports, get_pushed_import
 from shared.media.importing.pending_attachments import RouteMessages, await_imports
-from shared.media.importing.queueing import queue_imports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,9 +55,9 @@ class _Open:
 def _look_after(exchanges: Sequence[_Open]) -> None:
     for under_way in exchanges:
         if under_way.is_unwanted():
-            under_way.deadline.cut()
+            under_way.deadline.abort()
         else:
-            under_way.deadline.look()
+            under_way.deadline.abort_if_over()
 
 
 class Exchanges:

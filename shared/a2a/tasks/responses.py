@@ -1,7 +1,7 @@
 """Wait for what an agent says: for the whole answer, or for each event as it is written.
 
 Nothing is held between two looks: no connection, no transaction, and no thread where the caller waits for the watch's
-bell. A client that asks again, from anywhere, is given the same events in the same order.
+wake_up. A client that asks again, from anywhere, is given the same events in the same order.
 """
 
 import time

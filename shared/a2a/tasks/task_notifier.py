@@ -80,9 +80,9 @@ class TaskHints:
 class Watch:
     """One request's wait for one task."""
 
-    def __init__(self, owner: TaskWatch, task_id: UUID, bell: WakeUp) -> None:
+    def __init__(self, owner: TaskWatch, task_id: UUID, wake_up: WakeUp) -> None:
         self.task_id = task_id
-        self._bell = bell
+        self._wake_up = wake_up
         self._owner = owner
         self._changed = threading.Event()
 
@@ -95,7 +95,7 @@ class Watch:
     def wake(self) -> None:
         """End the wait."""
         self._changed.set()
-        self._bell.ring()
+        self._wake_up.notify()
 
     def __enter__(self) -> Watch:
         """Wait within a block."""
@@ -118,9 +118,9 @@ class TaskWatch:
         self._lock = threading.Lock()
         self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=LOOK_SECONDS)
 
-    def watch(self, task_id: UUID, bell: WakeUp | None = None) -> Watch:
-        """Begin to wait; read the task's rows after this, and wait between readings, or for the bell to ring."""
-        watch = Watch(self, task_id, bell or WakeUp())
+    def watch(self, task_id: UUID, wake_up: WakeUp | None = None) -> Watch:
+        """Begin to wait; read the task's rows after this, and wait between readings, or for the wake-up to ring."""
+        watch = Watch(self, task_id, wake_up or WakeUp())
         with self._lock:
             self._watches.setdefault(task_id, set()).add(watch)
         self._thread.start()

@@ -14,7 +14,7 @@ from shared import failpoints
 from shared.credits.errors import StorageUnpaid
 from shared.db.database import Database
 from shared.observability.telemetry import SWEPT
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 BATCH_SIZE = 50
 """Organizations charged in one transaction, which holds their balances for a few tens of milliseconds."""
@@ -60,7 +60,7 @@ def charge_storage(database: Database, *, grace: timedelta) -> int:
             charged += int(session.execute(_CHARGE, parameters).scalar_one())
         failpoints.hit("storage.charged")
         after = ids[-1]
-        if cut_short():
+        if must_stop():
             break
     SWEPT.labels("storage_days").inc(charged)
     return charged

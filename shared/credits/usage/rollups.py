@@ -12,7 +12,7 @@ from shared.credits.sql_functions import call_count
 from shared.db.database import Database
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 SLACK = timedelta(minutes=2)
 """Longer than a statement, or a pause between two in a transaction, may take (`shared/db/database.py`), together."""
@@ -43,7 +43,7 @@ def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:
     while True:
         changed, is_behind = _roll_up(database, slack)
         written += changed
-        if not is_behind or cut_short():
+        if not is_behind or must_stop():
             return written
 
 

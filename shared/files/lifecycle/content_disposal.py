@@ -17,11 +17,11 @@ from uuid import UUID
 from sqlalchemy import insert, select, text, update
 
 from shared.db.database import Database, Session
-from shared.fairness.fair_queueing import RoundRobin, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_round_robin
 from shared.files.blobs.base import Blob
 from shared.files.lifecycle.placement import blob_of
 from shared.files.tables import blobs, ended_content, versions
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 AT_ONCE = 2000
 """Versions, or pieces of uploads, that are doomed in the transaction that ends what they belong to."""
@@ -72,7 +72,7 @@ def enqueue_for_collection(session: Session, kind: ContentKind, ended: Mapping[U
 
 
 _ROTATION = RoundRobin()
-_HEAD = next_in_turn(
+_HEAD = next_round_robin(
     table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
 )
 _CLAIM = text(f"SELECT head.*, kind FROM ({_HEAD}) AS head JOIN ended_content USING (id)")  # noqa: S608 (from the code)
@@ -116,7 +116,7 @@ def claim_ended(database: Database, *, limit: int, lease: timedelta) -> list[Blo
         if found is None:
             break
         claimed += found
-        if cut_short():
+        if must_stop():
             break
     return claimed
 

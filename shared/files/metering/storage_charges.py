@@ -23,7 +23,7 @@ from shared.files.metering.storage_check import PARTS, STATEMENT_TIMEOUT, count_
 from shared.files.metering.storage_prices import PRICE_OF_DAY, StorageMonth, StoragePrice, note_price
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 SLACK = timedelta(minutes=10)
 """Longer than a transaction that writes or ends a file may last: a delete's nine statements and the pauses between."""
@@ -48,7 +48,7 @@ def accrue_storage(
     """
     while measure_storage(database, price=price, slack=slack):
         failpoints.hit("storage.day_measured")
-        if cut_short():
+        if must_stop():
             break
     failpoints.hit("storage.measured")
     return charge_storage(database, grace=grace)

@@ -19,7 +19,7 @@ from shared.db.database import Database, Session
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER
 from shared.observability.telemetry import LEDGER_DISCREPANCIES, get_logger
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 
 log = get_logger(__name__)
 
@@ -73,7 +73,7 @@ class StorageProof:
         comparison = self._under_way or _Comparison(database)
         self._under_way = comparison
         while comparison.add_batch(database):
-            if cut_short():
+            if must_stop():
                 return 0
         self._under_way = None
         found = comparison.differences()

@@ -21,8 +21,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from shared.config.settings import Settings
-from shared.egress.errors import EgressError, SourceAnswered
-from shared.egress.fetching import ask
+from shared.egress.errors import EgressError, SourceStatusError
+from shared.egress.fetch import ask
 from shared.egress.policy import EgressPolicy
 from shared.errors import DomainError
 from shared.identity.tokens.jws import CLOCK_LEEWAY_SECONDS, TokenRefused, seconds, text
@@ -182,7 +182,7 @@ class SignInProvider:
         try:
             raw = ask(url, headers, policy=self._policy, deadline_seconds=DEADLINE_SECONDS, **options)
             found = json.loads(raw)
-        except SourceAnswered as error:
+        except SourceStatusError as error:
             raise SignInRefused(f"the provider answered {error.status}") from error
         except (EgressError, DomainError, ValueError, RecursionError) as error:
             raise SignInRefused(str(error)) from error

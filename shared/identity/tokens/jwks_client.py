@@ -17,7 +17,7 @@ from joserfc.jwk import RSAKey
 
 from shared.config.settings import Settings
 from shared.egress.errors import EgressError
-from shared.egress.fetching import ask
+from shared.egress.fetch import ask
 from shared.egress.policy import EgressPolicy
 from shared.errors import DomainError
 from shared.observability.telemetry import get_logger

@@ -63,7 +63,7 @@ def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UN
 
 def needs_operator(error: DomainError) -> bool:
     """Tell whether somebody can mend what failed, so that an import waits for them."""
-    return isinstance(error, _MENDABLE)
+    return isinstance(error, _OPERATOR_ERRORS)
 
 
 def find_organization(session: Session, distribution_id: UUID) -> UUID:
@@ -101,7 +101,7 @@ def _require_live(session: Session, receiver: LiveReceiver, proof: Proof) -> Liv
     return receiver
 
 
-_MENDABLE = (
+_OPERATOR_ERRORS = (
     DistributionDisabled,
     OrganizationSuspended,
     TargetDisabled,

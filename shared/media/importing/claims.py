@@ -2,7 +2,7 @@
 
     Queued ──claim────────▶ Fetching ──stored──▶ Stored
       ▲ ▲                      │ │ └────failed──▶ Failed
-      │ └──put_back, postpone──┘ └─hold─▶ Held     │
+      │ └──release_for_retry, postpone──┘ └─hold─▶ Held     │
       └────────────────resume, retry──────┴────────┘
 
 Organizations take turns, and within each its distributions (`shared/fairness/fair_queueing.py`): no import waits for
@@ -23,7 +23,7 @@ from shared.db.advisory_locks import AdvisoryLock, take
 from shared.db.database import Database, Session
 from shared.db.leases import LeasedTable
 from shared.db.statements import Prepared
-from shared.fairness.fair_queueing import RoundRobin, next_in_turn
+from shared.fairness.fair_queueing import RoundRobin, next_round_robin
 from shared.media.importing.imports import IMPORT_COLUMNS, FetchMedia, Import, ImportState, read_import
 from shared.media.importing.pending_attachments import RouteMessages
 from shared.media.tables import media_imports
@@ -36,9 +36,9 @@ LEASE = timedelta(seconds=60)
 """Renewed for as long as an attempt lasts (`leases.py`), so that it ends soon after its worker."""
 FIRST_DELAY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 900.0
-LONGEST_WISH_SECONDS = 3600
+MAX_RETRY_AFTER_SECONDS = 3600
 """A source that asks us to come back later is believed up to this."""
-OUR_PATIENCE = timedelta(days=3)
+MAX_POSTPONEMENT = timedelta(days=3)
 """How long an import waits for what is missing on our own side, from when it was pushed."""
 PURGE_BATCH_SIZE = 1000
 
@@ -60,7 +60,7 @@ _LEASED = LeasedTable(
     until="due_at",
     lease_end="now() + :lease",
 )
-_HEAD = next_in_turn(
+_HEAD = next_round_robin(
     table="media_imports",
     tenant="organization_id",
     member="distribution_id",
@@ -96,7 +96,7 @@ _POSTPONE = text(
     """
 UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1, is_ready = false,
     due_at = now() + greatest(interval '5 s', least(interval '5 min', (now() - created_at) / 4)) * (0.5 + random())
-WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :patience
+WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :max_age
 """
 )
 
@@ -152,7 +152,9 @@ def renew_lease(session: Session, claimed: Import) -> None:
         raise LeaseLost
 
 
-def put_back(session: Session, claimed: Import, *, code: str, retry_after_seconds: int | None) -> bool:
+def release_for_retry(
+    session: Session, claimed: Import, *, code: str, retry_after_seconds: int | None
+) -> bool:
     """Let a later attempt have an import whose attempt failed; False when it is no longer the caller's."""
     put = (
         update(media_imports)
@@ -172,7 +174,7 @@ def postpone(session: Session, claimed: Import, *, code: str) -> bool:
 
     False when it has waited for too long, or is no longer the caller's.
     """
-    values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "patience": OUR_PATIENCE}
+    values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": MAX_POSTPONEMENT}
     return session.execute(_POSTPONE, values).rowcount == 1
 
 
@@ -193,7 +195,7 @@ def mark_failed(session: Session, claimed: Import, *, code: str, kept_days: int)
 def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
     """Choose how long to wait after so many attempts: doubling, give or take a half, no less than was asked for."""
     usual = jittered(backoff_seconds(attempts, first=FIRST_DELAY_SECONDS, longest=LONGEST_DELAY_SECONDS))
-    return timedelta(seconds=max(usual, min(retry_after_seconds or 0, LONGEST_WISH_SECONDS)))
+    return timedelta(seconds=max(usual, min(retry_after_seconds or 0, MAX_RETRY_AFTER_SECONDS)))
 
 
 @sweep("media.purge_imports", queue=RETENTION, every_seconds=3600)

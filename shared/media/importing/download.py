@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shared import failpoints
-from shared.egress.errors import MediaTooLarge, SourceAnswered
-from shared.egress.fetching import Fetched, FetchLimits, fetch
+from shared.egress.errors import MediaTooLarge, SourceStatusError
+from shared.egress.fetch import FetchedContent, FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
 from shared.files.blobs.base import AtMost, Size
 from shared.files.resources import ReceivedContent
@@ -29,7 +29,7 @@ _REFUSED = frozenset({401, 403})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetching:
+class Download:
     """One attempt to fetch an attachment."""
 
     source: Source = field(repr=False)
@@ -38,7 +38,7 @@ class Fetching:
     limits: FetchLimits
     check_lease: Callable[[], None]
     """Raises LeaseLost."""
-    is_vouched_for: bool
+    is_from_network: bool
     """Whether a network has told us of it: then what is missing may still arrive there."""
 
     @property
@@ -72,8 +72,8 @@ class Fetching:
             ) as fetched:
                 failpoints.hit("import.connected")
                 return self._read(fetched, sink)
-        except SourceAnswered as answer:
-            if answer.status == _MISSING and self.is_vouched_for:
+        except SourceStatusError as answer:
+            if answer.status == _MISSING and self.is_from_network:
                 raise SourceMissing from None
             if answer.status in _GONE:
                 raise SourceGone from None
@@ -81,17 +81,17 @@ class Fetching:
                 raise SourceRefused from None
             raise
 
-    def _read(self, fetched: Fetched, sink: Sink) -> ReceivedContent:
+    def _read(self, fetched: FetchedContent, sink: Sink) -> ReceivedContent:
         if fetched.media_type in self.source.refused_media_types:
             raise MediaTypeMismatch("The source answered with a page of its own in place of the media.")
         if None not in (self.announced_bytes, fetched.content_length):
             self.require_size(fetched.content_length or 0)
-        gauge = _Gauge(self, fetched.media_type)
+        check = _ContentCheck(self, fetched.media_type)
         sink.open()
         for chunk in fetched.chunks():
-            gauge.take(chunk, sink)
+            check.take(chunk, sink)
             self.check_lease()
-        return gauge.finish()
+        return check.finish()
 
     def require_size(self, size_bytes: int) -> None:
         """Raise ByteSizeMismatch for a size other than the one that was announced."""
@@ -99,12 +99,12 @@ class Fetching:
             raise ByteSizeMismatch
 
 
-class _Gauge:
+class _ContentCheck:
     """Counts, hashes and judges content as it passes."""
 
-    def __init__(self, fetching: Fetching, served_type: str | None) -> None:
-        self._fetching = fetching
-        self._declared = fetching.attachment.media_type or claim_of(read_media_type(served_type))
+    def __init__(self, download: Download, served_type: str | None) -> None:
+        self._download = download
+        self._declared = download.attachment.media_type or claim_of(read_media_type(served_type))
         self._head = bytearray()
         self._media_type: str | None = None
         self._received_bytes = 0
@@ -112,23 +112,23 @@ class _Gauge:
 
     def take(self, chunk: bytes, sink: Sink) -> None:
         self._received_bytes += len(chunk)
-        announced = self._fetching.announced_bytes
+        announced = self._download.announced_bytes
         if announced is not None and self._received_bytes > announced:
             raise ByteSizeMismatch
         if len(self._head) < HEAD_BYTES:
             self._head += chunk[: HEAD_BYTES - len(self._head)]
             if len(self._head) == HEAD_BYTES:
-                self._judge()
+                self._check_type()
         self._hash.update(chunk)
         sink.write(chunk)
 
     def finish(self) -> ReceivedContent:
-        attachment, source = self._fetching.attachment, self._fetching.source
-        self._fetching.require_size(self._received_bytes)
+        attachment, source = self._download.attachment, self._download.source
+        self._download.require_size(self._received_bytes)
         digest = self._hash.digest()
         if {attachment.sha256, source.sha256} - {None, digest}:
             raise DigestMismatch("The content does not have the digest that was announced.")
-        media_type = self._media_type or self._judge()
+        media_type = self._media_type or self._check_type()
         return ReceivedContent(
             file_name=attachment.file_name or NAMELESS + suffix_of(media_type),
             media_type=media_type,
@@ -136,11 +136,11 @@ class _Gauge:
             sha256=digest,
         )
 
-    def _judge(self) -> str:
+    def _check_type(self) -> str:
         head = bytes(self._head)
         sniffed = sniff(head)
         declared = essence_of(self._declared or "")
-        refused = self._fetching.source.refused_media_types
+        refused = self._download.source.refused_media_types
         if sniffed is not None and sniffed.media_type in refused and sniffed.media_type != declared:
             raise MediaTypeMismatch("The source sent a page of its own in place of the media.")
         self._media_type = label(self._declared, head)

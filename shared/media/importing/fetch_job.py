@@ -14,7 +14,7 @@ from shared import failpoints
 from shared.config.settings import Settings
 from shared.db.database import Database, Session
 from shared.egress.deadlines import Pace
-from shared.egress.fetching import FetchLimits, ask
+from shared.egress.fetch import FetchLimits, ask
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.errors import DomainError, Kind
@@ -27,32 +27,32 @@ from shared.media.errors import ImportAbandoned, NetworkNotConfigured
 from shared.media.importing import claims
 from shared.media.importing.authority import authorize_import
 from shared.media.importing.claims import LeaseLost
-from shared.media.importing.download import Fetching
+from shared.media.importing.download import Download
 from shared.media.importing.import_notifications import notify_import
 from shared.media.importing.imports import STANDARD, FetchMedia, Import
-from shared.media.importing.leases import KeptLease, keep_leases
-from shared.media.importing.paused_imports import can_be_mended, hold
-from shared.media.importing.storing import store_fetched
+from shared.media.importing.leases import RenewedLease, start_lease_renewal
+from shared.media.importing.paused_imports import hold, should_pause
+from shared.media.importing.storage import store_fetched
 from shared.media.network_settings import get_credentials
 from shared.media.networks.registry import find_network
 from shared.messaging.jobs import handles, sweep
 from shared.messaging.queues import MEDIA
 from shared.observability.telemetry import IMPORTS, get_logger
-from shared.runtime.batches import cut_short
+from shared.runtime.batches import must_stop
 from shared.runtime.periodic_thread import InFlight
 
 log = get_logger(__name__)
 
 IDLE_SECONDS = 20.0
-AROUND_FETCHING_SECONDS = 120.0
+OVERHEAD_SECONDS = 120.0
 """The time an attempt has, besides fetching, to ask where the bytes are and to store them."""
-FETCHING_SECONDS = 600.0
+JOB_BUDGET_SECONDS = 600.0
 """How long one message keeps a thread at work."""
 SPARE_THREADS = 2
 """Threads that never fetch: one for the sender of deliveries, one for the hints that there is more for it."""
-_OURS = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
+_OWN_FAILURES = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
 """What is missing on our own side: the database, the store, room in it."""
-_PASSING = _OURS | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
+_TRANSIENT_KINDS = _OWN_FAILURES | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Fetcher:
     pool: Pool
     """The threads that may fetch at once, shared by organizations; a distribution is a member of its own."""
     rotation: RoundRobin = field(default_factory=RoundRobin)
-    leases: InFlight[KeptLease] = field(default_factory=keep_leases)
+    leases: InFlight[RenewedLease] = field(default_factory=start_lease_renewal)
     claiming: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process is asked to end: what was begun is finished, and nothing more is begun."""
@@ -86,8 +86,8 @@ class Fetcher:
         )
 
 
-@handles(FetchMedia, budget_seconds=FETCHING_SECONDS, in_parallel=True)
-@sweep("media.fetch_due", queue=MEDIA, every_seconds=5, budget_seconds=FETCHING_SECONDS, in_parallel=True)
+@handles(FetchMedia, budget_seconds=JOB_BUDGET_SECONDS, in_parallel=True)
+@sweep("media.fetch_due", queue=MEDIA, every_seconds=5, budget_seconds=JOB_BUDGET_SECONDS, in_parallel=True)
 def _fetch_due(context: StoreContext) -> int:
     return fetch_due(context.once(_make_fetcher))
 
@@ -117,9 +117,9 @@ def fetch_due(fetcher: Fetcher) -> int:
         slot, due, headers = claimed
         with slot:
             failpoints.hit("import.claimed")
-            _carry_out(fetcher, due, headers)
+            _run_import(fetcher, due, headers)
         done += 1
-        if cut_short():
+        if must_stop():
             break
     return done
 
@@ -148,7 +148,7 @@ def _is_any_due(fetcher: Fetcher) -> bool:
         return claims.is_any_due(session)
 
 
-def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:
+def _run_import(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:
     try:
         stored = _attempt(fetcher, claimed, headers)
     except LeaseLost:
@@ -167,20 +167,20 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
     with fetcher.database.autocommit() as session:
         # Asked before anything is fetched, and again when it is stored.
         authorize_import(session, claimed.distribution_id)
-    longest_seconds = fetcher.limits.deadline_seconds + AROUND_FETCHING_SECONDS
-    kept = KeptLease(fetcher.database, claimed, longest_seconds=longest_seconds)
+    longest_seconds = fetcher.limits.deadline_seconds + OVERHEAD_SECONDS
+    kept = RenewedLease(fetcher.database, claimed, longest_seconds=longest_seconds)
     with fetcher.leases.attend(kept) as lease:
         source = _locate(fetcher, claimed, headers)
         failpoints.hit("import.located")
-        fetching = Fetching(
+        download = Download(
             source=source,
             attachment=claimed.attachment,
             policy=fetcher.policy,
             limits=fetcher.limits,
             check_lease=lease.check,
-            is_vouched_for=claimed.network != STANDARD,
+            is_from_network=claimed.network != STANDARD,
         )
-        stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
+        stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, download)
     failpoints.hit("import.stored")
     return stored
 
@@ -202,12 +202,12 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
     """Put an import back for a later attempt, or end it; without the lease, change nothing."""
     failpoints.hit("import.failing")
     with fetcher.database.transaction() as session:
-        if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):
+        if error.kind in _OWN_FAILURES and claims.postpone(session, claimed, code=error.code):
             outcome = "postponed"
-        elif can_be_mended(claimed, error) and hold(session, fetcher.settings, claimed, code=error.code):
+        elif should_pause(claimed, error) and hold(session, fetcher.settings, claimed, code=error.code):
             outcome = "held"
         elif is_transient(error) and claimed.spent_attempts < fetcher.settings.media_attempts:
-            outcome = "put_back" if _put_back(session, claimed, error) else "lost"
+            outcome = "put_back" if _release_for_retry(session, claimed, error) else "lost"
         else:
             outcome = "failed" if _end(session, fetcher.settings, claimed, error) else "lost"
         failpoints.hit("import.before_failure")
@@ -223,8 +223,10 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
     )
 
 
-def _put_back(session: Session, claimed: Import, error: DomainError) -> bool:
-    return claims.put_back(session, claimed, code=error.code, retry_after_seconds=error.retry_after_seconds)
+def _release_for_retry(session: Session, claimed: Import, error: DomainError) -> bool:
+    return claims.release_for_retry(
+        session, claimed, code=error.code, retry_after_seconds=error.retry_after_seconds
+    )
 
 
 def _end(session: Session, settings: Settings, claimed: Import, error: DomainError) -> bool:
@@ -236,5 +238,5 @@ def _end(session: Session, settings: Settings, claimed: Import, error: DomainErr
 
 def is_transient(error: DomainError) -> bool:
     """Tell whether the same attempt may succeed later."""
-    said: bool | None = getattr(error, "is_transient", None)
-    return error.kind in _PASSING if said is None else said
+    is_transient_error: bool | None = getattr(error, "is_transient", None)
+    return error.kind in _TRANSIENT_KINDS if is_transient_error is None else is_transient_error

@@ -20,7 +20,7 @@ RENEWAL_SECONDS = 15.0
 """A quarter of a lease: three renewals may fail."""
 
 
-class KeptLease:
+class RenewedLease:
     """The lease of a claimed import."""
 
     def __init__(self, database: Database, claimed: Import, *, longest_seconds: float) -> None:
@@ -47,11 +47,11 @@ class KeptLease:
             log.warning("import.lease_not_renewed", import_id=self._claimed.id, error=error.code)
 
 
-def keep_leases() -> InFlight[KeptLease]:
+def start_lease_renewal() -> InFlight[RenewedLease]:
     """Renew the leases of all attempts of a process."""
     return InFlight({"import-leases": _renew_all}, pause_seconds=RENEWAL_SECONDS)
 
 
-def _renew_all(leases: Sequence[KeptLease]) -> None:
+def _renew_all(leases: Sequence[RenewedLease]) -> None:
     for lease in leases:
         lease.renew()

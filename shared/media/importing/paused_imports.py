@@ -40,7 +40,7 @@ _HOLD = text(
     """
 UPDATE media_imports SET state = 'Held', code = :code, attempts = attempts - 1, is_ready = false,
     due_at = now() + greatest(interval '1 min', least(interval '6 h', (now() - created_at) / 4)) * (0.5 + random())
-WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :patience
+WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :max_age
 """
 )
 _HELD = _table.state == text("'Held'")
@@ -66,7 +66,7 @@ SELECT id FROM (
 )
 
 
-def can_be_mended(claimed: Import, error: DomainError) -> bool:
+def should_pause(claimed: Import, error: DomainError) -> bool:
     """Tell whether an import that failed so should wait. The sender of a generic push sent what was refused."""
     return needs_operator(error) and not (claimed.network == STANDARD and isinstance(error, SourceRefused))
 
@@ -76,8 +76,8 @@ def hold(session: Session, settings: Settings, claimed: Import, *, code: str) ->
 
     False when it has waited as long as records are kept, or is no longer the caller's.
     """
-    patience = timedelta(days=settings.media_record_days)
-    values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "patience": patience}
+    max_age = timedelta(days=settings.media_record_days)
+    values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": max_age}
     return session.execute(_HOLD, values).rowcount == 1
 
 

@@ -65,8 +65,8 @@ def put_network_account(
         .on_conflict_do_update(constraint="uq_network_accounts_account", set_=changes, where=is_another)
     )
     if routed.rowcount:
-        said = {"network": network.name, "account": account, "target": str(target_id)}
-        record_change(session, actor, "distribution.network_account_set", distribution, **said)
+        details = {"network": network.name, "account": account, "target": str(target_id)}
+        record_change(session, actor, "distribution.network_account_set", distribution, **details)
     return _read(session.execute(select(network_accounts).filter_by(**key)).one())
 
 
@@ -89,8 +89,8 @@ def remove_network_account(
     is_this = _table.distribution_id == distribution_id, _table.network == network.name
     if not session.execute(delete(network_accounts).where(*is_this, _table.account == account)).rowcount:
         raise ResourceNotFound
-    said = {"network": network.name, "account": account}
-    record_change(session, actor, "distribution.network_account_removed", distribution, **said)
+    details = {"network": network.name, "account": account}
+    record_change(session, actor, "distribution.network_account_removed", distribution, **details)
 
 
 def find_targets(

@@ -37,7 +37,7 @@ _table = network_settings.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetValue:
+class SettingSummary:
     """A setting that has a value, as it may be shown."""
 
     name: str
@@ -53,7 +53,7 @@ class NetworkSettings:
 
     distribution_id: UUID
     network: str
-    settings: tuple[SetValue, ...]
+    settings: tuple[SettingSummary, ...]
 
 
 def put_network_settings(
@@ -77,7 +77,7 @@ def put_network_settings(
         raise NetworkNotRouted
     checked = _check(settings, network, values)
     overlap = _require_overlap(overlap_seconds)
-    _hold(session, distribution_id)
+    _lock_distribution(session, distribution_id)
     encryption = Encryption(settings)
     kept = _decrypted(session, encryption, distribution_id, network.name)
     for name in (setting.name for setting in network.settings):
@@ -87,9 +87,9 @@ def put_network_settings(
     is_shorter = _shorten_overlaps(session, distribution_id, network.name, overlap)
     resumed = resume(session, distribution_id, network=network.name)
     if resumed or is_shorter or kept != checked:
-        said = {"network": network.name, "settings": ", ".join(sorted(checked))}
-        record_change(session, actor, "distribution.network_set", distribution, **said)
-    return _shown(session, distribution_id, network.name)
+        details = {"network": network.name, "settings": ", ".join(sorted(checked))}
+        record_change(session, actor, "distribution.network_set", distribution, **details)
+    return _read_settings(session, distribution_id, network.name)
 
 
 def get_network_settings(
@@ -97,7 +97,7 @@ def get_network_settings(
 ) -> NetworkSettings:
     """Tell which settings a distribution has for a network. Raises ResourceNotFound where it has none."""
     get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
-    return _shown(session, distribution_id, network.name)
+    return _read_settings(session, distribution_id, network.name)
 
 
 def remove_network_settings(
@@ -110,7 +110,7 @@ def remove_network_settings(
     record_change(session, actor, "distribution.network_removed", distribution, network=network.name)
 
 
-def _hold(session: Session, distribution_id: UUID) -> None:
+def _lock_distribution(session: Session, distribution_id: UUID) -> None:
     """Lock the distribution, so that concurrent changes follow one another."""
     held = select(distributions.c.id).where(distributions.c.id == distribution_id)
     session.execute(held.with_for_update(key_share=True))
@@ -226,21 +226,21 @@ def _remove(session: Session, distribution_id: UUID, network: str, *more: Any) -
     return session.execute(statement).rowcount > 0
 
 
-def _shown(session: Session, distribution_id: UUID, network: str) -> NetworkSettings:
-    rows = session.execute(_SHOWN, {"distribution": distribution_id, "network": network}).all()
+def _read_settings(session: Session, distribution_id: UUID, network: str) -> NetworkSettings:
+    rows = session.execute(_SUMMARIES, {"distribution": distribution_id, "network": network}).all()
     if not rows:
         raise ResourceNotFound
     return NetworkSettings(
         distribution_id=distribution_id,
         network=network,
-        settings=tuple(SetValue(**row._asdict()) for row in rows),
+        settings=tuple(SettingSummary(**row._asdict()) for row in rows),
     )
 
 
 _OF_NETWORK = (_table.distribution_id == bindparam("distribution"), _table.network == bindparam("network"))
 _IS_PREVIOUS_GOOD = _table.previous_expires_at > func.now()
 _VALUES = select(_table.name, _table.value_encrypted.label("value")).where(*_OF_NETWORK)
-_SHOWN = (
+_SUMMARIES = (
     select(
         _table.name,
         _table.last4,

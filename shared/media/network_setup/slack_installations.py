@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from shared.config.settings import Settings
 from shared.db.database import Database, Session
-from shared.egress.fetching import ask
+from shared.egress.fetch import ask
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.errors import PermissionDenied
@@ -39,8 +39,8 @@ from shared.media.networks.slack_installation import InstalledWorkspace, authori
 from shared.media.networks.webhooks import Credentials, SignatureInvalid
 
 SLACK = NETWORKS["slack"]
-LIFE = timedelta(minutes=10)
-EXCHANGE_SECONDS = 5.0
+LIFETIME = timedelta(minutes=10)
+EXCHANGE_TIMEOUT_SECONDS = 5.0
 MAXIMUM_STATE_CHARACTERS = 2048
 _PURPOSE = "slack installation"
 
@@ -54,7 +54,7 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
+class _InstallationState:
     """What a state says."""
 
     distribution_id: UUID
@@ -77,7 +77,7 @@ def begin_installation(
     distribution, _ = _authorize(session, actor, distribution_id, target_id)
     credentials = _credentials(session, settings, distribution_id)
     now = session.execute(select(func.now())).scalar_one()
-    expires_at = now + LIFE
+    expires_at = now + LIFETIME
     claims = {
         "for": _PURPOSE,
         "distribution": str(distribution_id),
@@ -102,9 +102,9 @@ def complete_installation(
     Raises SignatureInvalid for a state that is not ours, was used, has expired, or was begun by somebody who may not
     do this any more; InstallationRefused where Slack or the workspace refuses.
     """
-    begun = _open(settings, state, distribution_id)
+    begun = _decrypt_state(settings, state, distribution_id)
     with database.transaction() as session:
-        _use_once(session, begun)
+        _consume_state(session, begun)
         actor = _actor(session, begun)
         _authorize(session, actor, distribution_id, begun.target_id)
         credentials = _credentials(session, settings, distribution_id)
@@ -115,10 +115,10 @@ def complete_installation(
         credentials,
         redirect_uri=redirect_uri(settings, distribution_id),
         code=code,
-        ask=partial(ask, policy=policy, deadline_seconds=EXCHANGE_SECONDS),
+        ask=partial(ask, policy=policy, deadline_seconds=EXCHANGE_TIMEOUT_SECONDS),
     )
     with database.transaction() as session:
-        return _keep(session, settings, begun, credentials, installed)
+        return _save_workspace(session, settings, begun, credentials, installed)
 
 
 def redirect_uri(settings: Settings, distribution_id: UUID) -> str:
@@ -154,11 +154,11 @@ def _credentials(session: Session, settings: Settings, distribution_id: UUID) ->
     return found
 
 
-def _open(settings: Settings, state: str, distribution_id: UUID) -> _Begun:
+def _decrypt_state(settings: Settings, state: str, distribution_id: UUID) -> _InstallationState:
     try:
         if len(state) > MAXIMUM_STATE_CHARACTERS:
             raise SignatureInvalid
-        begun = _read(json.loads(Encryption(settings).decrypt(state.encode("ascii"))))
+        begun = _parse_state(json.loads(Encryption(settings).decrypt(state.encode("ascii"))))
     except (InvalidToken, ValueError, KeyError, TypeError) as error:
         raise SignatureInvalid from error
     if begun.distribution_id != distribution_id:
@@ -166,11 +166,11 @@ def _open(settings: Settings, state: str, distribution_id: UUID) -> _Begun:
     return begun
 
 
-def _read(said: Any) -> _Begun:
+def _parse_state(said: Any) -> _InstallationState:
     if said["for"] != _PURPOSE:
         raise SignatureInvalid
     organization = said["organization"]
-    return _Begun(
+    return _InstallationState(
         distribution_id=UUID(said["distribution"]),
         target_id=UUID(said["target"]),
         nonce=said["nonce"],
@@ -181,16 +181,16 @@ def _read(said: Any) -> _Begun:
     )
 
 
-def _use_once(session: Session, begun: _Begun) -> None:
+def _consume_state(session: Session, begun: _InstallationState) -> None:
     """Remember a state until it would have expired, among the tokens that were revoked."""
     kept = {"jti": f"installation {begun.nonce}", "expires_at": begun.expires_at}
     first = insert(revoked_tokens).values(kept).on_conflict_do_nothing().returning(revoked_tokens.c.jti)
-    is_late = session.execute(select(func.now() >= begun.expires_at)).scalar_one()
-    if is_late or session.execute(first).one_or_none() is None:
+    is_expired = session.execute(select(func.now() >= begun.expires_at)).scalar_one()
+    if is_expired or session.execute(first).one_or_none() is None:
         raise SignatureInvalid
 
 
-def _actor(session: Session, begun: _Begun) -> Actor:
+def _actor(session: Session, begun: _InstallationState) -> Actor:
     """Give who began as the rows have it now. Raises SignatureInvalid where the credential is not good any more."""
     if begun.key is None:
         return OPERATOR
@@ -202,10 +202,10 @@ def _actor(session: Session, begun: _Begun) -> Actor:
     return administrator(direct_caller(user_credential(proof, live)), None)
 
 
-def _keep(
+def _save_workspace(
     session: Session,
     settings: Settings,
-    begun: _Begun,
+    begun: _InstallationState,
     app: Credentials,
     installed: InstalledWorkspace,
 ) -> NetworkAccount:

@@ -7,7 +7,7 @@ a webhook says.
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
-from shared.egress.errors import SourceAnswered
+from shared.egress.errors import SourceStatusError
 from shared.errors import DomainError
 from shared.media.errors import SourceElsewhere, SourceGone, SourceMissing, SourceRefused, SourceUnreadable
 from shared.media.networks.base import Ask
@@ -24,11 +24,11 @@ def ask_api(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
     """Ask an API for a JSON object. Raises what `ask` raises, SourceRefused and SourceGone by the answer's status."""
     try:
         return read_object(ask(url, headers))
-    except SourceAnswered as error:
+    except SourceStatusError as error:
         raise explain(error) from None
 
 
-def explain(error: SourceAnswered) -> DomainError:
+def explain(error: SourceStatusError) -> DomainError:
     """Say what a network's status means for an attachment of which it has told us itself."""
     if error.status in _REFUSED:
         return SourceRefused()

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from shared.media.attachments import Attachment, Source
+from shared.media.networks.messages import NetworkMessage
 from shared.media.networks.signatures import WebhookSignature
-from shared.media.networks.texts import NetworkMessage
-from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import AccountPart, Credentials, WebhookRequest, WebhookResponse
 
 
 class SettingKind(StrEnum):
@@ -60,10 +60,10 @@ class Network(Protocol):
     signature: WebhookSignature
     """What proves that it sent a webhook."""
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:
         """Give the answer that a handshake, a ping or an interaction asks for; None for an empty 200."""
 
-    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+    def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
         """Give a verified body by the account that it is for; several where a network puts those together."""
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
-from shared.egress.errors import SourceAnswered
+from shared.egress.errors import SourceStatusError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceGone
 from shared.media.networks.api_errors import explain
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
+from shared.media.networks.messages import NetworkMessage, as_message_text
 from shared.media.networks.payloads import (
     as_count,
     as_id,
@@ -25,8 +26,7 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import BODY, Ed25519, Timestamp, WebhookSignature
-from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import AccountPart, Credentials, Payload, WebhookRequest, WebhookResponse
 
 PING, COMMAND, COMPONENT, AUTOCOMPLETE = 1, 2, 3, 4
 TEXT = 3
@@ -67,19 +67,19 @@ class Discord:
         api_base_url("Where Discord's API is, with its version.", default="https://discord.com/api/v10"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Answer a ping and an interaction as they want it, and acknowledge an event without words."""
         payload = read_object(request.body)
         kind = payload.get("type")
         if kind == 0 or "event" in payload:
-            return WebhookAnswer(body=b"", media_type="application/json", status=204)
-        answers = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
-        answer = answers.get(kind, RECEIVED) if isinstance(kind, int) else RECEIVED
-        return WebhookAnswer(body=json.dumps(answer).encode(), media_type="application/json")
+            return WebhookResponse(body=b"", media_type="application/json", status=204)
+        responses = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
+        answer = responses.get(kind, RECEIVED) if isinstance(kind, int) else RECEIVED
+        return WebhookResponse(body=json.dumps(answer).encode(), media_type="application/json")
 
-    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+    def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
         """Read the server in which a command was given."""
-        return [OfAccount(account=as_id(read_object(request.body).get("guild_id")), request=request)]
+        return [AccountPart(account=as_id(read_object(request.body).get("guild_id")), request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read what an interaction was given, the files of a message that it was used on, and those of an event."""
@@ -118,7 +118,7 @@ def _message(message: Payload, text: object, author: Payload) -> Iterator[Networ
         yield NetworkMessage(
             message_id=message_id,
             conversation_id=as_id(message.get("channel_id")) or as_id(message.get("lobby_id")),
-            text=as_said(text),
+            text=as_message_text(text),
             sender_id=as_id(author.get("id")),
             sender_name=as_text(author.get("global_name")) or as_text(author.get("username")),
         )
@@ -176,7 +176,7 @@ def _renew(url: str, credentials: Credentials, ask: Ask) -> str:
             method="POST",
             body=json.dumps({"attachment_urls": [url]}).encode(),
         )
-    except SourceAnswered as error:
+    except SourceStatusError as error:
         raise explain(error) from None
     for renewed in as_objects(read_object(answer).get("refreshed_urls")):
         link = as_url(renewed.get("refreshed"))

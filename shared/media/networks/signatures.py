@@ -65,7 +65,7 @@ class Algorithm(Protocol):
     def name(self) -> str:
         """What documents call it."""
 
-    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+    def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Tell, in constant time, whether a header's value is the signature of a text."""
 
 
@@ -85,7 +85,7 @@ class Hmac:
             f" after `{self.prefix}`" if self.prefix else ""
         )
 
-    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+    def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Compare with the HMAC of the text."""
         made = hmac.digest(secret.encode(), text, self.digest)
         return _is_equal(
@@ -99,7 +99,7 @@ class Ed25519:
 
     name: str = "Ed25519 in hexadecimal"
 
-    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+    def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Verify with the public key."""
         if not _ED25519.fullmatch(sent):
             return False
@@ -116,7 +116,7 @@ class SharedSecret:
 
     name: str = "the secret itself"
 
-    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:  # noqa: ARG002 (nothing is signed)
+    def is_valid(self, sent: str, secret: str, text: bytes) -> bool:  # noqa: ARG002 (nothing is signed)
         """Compare with the secret."""
         return _is_equal(sent, secret)
 
@@ -158,7 +158,7 @@ class WebhookSignature:
         good = f"refused after {self.timestamp.window_seconds} seconds" if self.timestamp else "no time"
         return f"{self.algorithm.name}{over}; {good}"
 
-    def vouches_for(self, subject: Subject) -> bool:
+    def covers(self, subject: Subject) -> bool:
         """Tell whether a request that is changed in this is refused."""
         return any(isinstance(part, Part) and part.subject is subject for part in self.signed)
 
@@ -172,11 +172,11 @@ def verify(signature: WebhookSignature, request: WebhookRequest, credentials: Cr
     texts = [b"".join(forms) for forms in product(*(_forms(part, request) for part in signature.signed))]
     sent = request.headers.get(signature.header.lower(), "")
     secrets = accepted(credentials, signature.setting)
-    if not any(signature.algorithm.is_signed(sent, secret, text) for secret in secrets for text in texts):
+    if not any(signature.algorithm.is_valid(sent, secret, text) for secret in secrets for text in texts):
         raise SignatureInvalid
 
 
-def check_head(signature: WebhookSignature, request: WebhookRequest) -> None:
+def check_signed_headers(signature: WebhookSignature, request: WebhookRequest) -> None:
     """Raise SignatureInvalid for headers that cannot be right, before the body is read."""
     if signature.header.lower() not in request.headers:
         raise SignatureInvalid

@@ -15,6 +15,7 @@ from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
 from shared.media.networks.api_errors import ask_api, require_hosted, require_url, trust
 from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
+from shared.media.networks.messages import NetworkMessage, as_message_text
 from shared.media.networks.payloads import (
     as_count,
     as_id,
@@ -26,12 +27,11 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import BODY, Hmac, Timestamp, WebhookSignature
-from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import AccountPart, Credentials, Payload, WebhookRequest, WebhookResponse
 
 HOSTS = frozenset({".slack.com", ".slack-edge.com"})
 PAGE = "text/html"
-_SAID = frozenset({None, "file_share", "thread_broadcast", "me_message"})
+_PERSON_SUBTYPES = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 """The kinds of messages that a person has written."""
 _GONE_MODES = frozenset({"tombstone", "hidden_by_limit"})
 _GONE = frozenset({"file_deleted", "file_not_found"})
@@ -94,22 +94,22 @@ class Slack:
         api_base_url("Where Slack's Web API is.", default="https://slack.com/api"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Repeat the challenge of `url_verification`."""
         payload = read_object(request.body)
         challenge = as_text(payload.get("challenge"))
         if payload.get("type") != "url_verification" or challenge is None:
             return None
-        return WebhookAnswer(
+        return WebhookResponse(
             body=json.dumps({"challenge": challenge}).encode(), media_type="application/json"
         )
 
-    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+    def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
         """Read the workspace in which the app is installed; a shared channel's message may be of another."""
         payload = read_object(request.body)
         installed = [as_id(at.get("team_id")) for at in as_objects(payload.get("authorizations"))]
         team_id = next((at for at in installed if at is not None), None) or as_id(payload.get("team_id"))
-        return [OfAccount(account=team_id, request=request)]
+        return [AccountPart(account=team_id, request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the files of a message, or the one that was shared."""
@@ -129,7 +129,7 @@ class Slack:
         is_message = event.get("type") in ("message", "app_mention")
         if (
             not is_message
-            or event.get("subtype") not in _SAID
+            or event.get("subtype") not in _PERSON_SUBTYPES
             or "bot_id" in event
             or _is_own(event, payload)
         ):
@@ -164,7 +164,7 @@ def _message(event: Payload) -> Iterator[NetworkMessage]:
         yield NetworkMessage(
             message_id=f"{channel}:{timestamp}",
             conversation_id=channel,
-            text=as_said(event.get("text")),
+            text=as_message_text(event.get("text")),
             sender_id=as_id(event.get("user")),
         )
 

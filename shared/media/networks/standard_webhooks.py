@@ -23,7 +23,7 @@ class _Signatures:
 
     name = "HMAC-SHA256 in base64 after `v1,`"
 
-    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+    def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Compare each, in a time that tells nothing of where they differ."""
         candidates = sent.split(" ")
         if len(candidates) > MAXIMUM_SIGNATURES:

@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from shared.egress.errors import MediaTooLarge, SourceAnswered
+from shared.egress.errors import MediaTooLarge, SourceStatusError
 from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused, SourceUnreadable
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
+from shared.media.networks.messages import NetworkMessage, as_message_text
 from shared.media.networks.payloads import as_count, as_id, as_object, as_objects, as_text, read_object
 from shared.media.networks.signatures import SharedSecret, WebhookSignature
-from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import AccountPart, Credentials, Payload, WebhookRequest, WebhookResponse
 
 MESSAGES = (
     "message",
@@ -26,7 +26,7 @@ MESSAGES = (
     "business_message",
     "edited_business_message",
 )
-SAID = ("message", "channel_post", "business_message")
+NEW_MESSAGE_UPDATES = ("message", "channel_post", "business_message")
 """The updates that bring a new message."""
 MEDIA_TYPES = {
     "animation": "video/mp4",
@@ -65,13 +65,13 @@ class Telegram:
         ),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Say nothing: an answer would be taken for a call of the API."""
         return None
 
-    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+    def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
         """Give the whole: a bot has an address of its own."""
-        return [OfAccount(account=None, request=request)]
+        return [AccountPart(account=None, request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the files of a message, also of an edited one and of a channel's post."""
@@ -87,7 +87,7 @@ class Telegram:
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
         """Read a message, or what was posted in a channel."""
         update = read_object(request.body)
-        return [said for name in SAID for said in _message(as_object(update.get(name)))]
+        return [message for name in NEW_MESSAGE_UPDATES for message in _message(as_object(update.get(name)))]
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
         """Ask `getFile` for the path."""
@@ -95,7 +95,7 @@ class Telegram:
         query = quote(attachment.location["fileId"], safe="")
         try:
             answer = read_object(ask(f"{base_url}/bot{token}/getFile?file_id={query}", {}))
-        except SourceAnswered as error:
+        except SourceStatusError as error:
             raise _refusal(error) from None
         result = as_object(answer.get("result"))
         path = as_text(result.get("file_path"))
@@ -116,7 +116,7 @@ def _message(message: Payload) -> Iterator[NetworkMessage]:
         yield NetworkMessage(
             message_id=f"{chat_id}:{message_id}",
             conversation_id=chat_id,
-            text=as_said(message.get("text"), message.get("caption")),
+            text=as_message_text(message.get("text"), message.get("caption")),
             sender_id=as_id(sender.get("id")),
             sender_name=" ".join(filter(None, names)) or None,
         )
@@ -169,7 +169,7 @@ def _attachment(message: Payload, file: Payload, media_type: str | None) -> Iter
         )
 
 
-def _refusal(error: SourceAnswered) -> DomainError:
+def _refusal(error: SourceStatusError) -> DomainError:
     answer = read_object(error.answer)
     description = str(answer.get("description")).lower()
     if "too big" in description:

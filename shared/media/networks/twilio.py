@@ -13,15 +13,15 @@ from urllib.parse import parse_qsl, urlsplit
 from shared.media.attachments import Attachment, Source
 from shared.media.networks.api_errors import require_hosted, trust
 from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
+from shared.media.networks.messages import NetworkMessage, as_message_text
 from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
 from shared.media.networks.signatures import Hmac, Part, Subject, WebhookSignature, require_match
-from shared.media.networks.texts import NetworkMessage, as_said
 from shared.media.networks.webhooks import (
+    AccountPart,
     Credentials,
-    OfAccount,
     SignatureInvalid,
-    WebhookAnswer,
     WebhookRequest,
+    WebhookResponse,
 )
 
 HOSTS = frozenset({".twilio.com"})
@@ -99,14 +99,14 @@ class Twilio:
         api_base_url("Where Twilio's API is.", default="https://api.twilio.com"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Say in TwiML that there is nothing to do."""
-        return WebhookAnswer(body=EMPTY_TWIML, media_type="text/xml")
+        return WebhookResponse(body=EMPTY_TWIML, media_type="text/xml")
 
-    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+    def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
         """Read the number, or WhatsApp sender, that received the message."""
         values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
-        return [OfAccount(account=as_id(values.get("To")), request=request)]
+        return [AccountPart(account=as_id(values.get("To")), request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the media of a message: `MediaUrl0` and so on."""
@@ -119,14 +119,14 @@ class Twilio:
         message_id = _message_id(values)
         if message_id is None:
             return []
-        said = NetworkMessage(
+        message = NetworkMessage(
             message_id=message_id,
             conversation_id=as_id(values.get("From")),
-            text=as_said(values.get("Body")),
+            text=as_message_text(values.get("Body")),
             sender_id=as_id(values.get("From")),
             sender_name=as_text(values.get("ProfileName")),
         )
-        return [said]
+        return [message]
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:  # noqa: ARG002
         """Open the media with the account's credentials, which its redirect to a store must not see."""

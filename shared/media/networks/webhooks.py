@@ -34,7 +34,7 @@ class WebhookRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookAnswer:
+class WebhookResponse:
     """What the network expects to hear, where an empty 200 will not do."""
 
     body: bytes
@@ -43,7 +43,7 @@ class WebhookAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfAccount:
+class AccountPart:
     """What a webhook tells of one account of an app: a workspace, a number; None where it names none."""
 
     account: str | None

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-from shared.egress.errors import SourceAnswered
+from shared.egress.errors import SourceStatusError
 from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused
 from shared.media.networks.api_errors import explain, require_hosted, require_url, trust
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
+from shared.media.networks.messages import NetworkMessage, as_message_text
 from shared.media.networks.payloads import (
     as_count,
     as_id,
@@ -28,8 +29,7 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import BODY, Handshake, Hmac, WebhookSignature
-from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import AccountPart, Credentials, Payload, WebhookRequest, WebhookResponse
 
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
@@ -67,14 +67,14 @@ class WhatsApp:
         api_base_url("Where the Graph API is, with its version.", default="https://graph.facebook.com/v24.0"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Repeat the challenge of the handshake."""
         if request.method != "GET" or request.query.get("hub.mode") != "subscribe":
             return None
         challenge = as_text(request.query.get("hub.challenge")) or ""
-        return WebhookAnswer(body=challenge.encode(), media_type="text/plain; charset=utf-8")
+        return WebhookResponse(body=challenge.encode(), media_type="text/plain; charset=utf-8")
 
-    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+    def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
         """Read the changes of each number by its `phone_number_id`."""
         changes: dict[str | None, list[Payload]] = {}
         for entry in as_objects(read_object(request.body).get("entry")):
@@ -82,9 +82,9 @@ class WhatsApp:
                 metadata = as_object(as_object(change.get("value")).get("metadata"))
                 changes.setdefault(as_id(metadata.get("phone_number_id")), []).append(change)
         if len(changes) < 2:  # noqa: PLR2004 (one account, or none)
-            return [OfAccount(account=next(iter(changes), None), request=request)]
+            return [AccountPart(account=next(iter(changes), None), request=request)]
         return [
-            OfAccount(account=account, request=replace(request, body=_document(of_account)))
+            AccountPart(account=account, request=replace(request, body=_document(of_account)))
             for account, of_account in changes.items()
         ]
 
@@ -103,11 +103,11 @@ class WhatsApp:
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
         """Read all messages of all changes."""
         return [
-            said
+            message
             for entry in as_objects(read_object(request.body).get("entry"))
             for change in as_objects(entry.get("changes"))
             if change.get("field") == "messages"
-            for said in _said(as_object(change.get("value")))
+            for message in _messages(as_object(change.get("value")))
         ]
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
@@ -131,7 +131,7 @@ def _document(changes: Sequence[Payload]) -> bytes:
     return json.dumps({"entry": [{"changes": changes}]}).encode()
 
 
-def _said(value: Payload) -> Iterator[NetworkMessage]:
+def _messages(value: Payload) -> Iterator[NetworkMessage]:
     contacts = as_objects(value.get("contacts"))
     names = {as_id(at.get("wa_id")): as_text(as_object(at.get("profile")).get("name")) for at in contacts}
     for message in as_objects(value.get("messages")):
@@ -149,7 +149,7 @@ def _said(value: Payload) -> Iterator[NetworkMessage]:
 def _text(message: Payload) -> str | None:
     """Give a text, the caption of a medium, or the title of a button or a row that was chosen."""
     interactive = as_object(message.get("interactive"))
-    return as_said(
+    return as_message_text(
         as_object(message.get("text")).get("body"),
         *(as_object(message.get(kind)).get("caption") for kind in MEDIA_KINDS),
         as_object(message.get("button")).get("text"),
@@ -177,11 +177,11 @@ def _media(message: Payload) -> Iterator[Attachment]:
 def _ask(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
     try:
         return read_object(ask(url, headers))
-    except SourceAnswered as error:
+    except SourceStatusError as error:
         raise _refusal(error) from None
 
 
-def _refusal(error: SourceAnswered) -> DomainError:
+def _refusal(error: SourceStatusError) -> DomainError:
     """Read the Graph API's code: its status is 400 for most errors."""
     code = as_object(read_object(error.answer).get("error")).get("code")
     if is_among(code, _REFUSED):

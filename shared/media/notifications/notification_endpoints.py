@@ -11,9 +11,9 @@ from uuid import UUID
 
 from shared.config.settings import Settings
 from shared.db.database import Session
-from shared.deliveries import outbox, replaying
+from shared.deliveries import outbox, replays
 from shared.deliveries.outbox import Delivery, DeliveryState
-from shared.deliveries.replaying import Replayed
+from shared.deliveries.replays import Replayed
 from shared.identity.access.authorization import Actor
 from shared.identity.directory.distributions import get_managed_distribution, record_change
 from shared.identity.errors import ResourceNotFound
@@ -77,7 +77,7 @@ def resend_notification(
 ) -> Delivery:
     """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
-    resent = replaying.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
+    resent = replays.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
     record_change(session, actor, "notification.resent", distribution, notification_id=notification_id)
     return resent
 
@@ -85,7 +85,7 @@ def resend_notification(
 def resend_dead_notifications(session: Session, *, actor: Actor, distribution_id: UUID) -> int:
     """Send the first so many notifications again that were given up; give how many."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
-    count = replaying.resend_dead(session, destination_id=distribution_id)
+    count = replays.resend_dead(session, destination_id=distribution_id)
     if count:
         record_change(session, actor, "notification.dead_resent", distribution, count=count)
     return count
@@ -101,7 +101,7 @@ def replay_notifications(
 ) -> Replayed:
     """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
-    replayed = replaying.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
+    replayed = replays.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
     if replayed.count:
         record_change(session, actor, "notifications.replayed", distribution, count=replayed.count)
     return replayed

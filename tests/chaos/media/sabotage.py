@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from shared.db.database import Session
 from shared.deliveries.channels import Address, Message
-from shared.media.importing import claims, storing
+from shared.media.importing import claims, storage
 from shared.media.importing.imports import Import, ImportState
 from shared.media.notifications.notification_channel import DistributionChannel
 
@@ -23,21 +23,21 @@ def store_again() -> None:
     ) -> Import | None:
         if claimed.attempts > 1 or random.random() > OFTEN:
             return mark_stored(session, claimed, file_id=file_id, version_id=version_id, kept_days=kept_days)
-        claims.put_back(session, claimed, code="again", retry_after_seconds=None)
+        claims.release_for_retry(session, claimed, code="again", retry_after_seconds=None)
         return replace(claimed, state=ImportState.STORED, file_id=file_id, version_id=version_id)
 
-    setattr(storing, "mark_stored", mark_most)  # noqa: B010 (a name it does not export)
+    setattr(storage, "mark_stored", mark_most)  # noqa: B010 (a name it does not export)
 
 
 def forget_events() -> None:
     """Tell nobody of many stored attachments."""
-    notify_import = storing.notify_import  # type: ignore[attr-defined]
+    notify_import = storage.notify_import  # type: ignore[attr-defined]
 
     def notify_most(session: Session, ended: Import) -> None:
         if random.random() > OFTEN:
             notify_import(session, ended)
 
-    setattr(storing, "notify_import", notify_most)  # noqa: B010 (a name it does not export)
+    setattr(storage, "notify_import", notify_most)  # noqa: B010 (a name it does not export)
 
 
 def rename_events() -> None:

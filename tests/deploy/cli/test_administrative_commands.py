@@ -24,7 +24,7 @@ from shared.identity.tables import signing_keys
 from shared.identity.tokens.key_rotation import ensure_keys
 from shared.ids import new_id
 from shared.media.attachments import Attachment
-from shared.media.importing.queueing import queue_imports
+from shared.media.importing.import_queue import queue_imports
 from tests.support.identity import make_settings
 
 # Told of elsewhere.

@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from shared.config.settings import Settings, load_settings
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 
 GOOD = {
     "DATABASE_URL": "postgresql://u:pass@h/d",
@@ -27,7 +27,7 @@ def complaint(monkeypatch: pytest.MonkeyPatch, **changes: str) -> str | None:
         monkeypatch.setenv(name, value)
     try:
         load_settings()
-    except SettingsWrong as wrong:
+    except SettingsInvalid as wrong:
         return str(wrong)
     return None
 

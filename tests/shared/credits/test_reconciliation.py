@@ -149,7 +149,7 @@ def test_a_proof_that_is_cut_short_goes_on_where_it_ended(used: Calls) -> None:
     check, runs = LedgerCheck(), list[tuple[int, bool]]()
     while not runs or runs[-1][1]:
         with budget(0) as given:
-            runs.append((check.step(used.database), given.is_cut_short))
+            runs.append((check.step(used.database), given.is_truncated))
     assert len(runs) == organizations
     assert [found for found, _ in runs[:-1]] == [0] * (organizations - 1)
     assert runs[-1][0] > 0

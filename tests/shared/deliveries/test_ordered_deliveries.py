@@ -10,10 +10,10 @@ from sqlalchemy import text
 from standardwebhooks import Webhook
 
 from shared.db.database import Database
-from shared.deliveries.ordering import hold_order, release_next
+from shared.deliveries.ordering import lock_order, release_next
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up, list_deliveries
 from shared.deliveries.purge import purge_deliveries
-from shared.deliveries.replaying import resend_dead
+from shared.deliveries.replays import resend_dead
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
@@ -183,7 +183,7 @@ def test_a_removal_and_an_end_at_once_do_not_wait_for_each_other(database: Datab
 
     thread = threading.Thread(target=remove)
     with database.transaction() as session:
-        hold_order(session, destination)
+        lock_order(session, destination)
         session.execute(
             text("UPDATE deliveries SET state = 'Dead', ended_at = now() WHERE id = :id"), {"id": head.id}
         )

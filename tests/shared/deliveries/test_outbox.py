@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.db.database import Database
-from shared.deliveries import replaying
+from shared.deliveries import replays
 from shared.deliveries.backlog import measure_deliveries
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
 from shared.deliveries.outbox import (
@@ -20,7 +20,7 @@ from shared.deliveries.outbox import (
     list_deliveries,
 )
 from shared.deliveries.purge import purge_deliveries
-from shared.deliveries.replaying import Replayed, replay, resend_dead, resend_delivery
+from shared.deliveries.replays import Replayed, replay, resend_dead, resend_delivery
 from shared.deliveries.sender import Sender
 from tests.shared.deliveries.outbox import enqueue, read, row
 from tests.shared.egress.servers import Server, content
@@ -111,7 +111,7 @@ def test_a_replay_begins_where_it_is_told_and_sends_in_order_what_has_not_arrive
     with database.transaction() as session:
         assert give_up(session, destination_id=destination, code="endpoint_removed") == 9
     written = read(database, destination, ids[12]).created_at
-    monkeypatch.setattr(replaying, "REPLAY_LIMIT", 2)
+    monkeypatch.setattr(replays, "REPLAY_LIMIT", 2)
     with database.transaction() as session:
         first = replay(session, destination_id=destination, since=written)
     with database.transaction() as session:

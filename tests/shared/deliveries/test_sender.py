@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from shared.db.database import Database, Session
 from shared.deliveries.channels import Address
-from shared.deliveries.claims import record_delivered, record_failed, set_aside
+from shared.deliveries.claims import postpone, record_delivered, record_failed
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up
 from shared.deliveries.schedule import MAX_ATTEMPTS, WAITS_SECONDS
 from shared.deliveries.sender import MAX_LAPSES, Sender
@@ -443,7 +443,7 @@ def test_a_destination_is_given_up_while_its_messages_are_set_aside(database: Da
     with database.transaction() as session:
         give_up(session, destination_id=destination, code="endpoint_removed")
         with database.transaction() as other:
-            set_aside(other, claim, wait_seconds=5)  # waits for nobody: it could be waited for
+            postpone(other, claim, wait_seconds=5)  # waits for nobody: it could be waited for
     assert read(database, destination, under_way).state is DeliveryState.DEAD
     assert read(database, destination, waiting).state is DeliveryState.DEAD
 

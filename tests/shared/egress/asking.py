@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from shared.egress.fetching import FetchLimits, fetch
+from shared.egress.fetch import FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
 
 LENIENT = EgressPolicy(allow_private=True, allow_http=True)

@@ -6,9 +6,9 @@ import pytest
 
 from shared.egress.addresses import is_private, is_public
 from shared.egress.errors import AddressRefused, ConnectionFailed, EgressError, SchemeRefused, UrlRefused
-from shared.egress.fetching import ask
+from shared.egress.fetch import ask
 from shared.egress.policy import EgressPolicy
-from shared.egress.posting import post
+from shared.egress.post import post
 from tests.shared.egress.asking import LENIENT, fetched, watched_connections
 from tests.shared.egress.servers import Server, content, redirect, serve, serve_at_one_port
 

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from shared.egress.errors import ConnectionFailed, FetchTimedOut, SchemeRefused
 from shared.egress.policy import EgressPolicy
-from shared.egress.posting import post
+from shared.egress.post import post
 from tests.shared.egress.asking import HASTY, fetched
 from tests.shared.egress.servers import Server, content, redirect, serve
 

@@ -10,13 +10,13 @@ import pytest
 
 from shared import failpoints
 from shared.fairness.admission import (
-    STRANGERS,
+    ANONYMOUS,
     ConcurrencyLimited,
     Pool,
     PoolExhausted,
     PoolKey,
     Slot,
-    stranger,
+    anonymous_key,
 )
 
 HOSTILE = PoolKey("hostile", "key")
@@ -195,15 +195,15 @@ def test_the_room_for_waiting_is_shared_too() -> None:
 
 def test_strangers_together_are_one_tenant() -> None:
     pool = make_pool(64)
-    taken = [slot for number in range(200) for slot in take_all(pool, stranger(f"10.0.{number}.1"), 1)]
+    taken = [slot for number in range(200) for slot in take_all(pool, anonymous_key(f"10.0.{number}.1"), 1)]
     assert len(taken) == 32
     assert len(take_all(pool, VICTIM)) >= 16
 
 
 def test_one_address_leaves_room_for_other_strangers() -> None:
     pool = make_pool(64)
-    take_all(pool, stranger("203.0.113.7"))
-    assert pool.try_acquire(stranger("198.51.100.9")) is not None
+    take_all(pool, anonymous_key("203.0.113.7"))
+    assert pool.try_acquire(anonymous_key("198.51.100.9")) is not None
 
 
 @pytest.mark.parametrize(
@@ -217,33 +217,33 @@ def test_one_address_leaves_room_for_other_strangers() -> None:
     ],
 )
 def test_an_ipv6_stranger_is_known_by_its_network(one: str, other: str, is_same: bool) -> None:
-    assert (stranger(one) == stranger(other)) is is_same
-    assert stranger(one).tenant == STRANGERS
+    assert (anonymous_key(one) == anonymous_key(other)) is is_same
+    assert anonymous_key(one).tenant == ANONYMOUS
 
 
 def test_a_stranger_hears_that_strangers_are_too_many_while_others_would_be_given_a_slot() -> None:
     pool = make_pool(8)
     for number in range(8):
-        take_all(pool, stranger(f"10.0.{number}.1"), 1)
+        take_all(pool, anonymous_key(f"10.0.{number}.1"), 1)
     with pytest.raises(ConcurrencyLimited):
-        pool.acquire(stranger("203.0.113.7"))
+        pool.acquire(anonymous_key("203.0.113.7"))
     take_all(pool, VICTIM)
     take_all(pool, HOSTILE)
     assert pool.in_use == pool.slots
     with pytest.raises(PoolExhausted):
-        pool.acquire(stranger("203.0.113.7"))
+        pool.acquire(anonymous_key("203.0.113.7"))
 
 
 @pytest.mark.parametrize("address", [None, "", "nonsense", ":::", "unix:"])
 def test_an_address_that_is_none_is_a_stranger_too(address: str | None) -> None:
-    assert stranger(address).tenant == STRANGERS
+    assert anonymous_key(address).tenant == ANONYMOUS
 
 
 def test_a_slot_moves_to_the_tenant_whose_credential_was_verified() -> None:
     pool = make_pool(4)
-    slot = pool.acquire(stranger("203.0.113.7"))
+    slot = pool.acquire(anonymous_key("203.0.113.7"))
     slot.move(VICTIM)
-    assert (pool.use_of(STRANGERS), pool.use_of("victim"), pool.in_use) == (0, 1, 1)
+    assert (pool.use_of(ANONYMOUS), pool.use_of("victim"), pool.in_use) == (0, 1, 1)
     slot.release()
     assert pool.in_use == 0
 
@@ -251,22 +251,22 @@ def test_a_slot_moves_to_the_tenant_whose_credential_was_verified() -> None:
 def test_a_slot_that_may_not_move_is_given_back() -> None:
     pool = make_pool(8)
     take_all(pool, HOSTILE)
-    slot = pool.acquire(stranger("203.0.113.7"))
+    slot = pool.acquire(anonymous_key("203.0.113.7"))
     with pytest.raises(ConcurrencyLimited):
         slot.move(HOSTILE)
     slot.release()
-    assert pool.use_of(STRANGERS) == 0
+    assert pool.use_of(ANONYMOUS) == 0
     assert pool.in_use == 4
 
 
 def test_a_move_that_waits_does_not_keep_strangers_out() -> None:
     pool = make_pool(2, max_wait_seconds=30, waiting=8)
     held = pool.acquire(HOSTILE)
-    slot = pool.acquire(stranger("203.0.113.7"))
+    slot = pool.acquire(anonymous_key("203.0.113.7"))
     with ThreadPoolExecutor(1) as threads:
         moving = threads.submit(slot.move, HOSTILE)
         wait_until_waiting(pool, 1)
-        assert pool.try_acquire(stranger("198.51.100.9")) is not None
+        assert pool.try_acquire(anonymous_key("198.51.100.9")) is not None
         held.release()
         moving.result(timeout=60)
 
@@ -302,7 +302,7 @@ def test_slots_are_neither_lost_nor_doubled_by_many_threads() -> None:
         random = Random(seed)
         for _ in range(300):
             key = PoolKey(random.randrange(4), random.randrange(3))
-            key = stranger(f"10.0.0.{key.member}") if key.tenant == 0 else key
+            key = anonymous_key(f"10.0.0.{key.member}") if key.tenant == 0 else key
             try:
                 with pool.acquire(key) as slot:
                     with lock:

@@ -10,12 +10,12 @@ from sqlalchemy import text
 
 from shared import failpoints
 from shared.db.database import Database, Session
-from shared.fairness.admission import STRANGERS, UNFAIR
-from shared.fairness.fair_queueing import REMEMBERED_TENANTS, RoundRobin, next_in_turn
+from shared.fairness.admission import ANONYMOUS, UNFAIR
+from shared.fairness.fair_queueing import REMEMBERED_TENANTS, RoundRobin, next_round_robin
 from shared.ids import new_id
 from tests.support.plans import explain
 
-HEAD = next_in_turn(
+HEAD = next_round_robin(
     table="fair_jobs",
     tenant="organization_id",
     member="distribution_id",
@@ -119,7 +119,7 @@ def test_tenants_and_members_at_their_limit_are_passed_over(database: Database) 
         add(session, A, 100)
         full = add(session, B, 100)
         other = add(session, B, 2)
-    claimed = claim(database, RoundRobin(), 10, full_tenants=[A, STRANGERS], full_members=[(B, full)])
+    claimed = claim(database, RoundRobin(), 10, full_tenants=[A, ANONYMOUS], full_members=[(B, full)])
     assert [row.member for row in claimed] == [other, other]
 
 

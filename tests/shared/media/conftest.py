@@ -22,8 +22,8 @@ from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.distributions import CreatedDistribution
 from shared.media.attachments import Attachment
 from shared.media.importing.fetch_job import Fetcher, fetch_due
+from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import STANDARD, Import, get_import
-from shared.media.importing.queueing import queue_imports
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.media_samples import PNG, Sample
 from tests.support.media_sources import MediaSource

@@ -15,7 +15,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.messaging import replies, reply_publisher
 from shared.messaging.replies import Inbox, Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
-from shared.messaging.reply_publisher import BUNDLES, Letter, Post, ReplyPublisher, unbundle
+from shared.messaging.reply_publisher import BUNDLES, Bundle, ReplyMessage, ReplyPublisher, unbundle
 from shared.messaging.valkey import connect_valkey
 from shared.models.queue.call_queue import cancel, find_cancelled, is_cancelled
 from shared.runtime.deferred_responses import WakeUp
@@ -32,11 +32,11 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def lane(valkey: redis.Redis) -> Iterator[ReplyPublisher]:
-    """A worker's lane."""
-    lane = ReplyPublisher(valkey)
-    yield lane
-    lane.close()
+def publisher(valkey: redis.Redis) -> Iterator[ReplyPublisher]:
+    """A worker's publisher."""
+    publisher = ReplyPublisher(valkey)
+    yield publisher
+    publisher.close()
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def channel(valkey: redis.Redis) -> Iterator[ReplyChannel]:
 
 
 def test_replies_arrive_in_order_at_the_request_they_are_for(
-    lane: ReplyPublisher, channel: ReplyChannel
+    publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
-        writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
+        writers = [ReplyWriter(publisher, inbox.address) for inbox in (first, second)]
         for number in range(50):
             for writer in writers:
                 assert writer.send(ReplyKind.DATA, f"{number}".encode())
@@ -64,11 +64,11 @@ def test_replies_arrive_in_order_at_the_request_they_are_for(
 
 
 def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
-    lane: ReplyPublisher, channel: ReplyChannel
+    publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     contents = [bytes(range(256)), b"x" * (4 << 20), b""]
     with channel.open(new_id()) as inbox:
-        writer = ReplyWriter(lane, inbox.address)
+        writer = ReplyWriter(publisher, inbox.address)
         for content in contents:
             writer.send(ReplyKind.DATA, content)
         writer.close()
@@ -77,10 +77,10 @@ def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
 
 
 def test_what_a_reply_says_is_in_no_log_at_any_level(
-    lane: ReplyPublisher, channel: ReplyChannel, caplog: pytest.LogCaptureFixture
+    publisher: ReplyPublisher, channel: ReplyChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), channel.open(new_id()) as inbox:
-        writer = ReplyWriter(lane, inbox.address)
+        writer = ReplyWriter(publisher, inbox.address)
         assert writer.send(ReplyKind.DATA, b"what the model said")
         assert writer.send(ReplyKind.END, b"and its last words")
         for said in (b"what the model said", b"and its last words"):
@@ -92,9 +92,9 @@ def test_what_a_reply_says_is_in_no_log_at_any_level(
 
 def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: ReplyChannel) -> None:
     with connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=PATIENCE_SECONDS) as narrow:
-        lane = ReplyPublisher(narrow)
+        publisher = ReplyPublisher(narrow)
         with channel.open(new_id()) as first, channel.open(new_id()) as second:
-            writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
+            writers = [ReplyWriter(publisher, inbox.address) for inbox in (first, second)]
             for writer in writers:
                 assert writer.send(ReplyKind.DATA, b"some")
             for writer in writers:
@@ -102,30 +102,30 @@ def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: R
             for inbox in (first, second):
                 kinds = [reply.kind for _ in range(2) if (reply := inbox.receive(PATIENCE_SECONDS))]
                 assert kinds == [ReplyKind.DATA, ReplyKind.END]
-        lane.close()
+        publisher.close()
         assert narrow.ping()
 
 
-def test_a_writer_that_was_closed_sends_no_more(lane: ReplyPublisher, channel: ReplyChannel) -> None:
-    with channel.open(new_id()) as inbox, closing(ReplyWriter(lane, inbox.address)) as writer:
+def test_a_writer_that_was_closed_sends_no_more(publisher: ReplyPublisher, channel: ReplyChannel) -> None:
+    with channel.open(new_id()) as inbox, closing(ReplyWriter(publisher, inbox.address)) as writer:
         writer.send(ReplyKind.DATA, b"some")
     assert not writer.send(ReplyKind.ALIVE)
 
 
 def test_replies_that_follow_each_other_closely_are_sent_together(
-    lane: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    publisher: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
     write = ReplyPublisher._write
 
-    def counted(lane: ReplyPublisher, posts: Sequence[Post]) -> None:
+    def counted(publisher: ReplyPublisher, posts: Sequence[Bundle]) -> None:
         sent.append(sum(len(post.letters) for post in posts))
-        write(lane, posts)
+        write(publisher, posts)
 
     monkeypatch.setattr(ReplyPublisher, "_write", counted)
     monkeypatch.setattr(reply_publisher, "GATHER_SECONDS", 0.1)
     with channel.open(new_id()) as inbox:
-        writer = ReplyWriter(lane, inbox.address)
+        writer = ReplyWriter(publisher, inbox.address)
         for _ in range(200):
             writer.send(ReplyKind.DATA, b"some")
         writer.send(ReplyKind.END)
@@ -136,12 +136,12 @@ def test_replies_that_follow_each_other_closely_are_sent_together(
 
 
 def test_streams_from_many_threads_arrive_whole_and_in_order(
-    lane: ReplyPublisher, channel: ReplyChannel
+    publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     inboxes = [channel.open(new_id()) for _ in range(8)]
 
     def stream(inbox: Inbox) -> None:
-        writer = ReplyWriter(lane, inbox.address)
+        writer = ReplyWriter(publisher, inbox.address)
         for number in range(100):
             writer.send(ReplyKind.DATA, f"{number}".encode())
             time.sleep(number % 7 / 2000)
@@ -159,10 +159,10 @@ def test_streams_from_many_threads_arrive_whole_and_in_order(
 
 
 def test_what_was_on_its_way_over_a_connection_that_broke_is_sent_again(
-    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel
+    valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as inbox:
-        writer = ReplyWriter(lane, inbox.address)
+        writer = ReplyWriter(publisher, inbox.address)
         for number in range(5):
             assert writer.send(ReplyKind.DATA, f"{number}".encode())
             valkey.client_kill_filter(_type="normal", skipme=True)
@@ -192,20 +192,20 @@ def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
     assert not is_cancelled(valkey, wanted)
 
 
-def test_a_writer_learns_with_its_next_replies_that_the_front_is_gone(lane: ReplyPublisher) -> None:
+def test_a_writer_learns_with_its_next_replies_that_the_front_is_gone(publisher: ReplyPublisher) -> None:
     gone = ReplyAddress(channel="quartermaster:replies:of-a-front-that-died", invocation_id=new_id())
-    with closing(ReplyWriter(lane, gone)) as writer:
+    with closing(ReplyWriter(publisher, gone)) as writer:
         assert writer.send(ReplyKind.DATA, b"one")
         wait_until(lambda: not writer.send(ReplyKind.DATA, b"two"), "it has learnt")
         assert not writer.send(ReplyKind.END)
-    assert not ReplyWriter(lane, gone).send(ReplyKind.END, b"a whole answer")
+    assert not ReplyWriter(publisher, gone).send(ReplyKind.END, b"a whole answer")
 
 
 def test_the_last_reply_outlives_a_connection_that_broke(
-    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel
+    valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as inbox:
-        writer = ReplyWriter(lane, inbox.address)
+        writer = ReplyWriter(publisher, inbox.address)
         writer.send(ReplyKind.DATA, b"some")
         valkey.client_kill_filter(_type="normal", skipme=True)
         assert writer.send(ReplyKind.END, b"all")
@@ -214,16 +214,16 @@ def test_the_last_reply_outlives_a_connection_that_broke(
 
 
 def test_an_interruption_is_told_to_all_who_wait_and_to_nobody_after_it(
-    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel
+    valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
-        assert ReplyWriter(lane, first.address).send(ReplyKind.END)
+        assert ReplyWriter(publisher, first.address).send(ReplyKind.END)
         assert first.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END)
         valkey.client_kill_filter(_type="pubsub")
         for inbox in (first, second):
             assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.LOST)
     with channel.open(new_id()) as next_inbox:
-        ReplyWriter(lane, next_inbox.address).send(ReplyKind.END, b"all")
+        ReplyWriter(publisher, next_inbox.address).send(ReplyKind.END, b"all")
         assert next_inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
@@ -234,9 +234,9 @@ def pings(valkey: redis.Redis) -> int:
 
 
 def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_still(
-    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(replies, "READ_TIMEOUT_SECONDS", 0.01)
     stood_still_seconds = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still_seconds)
     monkeypatch.setattr(replies, "time", clock)
@@ -244,24 +244,24 @@ def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_sti
     with channel.open(new_id()) as inbox:
         stood_still_seconds = 60.0
         wait_until(lambda: pings(valkey) > before, "it was asked")
-        ReplyWriter(lane, inbox.address).send(ReplyKind.END, b"all")
+        ReplyWriter(publisher, inbox.address).send(ReplyKind.END, b"all")
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
 def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
-    valkey: redis.Redis, lane: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(replies, "READ_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr(replies, "PING_AFTER_SECONDS", 0.2)
     before = pings(valkey)
     with channel.open(new_id()) as inbox:
         wait_until(lambda: pings(valkey) >= before + 3, "it was asked")
-        ReplyWriter(lane, inbox.address).send(ReplyKind.END, b"all")
+        ReplyWriter(publisher, inbox.address).send(ReplyKind.END, b"all")
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
 def test_nobody_waits_for_replies_that_cannot_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "LISTENING_SECONDS", 0.05)
+    monkeypatch.setattr(replies, "SUBSCRIBE_TIMEOUT_SECONDS", 0.05)
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         channel = ReplyChannel(dead)
         with pytest.raises(redis.ConnectionError):
@@ -295,16 +295,16 @@ def test_a_request_that_takes_nothing_is_dropped_instead_of_growing(
 
 
 def test_what_is_put_together_reaches_a_front_in_one_message(
-    lane: ReplyPublisher, channel: ReplyChannel
+    publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     rung: list[ReplyAddress] = []
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
         for inbox in (first, second):
-            bell = WakeUp()
-            bell.wake_through(partial(rung.append, inbox.address))
-            inbox.ring(bell)
-        writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
-        with lane.together():
+            wake_up = WakeUp()
+            wake_up.wake_through(partial(rung.append, inbox.address))
+            inbox.attach(wake_up)
+        writers = [ReplyWriter(publisher, inbox.address) for inbox in (first, second)]
+        with publisher.batched():
             for data in (b"one", b"two"):
                 for writer in writers:
                     assert writer.send(ReplyKind.DATA, data)
@@ -317,17 +317,19 @@ def test_what_is_put_together_reaches_a_front_in_one_message(
 
 @pytest.mark.parametrize("name", ["quartermaster:replies:of-the-release-before", f"{BUNDLES}of-this-one"])
 def test_only_a_front_that_reads_bundles_gets_them(
-    valkey: redis.Redis, lane: ReplyPublisher, name: str
+    valkey: redis.Redis, publisher: ReplyPublisher, name: str
 ) -> None:
     said = [bytes([number]) * (number * 1000 + 17) for number in range(1, 5)]
     with valkey.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.subscribe(name)
         heard.get_message(timeout=PATIENCE_SECONDS)
-        with lane.together():
+        with publisher.batched():
             for message in said:
-                lane.put(
-                    Letter(
-                        name, message, ReplyWriter(lane, ReplyAddress(channel=name, invocation_id=new_id()))
+                publisher.put(
+                    ReplyMessage(
+                        name,
+                        message,
+                        ReplyWriter(publisher, ReplyAddress(channel=name, invocation_id=new_id())),
                     )
                 )
         published: list[bytes] = []
@@ -341,6 +343,7 @@ def test_a_bundle_has_a_largest_size(valkey: redis.Redis) -> None:
     address = ReplyAddress(channel=f"{BUNDLES}x", invocation_id=new_id())
     sender = ReplyWriter(ReplyPublisher(valkey), address)
     letters = [
-        Letter(address.channel, b"x" * (reply_publisher.MAX_BUNDLE_BYTES // 2), sender) for _ in range(5)
+        ReplyMessage(address.channel, b"x" * (reply_publisher.MAX_BUNDLE_BYTES // 2), sender)
+        for _ in range(5)
     ]
-    assert [len(post.letters) for post in reply_publisher._posts(letters)] == [2, 2, 1]
+    assert [len(post.letters) for post in reply_publisher._bundle(letters)] == [2, 2, 1]

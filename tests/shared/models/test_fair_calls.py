@@ -12,7 +12,7 @@ from shared.ids import new_id
 from shared.messaging.broker import Broker
 from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS
-from shared.messaging.redis_transport import QueuesInTurn
+from shared.messaging.redis_transport import QueueRoundRobin
 from shared.messaging.replies import ReplyAddress
 from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
@@ -104,11 +104,11 @@ def test_what_a_dead_worker_put_aside_is_read_by_another(
 
 
 def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = QueuesInTurn()
+    turn = QueueRoundRobin()
     turn.update(["a", "b", parked_queue("full"), parked_queue("free")])
     assert turn.consume(4) == [parked_queue("full"), parked_queue("free"), "a", "b"]
     turn.rotate("a")
-    monkeypatch.setattr(QueuesInTurn, "closed", lambda: {parked_queue("full")})
+    monkeypatch.setattr(QueueRoundRobin, "closed", lambda: {parked_queue("full")})
     assert turn.consume(4) == [parked_queue("free"), "b", "a"]
 
 

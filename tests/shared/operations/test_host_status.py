@@ -31,13 +31,13 @@ def test_processes_and_sweeps_are_read_from_what_the_host_has_written(tmp_path: 
         succeeded_at=datetime.fromtimestamp(1_800_000_000, UTC),
         failures=3,
     )
-    assert not sweep.is_late(datetime.fromtimestamp(1_800_000_030, UTC))
-    assert sweep.is_late(datetime.fromtimestamp(1_800_000_061, UTC))
+    assert not sweep.is_overdue(datetime.fromtimestamp(1_800_000_030, UTC))
+    assert sweep.is_overdue(datetime.fromtimestamp(1_800_000_061, UTC))
 
 
 def test_a_sweep_that_never_ended_well_here_is_another_hosts() -> None:
     sweep = SweepState(kind="x", every_seconds=1, succeeded_at=None, failures=0)
-    assert not sweep.is_late(datetime.now(UTC) + timedelta(days=1))
+    assert not sweep.is_overdue(datetime.now(UTC) + timedelta(days=1))
 
 
 def test_without_a_directory_nothing_is_known_of_a_host() -> None:

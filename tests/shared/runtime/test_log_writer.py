@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shared.observability.telemetry import LOST_LOG_LINES, JsonFormatter
-from shared.runtime.log_writer import FLUSH_SECONDS, MOST_LINES, LineHandler
+from shared.runtime.log_writer import FLUSH_SECONDS, MAX_BUFFERED_LINES, LineHandler
 from tests.support.stack import wait_until
 
 LOG_AND_GO_ON = (
@@ -76,11 +76,11 @@ def events(output: bytes) -> list[str]:
 
 
 def test_lines_are_written_soon_and_many_at_a_time(log: logging.Logger, written: Written) -> None:
-    for number in range(MOST_LINES // 2):
+    for number in range(MAX_BUFFERED_LINES // 2):
         log.info("event.%d", number)
-    wait_until(lambda: len(written.events) == MOST_LINES // 2, "all lines are written")
-    assert written.events == [f"event.{number}" for number in range(MOST_LINES // 2)]
-    assert len(written.pieces) < MOST_LINES // 10
+    wait_until(lambda: len(written.events) == MAX_BUFFERED_LINES // 2, "all lines are written")
+    assert written.events == [f"event.{number}" for number in range(MAX_BUFFERED_LINES // 2)]
+    assert len(written.pieces) < MAX_BUFFERED_LINES // 10
 
 
 def test_a_warning_is_written_at_once_after_the_lines_before_it(
@@ -93,10 +93,10 @@ def test_a_warning_is_written_at_once_after_the_lines_before_it(
 
 
 def test_more_lines_than_are_kept_wait_for_the_output(log: logging.Logger, written: Written) -> None:
-    for number in range(3 * MOST_LINES):
+    for number in range(3 * MAX_BUFFERED_LINES):
         log.info("event.%d", number)
-    assert len(written.events) > MOST_LINES
-    wait_until(lambda: len(written.events) == 3 * MOST_LINES, "the rest is written")
+    assert len(written.events) > MAX_BUFFERED_LINES
+    wait_until(lambda: len(written.events) == 3 * MAX_BUFFERED_LINES, "the rest is written")
 
 
 def test_the_lines_of_the_last_moment_are_written_at_the_end_of_the_process() -> None:

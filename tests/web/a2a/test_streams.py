@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from shared.a2a.tasks.submission import show_task
 from shared.errors import ServiceUnavailable
-from shared.runtime.deferred_responses import HOLD
+from shared.runtime.deferred_responses import THREAD_WAIT
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import events, request, states
 from tests.web.a2a.conftest import Cast
@@ -64,7 +64,7 @@ def test_a_stream_that_has_begun_waits_on_no_thread(cast: Cast, says_more: bool)
 
     _, client = cast.new_agent("rules: [{steps: [{input_required: more}, {delay: 600}]}]")
     task = client.task("first")
-    options: dict[str, Any] = {"buffered": False, "environ_overrides": {HOLD: wait_a_moment}}
+    options: dict[str, Any] = {"buffered": False, "environ_overrides": {THREAD_WAIT: wait_a_moment}}
     if says_more:
         said = request("second", taskId=task["id"])
         stream = client.ask("POST", "/message:stream", json=said, **options)
@@ -81,12 +81,12 @@ def test_a_stream_that_has_begun_waits_on_no_thread(cast: Cast, says_more: bool)
 def test_what_happens_while_a_stream_begins_is_told_at_once(cast: Cast) -> None:
     _, client = cast.new_agent("rules: [{steps: [{input_required: more}]}]")
     task = client.task("first")
-    held: dict[str, Any] = {HOLD: lambda: 0.0}
+    held: dict[str, Any] = {THREAD_WAIT: lambda: 0.0}
     stream = client.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False, environ_overrides=held)
     with cast.front.services.agents.watch.watch(UUID(task["id"])) as told:
         assert client.ask("POST", f"/tasks/{task['id']}:cancel").status_code == 200
         assert told.wait(60)
-    # Nobody heard the bell so far; the server asks for the first pieces now.
+    # Nobody heard the wake-up so far; the server asks for the first pieces now.
     pieces = iter(stream.response)
     assert b"INPUT_REQUIRED" in next(pieces)
     assert b"CANCELED" in next(pieces)

@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.config.settings import load_settings
-from shared.config.settings_errors import SettingsWrong
+from shared.config.settings_errors import SettingsInvalid
 from shared.credits.balances import get_balance
 from shared.credits.payments.payment_entries import PaymentResult, enter_payment_event
 from shared.credits.reconciliation import reconcile
@@ -346,7 +346,7 @@ def test_sources_that_cannot_be_used_are_refused_without_telling_their_secrets(
     needed = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "BLOB_STORE": "file:///x"}
     for name, value in {**needed, "ENCRYPTION_KEYS": "k", "PAYMENT_SOURCES": wrong}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(SettingsWrong, match="PAYMENT_SOURCES is not usable") as refusal:
+    with pytest.raises(SettingsInvalid, match="PAYMENT_SOURCES is not usable") as refusal:
         load_settings()
     assert "whsec" not in str(refusal.value)
     assert "short-one" not in str(refusal.value)

@@ -22,7 +22,7 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.fairness.admission import STRANGERS, ConcurrencyLimited, Pool, PoolKey
+from shared.fairness.admission import ANONYMOUS, ConcurrencyLimited, Pool, PoolKey
 from shared.identity.access.roles import Role
 from tests.support.documents import openapi_document
 from tests.support.front import Front, open_front
@@ -355,7 +355,7 @@ def test_a_user_without_an_organization_counts_among_strangers(scene: Scene) -> 
         )
         session.execute(text("DELETE FROM memberships WHERE user_id = :id"), {"id": person.user_id})
     credential = front.services.authenticator.authenticate(person.authorization)
-    assert credential_key(credential) == PoolKey(STRANGERS, person.user_id)
+    assert credential_key(credential) == PoolKey(ANONYMOUS, person.user_id)
 
 
 def test_an_operator_without_an_organization_is_a_tenant_alone(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.fairness.admission import STRANGERS, PoolKey
+from shared.fairness.admission import ANONYMOUS, PoolKey
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import (
     disable_distribution,
@@ -22,7 +22,7 @@ from shared.identity.directory.distributions import (
     update_distribution,
 )
 from shared.identity.directory.organizations import resume_organization, suspend_organization
-from shared.media.importing import queueing
+from shared.media.importing import import_queue
 from shared.media.importing.paused_imports import resume_held
 from tests.support import networks
 from tests.support.front import Front, open_front
@@ -70,7 +70,7 @@ def test_a_webhook_is_counted_for_its_organization_once_its_signature_is_verifie
 
     monkeypatch.setattr(Admission, "move", note)
     assert line.send(message(line)).status_code == 200
-    assert moves == [(STRANGERS, line.organization_id)]
+    assert moves == [(ANONYMOUS, line.organization_id)]
 
 
 def test_fifty_at_once_are_one_import(front: Front) -> None:
@@ -360,7 +360,7 @@ def test_a_suspended_organizations_webhook_is_acknowledged_and_held(front: Front
 
 def test_what_is_held_for_a_distribution_has_its_bound(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     line = open_line(front, networks.SlackStandIn())
-    monkeypatch.setattr(queueing, "HELD_PER_QUEUED", 2 / front.services.settings.queued_imports)
+    monkeypatch.setattr(import_queue, "PAUSED_PER_QUEUED", 2 / front.services.settings.queued_imports)
     with front.services.database.transaction() as session:
         suspend_organization(session, actor=OPERATOR, organization_id=line.organization_id)
     answers = [line.send(message(line)).status_code for _ in range(3)]

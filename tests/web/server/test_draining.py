@@ -20,7 +20,7 @@ from shared.runtime.deferred_responses import WakeUp, DeferredResponse
 
 def application(environ, start_response):
     environ["wsgi.input"].read()
-    bell, over = WakeUp(), threading.Event()
+    wake_up, over = WakeUp(), threading.Event()
 
     def pieces():
         start_response("200 OK", [("Content-Type", "text/plain")])
@@ -29,7 +29,7 @@ def application(environ, start_response):
             yield b""
         yield b"ended"
 
-    return DeferredResponse(pieces(), bell, idle_seconds=lambda: 600.0, is_blocking=False, shut_down=over.set)
+    return DeferredResponse(pieces(), wake_up, idle_seconds=lambda: 600.0, is_blocking=False, shut_down=over.set)
 """
 
 

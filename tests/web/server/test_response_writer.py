@@ -37,9 +37,9 @@ def late(start_response):
     start_response("200 OK", [("Content-Length", "4")])
     yield b"late"
 
-def rung(start_response, bell):
+def rung(start_response, wake_up):
     is_over = []
-    threading.Timer(0.5, lambda: (is_over.append(True), bell.ring())).start()
+    threading.Timer(0.5, lambda: (is_over.append(True), wake_up.notify())).start()
     while not is_over:
         yield b""
     start_response("200 OK", [("Content-Length", "4")])
@@ -67,7 +67,7 @@ def fails(start_response):
     raise RuntimeError
 
 def application(environ, start_response):
-    path, bell = environ["PATH_INFO"], WakeUp()
+    path, wake_up = environ["PATH_INFO"], WakeUp()
     if path == "/":
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
@@ -79,14 +79,15 @@ def application(environ, start_response):
     pieces = {
         "/waits": lambda: waits(start_response),
         "/late": lambda: late(start_response),
-        "/rung": lambda: rung(start_response, bell),
+        "/rung": lambda: rung(start_response, wake_up),
         "/timed": lambda: timed(start_response),
         "/stream": lambda: streams(start_response, b""),
         "/flood": lambda: streams(start_response, bytes(1 << 16)),
         "/fails": lambda: fails(start_response),
     }[path]()
     idle = {"/rung": 60, "/late": 0}.get(path, 0.2)
-    return DeferredResponse(pieces, bell, idle_seconds=lambda: idle, is_blocking=environ["QUERY_STRING"] == "blocking")
+    is_blocking = environ["QUERY_STRING"] == "blocking"
+    return DeferredResponse(pieces, wake_up, idle_seconds=lambda: idle, is_blocking=is_blocking)
 """
 
 

@@ -16,7 +16,7 @@ from shared.identity.directory.distributions import (
     rotate_webhook_secret,
 )
 from shared.media.importing.imports import ImportState, list_imports
-from shared.media.importing.retrying import MOST_AT_ONCE, retry_import, retry_imports
+from shared.media.importing.retries import MAX_RETRIED_IMPORTS, retry_import, retry_imports
 from shared.media.notifications.notification_endpoints import (
     list_notifications,
     replay_notifications,
@@ -95,7 +95,7 @@ def show_distribution(context: PageContext, distribution_id: UUID) -> Response:
         query=query,
         retryable=_ENDED_BADLY,
         codes=sorted({at.code for at in imports.items if at.code and at.state in _ENDED_BADLY}),
-        most=MOST_AT_ONCE,
+        most=MAX_RETRIED_IMPORTS,
         notifications=notifications,
         deliveries=_DELIVERIES,
         labels=labels,

@@ -19,8 +19,8 @@ from shared.a2a.remote.cards.card_documents import (
 )
 from shared.a2a.remote.endpoints import Binding, Endpoint
 from shared.a2a.types import AgentCard, AgentInterface
-from shared.egress.errors import EgressError, SourceAnswered
-from shared.egress.fetching import FetchLimits, fetch
+from shared.egress.errors import EgressError, SourceStatusError
+from shared.egress.fetch import FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import Target, parse_url
 from shared.encryption import Encryption
@@ -92,7 +92,7 @@ class CardReader:
         try:
             with fetch(address, policy=self.policy, limits=LIMITS, headers=headers) as found:
                 return b"".join(found.chunks()), _kept(found.headers.get("ETag"))
-        except SourceAnswered as answered:
+        except SourceStatusError as answered:
             if answered.status == _NOT_MODIFIED and etag is not None:
                 return None, etag
             raise _refused(answered.status) from answered

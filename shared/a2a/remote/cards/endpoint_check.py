@@ -14,8 +14,8 @@ from shared.a2a.remote.endpoints import Binding, Endpoint, ShownEndpoint, find_e
 from shared.a2a.remote.request_tokens import mint_request_token
 from shared.config.settings import Settings
 from shared.db.database import Database
-from shared.egress.errors import EgressError, SourceAnswered
-from shared.egress.fetching import ask
+from shared.egress.errors import EgressError, SourceStatusError
+from shared.egress.fetch import ask
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.identity.access.authorization import Actor
@@ -112,7 +112,7 @@ def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: E
             deadline_seconds=DEADLINE_SECONDS,
             idle_seconds=IDLE_SECONDS,
         )
-    except SourceAnswered as answered:
+    except SourceStatusError as answered:
         return _judge_status(answered.status)
     except EgressError as error:
         message = f"{host_of(interface.url)} cannot be asked at the address for messages: {error.detail}"

@@ -180,7 +180,7 @@ def test_an_agent_that_does_not_answer_keeps_no_other_waiting(
         heard = end_while_sent(other, "canceled")
         with budget(seconds=0.0) as given:
             cancellation.sweep()
-        assert given.is_cut_short  # and so is sent for again
+        assert given.is_truncated  # and so is sent for again
         assert (prompt.asked, is_open(other, heard)) == (["/tasks/t:cancel"], False)
         cancellation.sweep()
         assert 0 < len(hung.asked) <= THREADS

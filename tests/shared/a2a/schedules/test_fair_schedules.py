@@ -48,7 +48,7 @@ def test_an_organizations_many_due_schedules_leave_room_in_a_batch(
     wanted = schedule(agents, quiet, minutes_late=1)
     with budget(0) as given:
         assert run_due_schedules(scheduler) == 5
-        assert given.is_cut_short
+        assert given.is_truncated
     (row,) = agents.rows("SELECT next_at > now() AS is_done FROM schedules WHERE id = :id", id=wanted)
     assert row["is_done"]
     assert run_due_schedules(scheduler) == 8

@@ -17,7 +17,7 @@ from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import HeldTask, find_and_hold_task
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
 from shared.db.database import Session
-from shared.deliveries.ordering import hold_order
+from shared.deliveries.ordering import lock_order
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents
@@ -280,7 +280,7 @@ def test_an_update_that_is_being_written_is_not_posted_to_a_configuration_delete
 
     with ThreadPoolExecutor(2) as threads:
         with agents.database.transaction() as session:
-            hold_order(session, kept)
+            lock_order(session, kept)
             written = threads.submit(agents.log.append, claimed, COMPLETED)
             wait_until(lambda: bool(agents.rows(_WAITING_FOR_LOCKS)), "the update knows both configurations")
             deleted = threads.submit(delete_second)

@@ -201,7 +201,7 @@ def test_a_backlog_is_rolled_up_a_day_at_a_time(funded: Calls) -> None:
     while not runs or runs[-1]:
         with budget(0) as given:
             roll_up_usage(funded.database, slack=timedelta(minutes=1))
-        runs.append(given.is_cut_short)
+        runs.append(given.is_truncated)
     assert len(runs) > 2
     assert report(funded, Window.WEEK).total.cost == 25
     assert funded.discrepancies() == []

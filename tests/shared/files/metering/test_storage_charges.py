@@ -407,7 +407,7 @@ def test_a_proof_that_is_cut_short_goes_on_where_it_ended(
     proof, runs = StorageProof(), list[tuple[int, bool]]()
     while not runs or runs[-1][1]:
         with budget(0) as given:
-            runs.append((proof.go_on(month.database), given.is_cut_short))
+            runs.append((proof.go_on(month.database), given.is_truncated))
         month.accrue(first + DAY * 3 / 4)
     assert runs == [(0, True), (0, True), (0, True), (1, False)]
     assert StorageProof().go_on(month.database) == 1
@@ -426,5 +426,5 @@ def test_a_proof_adds_up_so_many_versions_at_a_time_whatever_a_file_has(
     while not runs or runs[-1]:
         with budget(0) as given:
             assert proof.go_on(month.database) == 0
-        runs.append(given.is_cut_short)
+        runs.append(given.is_truncated)
     assert runs == [True] * 4 + [False]

@@ -178,7 +178,7 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
     desk: Desk, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "RENEWAL_SECONDS", 0.05)
-    desk = replace(desk, fetcher=replace(desk.fetcher, leases=leases.keep_leases()))
+    desk = replace(desk, fetcher=replace(desk.fetcher, leases=leases.start_lease_renewal()))
     is_asked, may_answer = threading.Event(), threading.Event()
 
     def hesitate(handler: Handler) -> None:
@@ -214,7 +214,7 @@ def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) ->
             claims.renew_lease(session, late)
         assert claims.mark_failed(session, late, code="late", kept_days=1) is None
         assert claims.mark_stored(session, late, file_id=uuid4(), version_id=uuid4(), kept_days=1) is None
-        assert not claims.put_back(session, late, code="late", retry_after_seconds=None)
+        assert not claims.release_for_retry(session, late, code="late", retry_after_seconds=None)
     assert desk.read(queued) == stored
     assert stored.state is ImportState.STORED
 

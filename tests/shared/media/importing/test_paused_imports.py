@@ -17,7 +17,7 @@ from shared.media.importing import paused_imports
 from shared.media.importing.claims import purge_imports
 from shared.media.importing.imports import Import, ImportState
 from shared.media.importing.paused_imports import BATCH_SIZE, resume_held
-from shared.media.importing.retrying import retry_import, retry_imports
+from shared.media.importing.retries import retry_import, retry_imports
 from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG

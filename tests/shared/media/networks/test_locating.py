@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shared.egress.errors import MediaTooLarge, SourceAnswered
-from shared.egress.fetching import FetchLimits, ask, fetch
+from shared.egress.errors import MediaTooLarge, SourceStatusError
+from shared.egress.fetch import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
@@ -102,9 +102,9 @@ def test_no_secret_is_part_of_how_a_source_looks(network: networks.StandIn) -> N
 def test_a_file_that_was_deleted_is_gone(network: networks.StandIn) -> None:
     attachment = told(network)
     network.kept.clear()
-    with pytest.raises((SourceGone, SourceAnswered)) as gone:
+    with pytest.raises((SourceGone, SourceStatusError)) as gone:
         download(locate(network, attachment))
-    if isinstance(gone.value, SourceAnswered):
+    if isinstance(gone.value, SourceStatusError):
         assert gone.value.status == 404
 
 
@@ -183,7 +183,7 @@ def test_slacks_answers_are_understood(
 def test_slack_that_has_too_much_to_do_is_asked_again(slack: networks.StandIn) -> None:
     attachment = told(slack)
     slack.answers["/api/files.info"] = Reply(status=429, headers={"Retry-After": "30"})
-    with pytest.raises(SourceAnswered) as busy:
+    with pytest.raises(SourceStatusError) as busy:
         locate(slack, attachment)
     assert (busy.value.is_transient, busy.value.retry_after_seconds) == (True, 30)
 
@@ -235,7 +235,7 @@ def test_twilios_credentials_open_nothing_elsewhere(twilio: networks.StandIn) ->
         (401, {"description": "Unauthorized"}, SourceRefused),
         (404, {"description": "Not Found"}, SourceRefused),
         (429, {"parameters": {"retry_after": 8}}, SourceBusy),
-        (502, {}, SourceAnswered),
+        (502, {}, SourceStatusError),
     ],
 )
 def test_telegrams_answers_are_understood(
@@ -263,7 +263,7 @@ def test_ones_own_telegram_server_names_paths_on_its_disk(telegram: networks.Sta
 def test_whatsapps_address_comes_with_its_digest_and_needs_the_token(whatsapp: networks.StandIn) -> None:
     source = locate(whatsapp, told(whatsapp))
     assert (source.size_bytes, source.sha256) == (len(PNG.content), told(whatsapp).sha256)
-    with pytest.raises(SourceAnswered) as refused:
+    with pytest.raises(SourceStatusError) as refused:
         download(Source(url=source.url))
     assert refused.value.status == 401
 
@@ -277,8 +277,8 @@ def test_whatsapps_address_comes_with_its_digest_and_needs_the_token(whatsapp: n
         (404, {}, SourceGone),
         (400, {"code": 4}, SourceBusy),
         (500, {"code": 2}, SourceBusy),
-        (503, {}, SourceAnswered),
-        (400, {"code": [190]}, SourceAnswered),
+        (503, {}, SourceStatusError),
+        (400, {"code": [190]}, SourceStatusError),
     ],
 )
 def test_whatsapps_answers_are_understood(
@@ -314,7 +314,7 @@ def expired(discord: networks.DiscordStandIn, *, ago_seconds: float = 3600) -> A
 
 def test_a_link_of_discords_that_has_expired_is_renewed(discord: networks.DiscordStandIn) -> None:
     attachment = expired(discord)
-    with pytest.raises(SourceAnswered):
+    with pytest.raises(SourceStatusError):
         download(Source(url=attachment.location["url"]))
     source = locate(discord, attachment)
     assert source.headers == {}

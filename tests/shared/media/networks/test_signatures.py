@@ -220,7 +220,7 @@ def test_what_a_network_declares_as_signed_cannot_be_altered_and_all_else_can(ne
     changed = {Subject.BODY: altered_bodies(sent), Subject.ADDRESS: altered_addresses(sent)}
     for subject, forgeries in changed.items():
         for forged in forgeries:
-            if signature.vouches_for(subject):
+            if signature.covers(subject):
                 refuse(network, forged)
             else:
                 verify(signature, forged, network.settings)

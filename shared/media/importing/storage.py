@@ -16,24 +16,24 @@ from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.importing.authority import authorize_import
 from shared.media.importing.claims import LeaseLost, mark_stored
-from shared.media.importing.download import Fetching
+from shared.media.importing.download import Download
 from shared.media.importing.import_notifications import notify_import
 from shared.media.importing.imports import Import
 
 
 def store_fetched(
-    database: Database, store: BlobStore, settings: Settings, claimed: Import, fetching: Fetching
+    database: Database, store: BlobStore, settings: Settings, claimed: Import, download: Download
 ) -> Import:
     """Fetch the content of a claimed import and store it.
 
-    Raises what `Fetching.receive` and `authorize_import` raise, LeaseLost, BlobStoreUnavailable, StorageFull,
+    Raises what `Download.receive` and `authorize_import` raise, LeaseLost, BlobStoreUnavailable, StorageFull,
     Unavailable.
     """
     file_id = new_id()
     with stage(
-        database, store, size=fetching.size, time_limit_seconds=settings.media_fetch_seconds
+        database, store, size=download.size, time_limit_seconds=settings.media_fetch_seconds
     ) as staged:
-        content = fetching.receive(staged)
+        content = download.receive(staged)
         staged.seal()
         with staged.committing(in_transaction=True) as session:
             receiver = authorize_import(session, claimed.distribution_id)

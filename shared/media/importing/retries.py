@@ -11,11 +11,11 @@ from shared.db.database import Session
 from shared.identity.access.authorization import Actor
 from shared.identity.directory.distributions import get_managed_distribution, record_change
 from shared.media.errors import ImportNotRetryable
+from shared.media.importing.import_queue import refuse_excess
 from shared.media.importing.imports import FetchMedia, Import, ImportState, get_import
-from shared.media.importing.queueing import refuse_excess
 from shared.media.tables import media_imports
 
-MOST_AT_ONCE = 500
+MAX_RETRIED_IMPORTS = 500
 
 _table = media_imports.c
 _ENDED_BADLY = _table.state.in_([ImportState.FAILED.value, ImportState.HELD.value])
@@ -64,7 +64,7 @@ def retry_imports(
     matching = select(_table.id).where(
         _table.distribution_id == distribution_id, _ENDED_BADLY, _IS_KEPT, *which
     )
-    ids = session.execute(matching.order_by(_table.id).limit(MOST_AT_ONCE)).scalars().all()
+    ids = session.execute(matching.order_by(_table.id).limit(MAX_RETRIED_IMPORTS)).scalars().all()
     count = _queue_again(session, settings, distribution_id, ids)
     if count:
         record_change(session, actor, "media_imports.retried", distribution, count=count)

@@ -24,7 +24,7 @@ from shared.media.importing.descriptions import normalize
 from shared.media.importing.import_notifications import notify_import
 from shared.media.importing.imports import STANDARD, Import, ImportState, get_repeated, insert_import
 from shared.media.importing.media_types import label
-from shared.media.importing.storing import write_file
+from shared.media.importing.storage import write_file
 from shared.observability.telemetry import IMPORTS
 
 
@@ -60,7 +60,7 @@ def push_content(
         authorize_import(session, distribution_id)
     size = AtMost(settings.max_media_bytes)
     with stage(database, store, size=size, time_limit_seconds=time_limit_seconds) as staged:
-        attachment, content = _judge(receive(staged))
+        attachment, content = _describe(receive(staged))
         staged.seal()
         with staged.committing(in_transaction=True) as session:
             receiver = authorize_import(session, distribution_id, proof)
@@ -106,20 +106,20 @@ def _record(
     return stored
 
 
-def _judge(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:
+def _describe(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:
     """Describe what was received. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
-    said, part = normalize(pushed.attachment), pushed.content
-    if said.size_bytes not in (None, part.byte_size):
-        raise ByteSizeMismatch(f"The content has {part.byte_size} bytes, not byteSize={said.size_bytes}.")
-    if said.sha256 not in (None, part.sha256):
+    declared, part = normalize(pushed.attachment), pushed.content
+    if declared.size_bytes not in (None, part.byte_size):
+        raise ByteSizeMismatch(f"The content has {part.byte_size} bytes, not byteSize={declared.size_bytes}.")
+    if declared.sha256 not in (None, part.sha256):
         raise DigestMismatch("The content does not have the digest that sha256 gives.")
     content = replace(
         part,
-        file_name=said.file_name or part.file_name,
-        media_type=label(said.media_type or part.media_type, pushed.head),
+        file_name=declared.file_name or part.file_name,
+        media_type=label(declared.media_type or part.media_type, pushed.head),
     )
     attachment = replace(
-        said,
+        declared,
         location={},
         file_name=content.file_name,
         media_type=content.media_type,

@@ -15,7 +15,7 @@ from shared.egress.urls import check_headers, parse_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
+class PostResult:
     """What the other side said."""
 
     status: int
@@ -30,7 +30,7 @@ def post(
     policy: EgressPolicy,
     deadline_seconds: float,
     connect_seconds: float = CONNECT_SECONDS,
-) -> Posted:
+) -> PostResult:
     """Post over https and give the answer's status, whatever it is. Raises the errors of `errors.py`."""
     check_headers(headers)
     target = parse_url(url, policy, with_secrets=True)
@@ -46,4 +46,4 @@ def post(
             connect_seconds=connect_seconds,
         ) as reply,
     ):
-        return Posted(status=reply.status, retry_after_seconds=reply.retry_after_seconds)
+        return PostResult(status=reply.status, retry_after_seconds=reply.retry_after_seconds)

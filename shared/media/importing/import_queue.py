@@ -33,7 +33,7 @@ from shared.media.importing.imports import (
     insert_import,
 )
 
-HELD_PER_QUEUED = 10
+PAUSED_PER_QUEUED = 10
 """So many times what may be queued may be held: rows that wait for somebody cost little."""
 
 
@@ -78,7 +78,7 @@ def queue_imports(
         secret = encryption.encrypt(json.dumps(dict(headers))) if headers else None
         found[index] = _queue(session, owner, attachment, secret)
     if any(queued.is_new for queued in found.values()):
-        limit = settings.queued_imports * (1 if held_code is None else HELD_PER_QUEUED)
+        limit = settings.queued_imports * (1 if held_code is None else PAUSED_PER_QUEUED)
         refuse_excess(session, distribution_id, state, limit)
     return tuple(found[index] for index in range(len(attachments)))
 

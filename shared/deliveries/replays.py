@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, select, text, tuple_
 
 from shared.db.database import Session
 from shared.deliveries.errors import DeliveryNotDead
-from shared.deliveries.ordering import HELD_UNTIL, hold_order, release_next
+from shared.deliveries.ordering import FAR_FUTURE, lock_order, release_next
 from shared.deliveries.outbox import Delivery, DeliveryState, SendDeliveries, get_delivery
 from shared.deliveries.tables import deliveries
 
@@ -58,7 +58,7 @@ def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID
     One that waits for others before it in an order has the first of them sent. Raises DeliveryNotFound,
     DeliveryNotDead for one that has arrived.
     """
-    hold_order(session, destination_id)
+    lock_order(session, destination_id)
     found = get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
     match found.state:
         case DeliveryState.DELIVERED:
@@ -84,7 +84,7 @@ def replay(
 
     `since` is when the first of it was written; `cursor` is the last message that the receiver has.
     """
-    hold_order(session, destination_id)
+    lock_order(session, destination_id)
     which = select(_table.id).where(_table.destination_id == destination_id, _table.state == text("'Dead'"))
     if since is not None:
         which = which.where(_table.created_at >= since)
@@ -110,7 +110,7 @@ def _revive(session: Session, destination_id: UUID, ids: Sequence[UUID]) -> int:
     """Let messages wait again, each behind the one before it; the caller holds the order."""
     if not ids:
         return 0
-    values = {"destination": destination_id, "ids": [str(at) for at in ids], "held_until": HELD_UNTIL}
+    values = {"destination": destination_id, "ids": [str(at) for at in ids], "held_until": FAR_FUTURE}
     count = session.execute(_REVIVE, values).rowcount
     release_next(session, destination_id)
     session.enqueue(SendDeliveries())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from shared.egress.deadlines import Deadline, Pace
-from shared.egress.errors import EgressError, SourceAnswered, TooManyRedirects
+from shared.egress.errors import EgressError, SourceStatusError, TooManyRedirects
 from shared.egress.exchanges import Reply, Request, exchange
 from shared.egress.observation import observed
 from shared.egress.policy import EgressPolicy
@@ -38,7 +38,7 @@ class FetchLimits:
 
 
 @dataclass(slots=True, kw_only=True)
-class Fetched:
+class FetchedContent:
     """An answer with status 200 whose body has not been read yet."""
 
     status: int
@@ -69,7 +69,7 @@ def fetch(
     limits: FetchLimits,
     headers: Mapping[str, str] | None = None,
     trusted_hosts: Collection[str] = frozenset(),
-) -> Iterator[Fetched]:
+) -> Iterator[FetchedContent]:
     """Ask a URL by GET, following redirects; the body is read within the context. Raises the errors of `errors.py`.
 
     `headers` count as credentials: they go over https alone (unless the policy allows http), to the first host and,
@@ -110,7 +110,7 @@ def ask(
 ) -> bytes:
     """Ask an API over https and give its answer's body; redirects are not followed.
 
-    Raises SourceAnswered for any status but 200, with what the API says to it, and the other errors of `errors.py`.
+    Raises SourceStatusError for any status but 200, with what the API says to it, and the other errors of `errors.py`.
     """
     check_headers(headers or {})
     target = parse_url(url, policy, with_secrets=True)
@@ -121,7 +121,7 @@ def ask(
         exchange(request, policy=policy, deadline=deadline, idle_seconds=idle_seconds) as reply,
     ):
         if reply.status != OK:
-            raise SourceAnswered(
+            raise SourceStatusError(
                 reply.status, retry_after_seconds=reply.retry_after_seconds, answer=_read_refusal(reply)
             )
         reply.check_encoding()
@@ -160,9 +160,9 @@ def _may_see_secrets(target: Target, first: Target, trusted_hosts: Collection[st
     return target.shares_origin(first) or (target.scheme == first.scheme and target.is_trusted(trusted_hosts))
 
 
-def _accept(reply: Reply, limits: FetchLimits) -> Fetched:
+def _accept(reply: Reply, limits: FetchLimits) -> FetchedContent:
     _require_ok(reply)
-    return Fetched(
+    return FetchedContent(
         status=reply.status,
         headers=reply.headers,
         media_type=_media_type(reply.headers.get("Content-Type")),
@@ -174,7 +174,7 @@ def _accept(reply: Reply, limits: FetchLimits) -> Fetched:
 
 def _require_ok(reply: Reply) -> None:
     if reply.status != OK:
-        raise SourceAnswered(reply.status, retry_after_seconds=reply.retry_after_seconds)
+        raise SourceStatusError(reply.status, retry_after_seconds=reply.retry_after_seconds)
     reply.check_encoding()
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from shared.media.networks.payloads import has_unkeepable
 
-MAX_SAID_CHARACTERS = 100_000
+MAX_MESSAGE_CHARACTERS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +18,9 @@ class NetworkMessage:
     sender_name: str | None = None
 
 
-def as_said(*values: object) -> str | None:
+def as_message_text(*values: object) -> str | None:
     """Give the first of these that is a text with something in it; None if none is."""
     for value in values:
         if isinstance(value, str) and value.strip() and not has_unkeepable(value):
-            return value[:MAX_SAID_CHARACTERS]
+            return value[:MAX_MESSAGE_CHARACTERS]
     return None

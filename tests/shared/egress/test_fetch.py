@@ -16,9 +16,9 @@ import pytest
 from shared.egress import deadlines, errors
 from shared.egress.deadlines import Deadline, Pace
 from shared.egress.exchanges import Request, exchange
-from shared.egress.fetching import FetchLimits, ask, fetch
+from shared.egress.fetch import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
-from shared.egress.posting import Posted, post
+from shared.egress.post import PostResult, post
 from shared.egress.urls import parse_url
 from shared.runtime.log_writer import configure_logging
 from tests.shared.egress.asking import HASTY, LENIENT, LIMITS, fetched
@@ -213,11 +213,11 @@ def test_a_source_answers_for_no_time_in_which_what_it_sent_is_written(
         pieces = reply.chunks(MEBIBYTE)
         first = next(pieces)
         clock.move(60)
-        assert not deadline.look()
+        assert not deadline.abort_if_over()
         assert first + b"".join(pieces) == body
-        assert not deadline.look()
+        assert not deadline.abort_if_over()
         clock.move(7)
-        assert deadline.look()
+        assert deadline.abort_if_over()
 
 
 def test_a_name_server_that_does_not_answer_meets_the_deadline() -> None:
@@ -257,7 +257,7 @@ def test_nothing_is_ever_decompressed(server: Server, encoding: str) -> None:
 )
 def test_a_status_other_than_200_is_an_error(server: Server, status: int, is_transient: bool) -> None:
     server.on("/", content(b"", "Retry-After: 17", status=f"{status} Status"))
-    with pytest.raises(errors.SourceAnswered) as caught:
+    with pytest.raises(errors.SourceStatusError) as caught:
         fetched(server.url())
     error = caught.value
     assert (error.status, error.is_transient, error.retry_after_seconds) == (status, is_transient, 17)
@@ -276,7 +276,7 @@ def test_a_status_other_than_200_is_an_error(server: Server, status: int, is_tra
 )
 def test_only_a_sane_retry_after_is_believed(server: Server, value: str, seconds: int | None) -> None:
     server.on("/", content(b"", f"Retry-After: {value}", status="503 Busy"))
-    with pytest.raises(errors.SourceAnswered) as caught:
+    with pytest.raises(errors.SourceStatusError) as caught:
         fetched(server.url())
     assert caught.value.retry_after_seconds == seconds
 
@@ -301,7 +301,7 @@ def test_a_redirect_in_a_circle_ends(server: Server) -> None:
 
 def test_a_redirect_without_an_address_is_an_answer(server: Server) -> None:
     server.on("/", content(b"", status="302 Found"))
-    with pytest.raises(errors.SourceAnswered):
+    with pytest.raises(errors.SourceStatusError):
         fetched(server.url())
 
 
@@ -408,7 +408,7 @@ def test_an_api_is_asked(server: Server) -> None:
     assert ask(server.url("/api"), policy=LENIENT, method="POST", body=b"{}") == b'{"ok": true}'
     assert [(asked.method, asked.body) for asked in server.asked] == [("GET", b""), ("POST", b"{}")]
     server.on("/moved", redirect("/api"))
-    with pytest.raises(errors.SourceAnswered):
+    with pytest.raises(errors.SourceStatusError):
         ask(server.url("/moved"), policy=LENIENT)
     with pytest.raises(errors.MediaTooLarge):
         ask(server.url("/api"), policy=LENIENT, maximum_bytes=3)
@@ -417,7 +417,7 @@ def test_an_api_is_asked(server: Server) -> None:
 def test_what_an_api_says_to_its_refusal_is_not_decompressed_either(server: Server) -> None:
     packed = gzip.compress(bytes(1000))
     server.on("/api", content(packed, "Content-Encoding: gzip", status="400 Bad Request"))
-    with pytest.raises(errors.SourceAnswered) as caught:
+    with pytest.raises(errors.SourceStatusError) as caught:
         ask(server.url("/api"), policy=LENIENT)
     assert caught.value.answer == packed
 
@@ -426,7 +426,7 @@ def test_a_post_tells_the_status_and_follows_nothing(server: Server) -> None:
     server.on("/hook", redirect("/other", "Retry-After: 3", status="307 Temporary"))
     headers = {"Content-Type": "application/json", "webhook-id": "1"}
     posted = post(server.url("/hook"), body=b"{}", headers=headers, policy=LENIENT, deadline_seconds=5)
-    assert posted == Posted(status=307, retry_after_seconds=3)
+    assert posted == PostResult(status=307, retry_after_seconds=3)
     (asked,) = server.asked
     assert (asked.method, asked.body, asked.headers["content-type"]) == ("POST", b"{}", "application/json")
     assert asked.headers["webhook-id"] == "1"
