@@ -19,7 +19,7 @@ from shared.db.schema import columns_of
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.lookups import require_organization
-from shared.pagination import Page, Position, latest_first
+from shared.pagination import Page, Position, descending, paginate
 
 
 class HoldState(StrEnum):
@@ -54,7 +54,7 @@ def list_holds(
         invocations.c.organization_id == organization_id,
         invocations.c.state.in_([state.value for state in HoldState]),
     )
-    return latest_first(session, statement, invocations.c.created_at, invocations.c.id, _hold, **page)
+    return paginate(session, statement, descending(invocations.c.created_at, invocations.c.id), _hold, **page)
 
 
 def _hold(row: Row[Any]) -> OpenHold:

@@ -20,7 +20,7 @@ from shared.deliveries.tables import deliveries
 from shared.ids import new_id
 from shared.messaging.jobs import Job
 from shared.messaging.queues import NOTIFICATIONS
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, descending, paginate
 
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
@@ -138,7 +138,7 @@ def list_deliveries(
     statement = select(*_columns).where(_table.destination_id == destination_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
-    return newest_first(session, statement, _table.id, _delivery, **page)
+    return paginate(session, statement, descending(_table.id), _delivery, **page)
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, select, text, tuple_
+from sqlalchemy import ColumnElement, select, text
 
 from shared.db.database import Session
 from shared.deliveries.errors import DeliveryNotDead
 from shared.deliveries.ordering import FAR_FUTURE, lock_order, release_next
 from shared.deliveries.outbox import Delivery, DeliveryState, SendDeliveries, get_delivery
 from shared.deliveries.tables import deliveries
+from shared.pagination import ascending
 
 REPLAY_LIMIT = 1000
 """So many messages are replayed at once."""
 
 _table = deliveries.c
+_IN_ORDER = ascending(_table.created_at, _table.id)
 # One under way at a time, each due a moment after the one before it.
 _REVIVE = text(
     """
@@ -90,8 +92,7 @@ def replay(
         which = which.where(_table.created_at >= since)
     if cursor is not None:
         which = which.where(_later_than(session, destination_id, cursor))
-    first = which.order_by(_table.created_at, _table.id).limit(REPLAY_LIMIT + 1)
-    ids = session.execute(first).scalars().all()
+    ids = session.execute(_IN_ORDER.order(which).limit(REPLAY_LIMIT + 1)).scalars().all()
     chosen = ids[:REPLAY_LIMIT]
     count = _revive(session, destination_id, chosen)
     return Replayed(count=count, next_cursor=chosen[-1] if len(ids) > len(chosen) else None)
@@ -103,7 +104,7 @@ def _later_than(session: Session, destination_id: UUID, cursor: UUID) -> ColumnE
     written_at = session.execute(last).scalar_one_or_none()
     if written_at is None:
         return _table.id > cursor
-    return tuple_(_table.created_at, _table.id) > (written_at, cursor)
+    return _IN_ORDER.after(written_at, cursor)
 
 
 def _revive(session: Session, destination_id: UUID, ids: Sequence[UUID]) -> int:

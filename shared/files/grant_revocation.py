@@ -19,7 +19,7 @@ from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import ExecutorKind
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, descending, paginate
 
 _table = read_grants.c
 _columns = (
@@ -55,7 +55,7 @@ def list_grants(
     """
     _authorize(session, actor, file_id)
     statement = select(*_columns).where(_table.file_id == file_id)
-    return newest_first(session, statement, _table.id, _grant, **page)
+    return paginate(session, statement, descending(_table.id), _grant, **page)
 
 
 def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:

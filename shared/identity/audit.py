@@ -15,7 +15,7 @@ from shared.identity.access.callers import ExecutorKind
 from shared.identity.access.permissions import Permission
 from shared.identity.tables import audit_events
 from shared.ids import new_id
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, descending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def list_audit_events(
     """List what happened in an organization, newest first."""
     authorize_administration(actor, Permission.AUDIT_READ, organization_id)
     statement = select(audit_events).where(audit_events.c.organization_id == organization_id)
-    return newest_first(session, statement, audit_events.c.id, _event, **page)
+    return paginate(session, statement, descending(audit_events.c.id), _event, **page)
 
 
 def _event(row: Row[Any]) -> AuditEvent:

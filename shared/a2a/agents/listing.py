@@ -11,7 +11,7 @@ from shared.a2a.agents.directory import require_execution, require_organization
 from shared.db.database import Session
 from shared.identity.access.callers import Caller
 from shared.identity.tables import deployments, identities
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ def list_agents(session: Session, caller: Caller, **page: Unpack[Position]) -> P
     organization_id = require_organization(caller)
     require_execution(caller, organization_id)
     statement = _ENABLED.where(deployments.c.organization_id == organization_id)
-    return oldest_first(session, statement, deployments.c.id, _listed, **page)
+    return paginate(session, statement, ascending(deployments.c.id), _listed, **page)
 
 
 def _listed(row: Row[Any]) -> ListedAgent:

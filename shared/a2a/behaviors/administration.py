@@ -25,7 +25,7 @@ from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
 from shared.identity.tables import deployments
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 BEHAVIORS_LIMIT = 50
 EXTENSIONS_LIMIT = 50
@@ -126,7 +126,7 @@ def list_behaviors(
     """List the behaviors of a deployment."""
     authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, behaviors.c.id, behavior_settings, **page)
+    return paginate(session, statement, ascending(behaviors.c.id), behavior_settings, **page)
 
 
 def replace_behavior(

@@ -27,7 +27,7 @@ from shared.identity.conditional_updates import set_values
 from shared.identity.errors import ResourceNotFound
 from shared.identity.lookups import get_one
 from shared.ids import new_id
-from shared.pagination import Page, Position, newest_first, oldest_first
+from shared.pagination import Page, Position, ascending, descending, paginate
 
 SCHEDULES_LIMIT = 200
 
@@ -65,7 +65,7 @@ def list_schedules(
     """List the schedules of a deployment."""
     authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = _SCHEDULES.where(schedules.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, schedules.c.id, _schedule, **page)
+    return paginate(session, statement, ascending(schedules.c.id), _schedule, **page)
 
 
 def replace_schedule(
@@ -131,7 +131,7 @@ def list_runs(
         .outerjoin(tasks, tasks.c.id == schedule_runs.c.task_id)
         .where(schedule_runs.c.schedule_id == schedule_id)
     )
-    found = newest_first(session, statement, schedule_runs.c.id, _run, **page)
+    found = paginate(session, statement, descending(schedule_runs.c.id), _run, **page)
     return replace(found, items=_with_files(session, found.items))
 
 

@@ -8,21 +8,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Row, Select, Text, cast, func, select, true, tuple_
+from sqlalchemy import ARRAY, Row, Select, Text, cast, func, select, true
 
 from shared.a2a.tables import tasks
-from shared.a2a.tasks.listing import NOT_GIVEN, make_token, parse_token
+from shared.a2a.tasks.listing import LAST_CHANGED_FIRST, make_token, parse_token
 from shared.a2a.types import TaskState
 from shared.db.database import Session
 from shared.db.schema import columns_of
-from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.callers import ExecutorKind
 from shared.identity.access.permissions import Permission
 from shared.identity.lookups import require_organization
-from shared.pagination import DEFAULT_LIMIT, Page
-
-_LAST_CHANGED = (tasks.c.status_at.desc(), tasks.c.id.desc())
+from shared.pagination import DEFAULT_LIMIT, Page, unknown_cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +62,8 @@ def list_organization_tasks(
     if cursor is not None:
         before = parse_token(cursor)
         if before is None:
-            raise ValidationFailed(errors=[FieldError(location="query", name="cursor", message=NOT_GIVEN)])
-        statement = statement.where(tuple_(tasks.c.status_at, tasks.c.id) < before)
+            raise unknown_cursor()
+        statement = statement.where(LAST_CHANGED_FIRST.after(*before))
     if deployment_id is not None:
         statement = statement.where(tasks.c.deployment_id == deployment_id)
     found = _newest(statement, state, deployment_id, limit + 1)
@@ -81,10 +78,10 @@ def _newest(
     """Read them along an index: a deployment's has no state, an organization's begins with it."""
     if state is not None or deployment_id is not None:
         filtered = statement if state is None else statement.where(tasks.c.state == state.value)
-        return filtered.order_by(*_LAST_CHANGED).limit(count)
+        return LAST_CHANGED_FIRST.order(filtered).limit(count)
     states = func.unnest(cast([each.value for each in TaskState], ARRAY(Text)))
     each = states.table_valued("state").render_derived("states")
-    of_state = statement.where(tasks.c.state == each.c.state).order_by(*_LAST_CHANGED).limit(count).lateral()
+    of_state = LAST_CHANGED_FIRST.order(statement.where(tasks.c.state == each.c.state)).limit(count).lateral()
     merged = select(of_state).select_from(each.join(of_state, true()))
     return merged.order_by(of_state.c.status_at.desc(), of_state.c.id.desc()).limit(count)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import func, select
 
 from shared.a2a.agents.directory import Readable
 from shared.a2a.errors import InvalidParams
@@ -15,10 +15,12 @@ from shared.a2a.tasks.snapshots import in_scope, snapshots_of
 from shared.a2a.types import ListTasksResponse, TaskState
 from shared.db.database import Session
 from shared.errors import FieldError
+from shared.pagination import descending
 
 DEFAULT_PAGE = 50
 MAXIMUM_PAGE = 100
-NOT_GIVEN = "is not a token that this list gave"
+NOT_GIVEN = "is not a token that this list returned"
+LAST_CHANGED_FIRST = descending(tasks.c.status_at, tasks.c.id)
 DEFAULT_HISTORY = 10
 """Messages of each task in a list, where a client does not say how many; a single task is given with all."""
 
@@ -46,9 +48,8 @@ def list_tasks(session: Session, scope: Readable, query: TaskQuery) -> ListTasks
         if before is None:
             field = FieldError(location="query", name="pageToken", message=NOT_GIVEN)
             raise InvalidParams(errors=[field])
-        statement = statement.where(tuple_(tasks.c.status_at, tasks.c.id) < before)
-    newest_first = statement.order_by(tasks.c.status_at.desc(), tasks.c.id.desc())
-    rows = session.execute(newest_first.limit(query.page_size + 1)).all()
+        statement = statement.where(LAST_CHANGED_FIRST.after(*before))
+    rows = session.execute(LAST_CHANGED_FIRST.order(statement).limit(query.page_size + 1)).all()
     page = rows[: query.page_size]
     length = DEFAULT_HISTORY if query.history_length is None else query.history_length
     return ListTasksResponse(
@@ -75,11 +76,11 @@ def make_token(row: Any) -> str:
     return base64.urlsafe_b64encode(f"{row.status_at.isoformat()} {row.id}".encode()).decode()
 
 
-def parse_token(token: str) -> Any:
-    """Give the place that a token names, to compare with; None for one that no list gave."""
+def parse_token(token: str) -> tuple[datetime, UUID] | None:
+    """Return the position that a token names; None for a token that this list has not returned."""
     try:
         at, _, task_id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
         read = datetime.fromisoformat(at)
-        return None if read.tzinfo is None else tuple_(read, UUID(task_id))
+        return None if read.tzinfo is None else (read, UUID(task_id))
     except ValueError:
         return None

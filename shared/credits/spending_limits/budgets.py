@@ -26,7 +26,7 @@ from shared.identity.errors import AlreadyExists, ResourceNotFound
 from shared.identity.lookups import get_one, require_deployment, require_identity, require_member
 from shared.identity.tables import api_keys
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 MAX_LIMITS = 10_000
 """Budgets and lists of models of one organization."""
@@ -141,7 +141,7 @@ def list_budgets(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Budget]:
     """List budgets, oldest first: all with credit.read, else those of oneself and one's own keys."""
-    return oldest_first(session, _visible(actor, organization_id), budgets.c.id, _budget, **page)
+    return paginate(session, _visible(actor, organization_id), ascending(budgets.c.id), _budget, **page)
 
 
 def change_budget(

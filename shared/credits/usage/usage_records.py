@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, func, select, tuple_
+from sqlalchemy import ColumnElement, Row, func, select
 
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.holds import Attribution, principal_of
@@ -28,7 +28,7 @@ from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.callers import Caller, ExecutorKind
 from shared.identity.access.permissions import Permission
 from shared.identity.lookups import require_organization
-from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page, descending, unknown_cursor
 
 MAX_FILE_RECORDS = 10_000
 """How many records one file may have."""
@@ -39,8 +39,7 @@ FEW = 500
 
 _table = usage_records.c
 _principal = func.coalesce(_table.principal_id, _table.identity_id, _table.user_id)
-_position = (_table.occurred_at, _table.invocation_id)
-_newest_first = tuple(column.desc() for column in _position)
+_NEWEST_FIRST = descending(_table.occurred_at, _table.invocation_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +136,7 @@ def list_usage_records(
     if user_id is not None:
         whose.append(_table.user_id == user_id)
     if cursor is not None:
-        whose.append(tuple_(*_position) < tuple_(*_find_position(session, organization_id, cursor)))
+        whose.append(_NEWEST_FIRST.after(*_find_position(session, organization_id, cursor)))
     find = _find_crossed if is_crossed else _find_newest
     rows = find(session, whose, conditions, limit + 1)
     items = tuple(_record(row) for row in rows[:limit])
@@ -190,7 +189,7 @@ def _find_newest(
 ) -> Sequence[Row[Any]]:
     """Find the newest in the order of one index."""
     wanted = _RECORDS.where(*whose, *conditions)
-    return session.execute(wanted.order_by(*_newest_first).limit(count)).all()
+    return session.execute(_NEWEST_FIRST.order(wanted).limit(count)).all()
 
 
 def _find_crossed(
@@ -200,8 +199,8 @@ def _find_crossed(
     count: int,
 ) -> Sequence[Row[Any]]:
     """Find the newest among the newest of all, or else among few that meet all conditions, or else as ever."""
-    passed = select(_table.occurred_at).where(*whose).order_by(*_newest_first).offset(LOOKED_AT).limit(1)
-    moment = session.execute(passed).scalar()
+    passed = _NEWEST_FIRST.order(select(_table.occurred_at).where(*whose))
+    moment = session.execute(passed.offset(LOOKED_AT).limit(1)).scalar()
     recent = () if moment is None else (_table.occurred_at >= moment,)
     found = _find_newest(session, (*whose, *recent), conditions, count)
     if moment is None or len(found) == count:
@@ -221,8 +220,7 @@ def _find_position(session: Session, organization_id: UUID, cursor: UUID) -> tup
     )
     occurred_at = session.execute(statement).scalar()
     if occurred_at is None:
-        message = "is not a cursor that this list gave"
-        raise ValidationFailed(errors=[FieldError(location="query", name="cursor", message=message)])
+        raise unknown_cursor()
     return occurred_at, cursor
 
 

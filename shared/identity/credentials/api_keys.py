@@ -26,7 +26,7 @@ from shared.identity.lookups import get_one, require_member
 from shared.identity.secrets import ListedSecret, Prefix, Secret, issue
 from shared.identity.tables import api_keys, users
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 LIVE_LIMIT = 100
 
@@ -94,7 +94,7 @@ def list_api_keys(session: Session, *, actor: Actor, user_id: UUID, **page: Unpa
     statement = _KEYS.where(api_keys.c.user_id == user_id)
     if actor.caller.bound_organization_id is not None:
         statement = statement.where(api_keys.c.organization_id == actor.caller.bound_organization_id)
-    return oldest_first(session, statement, api_keys.c.id, _key, **page)
+    return paginate(session, statement, ascending(api_keys.c.id), _key, **page)
 
 
 def list_organization_api_keys(
@@ -103,7 +103,7 @@ def list_organization_api_keys(
     """List the keys bound to an organization, no matter whose they are."""
     authorize_administration(actor, Permission.CREDENTIAL_MANAGE, organization_id)
     statement = _KEYS.where(api_keys.c.organization_id == organization_id)
-    return oldest_first(session, statement, api_keys.c.id, _key, **page)
+    return paginate(session, statement, ascending(api_keys.c.id), _key, **page)
 
 
 def revoke_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:

@@ -23,7 +23,7 @@ from shared.identity.lookups import get_one
 from shared.identity.secrets import ListedSecret, Prefix, Secret, issue
 from shared.identity.tables import client_credentials, deployments
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 LIVE_LIMIT = 2
 
@@ -78,7 +78,7 @@ def list_client_credentials(
     authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
     of_deployment = client_credentials.c.deployment_id == deployment_id
     statement = _CREDENTIALS.where(of_deployment, client_credentials.c.is_of_workflows.is_(False))
-    return oldest_first(session, statement, client_credentials.c.id, _credential, **page)
+    return paginate(session, statement, ascending(client_credentials.c.id), _credential, **page)
 
 
 def revoke_client_credential(session: Session, *, actor: Actor, credential_id: UUID) -> ClientCredential:

@@ -24,7 +24,7 @@ from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one, require_organization
 from shared.identity.tables import deployments
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 class DeploymentKind(StrEnum):
@@ -101,7 +101,7 @@ def list_deployments(
     """List the deployments of an organization."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(deployments).where(deployments.c.organization_id == organization_id)
-    return oldest_first(session, statement, deployments.c.id, _deployment, **page)
+    return paginate(session, statement, ascending(deployments.c.id), _deployment, **page)
 
 
 def disable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) -> Deployment:

@@ -25,7 +25,7 @@ from shared.identity.lookups import get_one, require_deployment, require_organiz
 from shared.identity.secrets import Prefix, Secret, issue, issue_webhook_secret
 from shared.identity.tables import distributions
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 DEFAULT_MEDIA_RETENTION_DAYS = 30
 MAX_MEDIA_RETENTION_DAYS = 3650
@@ -119,7 +119,7 @@ def list_distributions(
     """List the distributions of an organization."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = _DISTRIBUTIONS.where(distributions.c.organization_id == organization_id)
-    return oldest_first(session, statement, distributions.c.id, _distribution, **page)
+    return paginate(session, statement, ascending(distributions.c.id), _distribution, **page)
 
 
 def update_distribution(

@@ -23,7 +23,7 @@ from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one, require_organization
 from shared.identity.tables import identities
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def list_identities(
     """List the identities of an organization, of both kinds."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(identities).where(identities.c.organization_id == organization_id)
-    return oldest_first(session, statement, identities.c.id, _identity, **page)
+    return paginate(session, statement, ascending(identities.c.id), _identity, **page)
 
 
 def disable_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:

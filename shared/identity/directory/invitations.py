@@ -25,7 +25,7 @@ from shared.identity.field_validation import require_email, require_future
 from shared.identity.secrets import Prefix, Secret, issue
 from shared.identity.tables import invitations, memberships, organizations, users
 from shared.ids import new_id
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, descending, paginate
 
 OPEN_LIMIT = 100
 DEFAULT_DAYS, MAX_DAYS = 7, 30
@@ -111,7 +111,7 @@ def list_invitations(
     """List an organization's invitations, newest first, those that ended too."""
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     statement = select(invitations).where(invitations.c.organization_id == organization_id)
-    return newest_first(session, statement, invitations.c.id, _invitation, **page)
+    return paginate(session, statement, descending(invitations.c.id), _invitation, **page)
 
 
 def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:

@@ -25,7 +25,7 @@ from shared.identity.directory.users import find_or_insert_user
 from shared.identity.errors import AlreadyExists, LastOwner
 from shared.identity.lookups import get_one, require_organization
 from shared.identity.tables import api_keys, memberships, organizations, role_bindings, users
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def list_members(
     """List the members of an organization."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = _MEMBERS.where(memberships.c.organization_id == organization_id)
-    return oldest_first(session, statement, memberships.c.user_id, _membership, **page)
+    return paginate(session, statement, ascending(memberships.c.user_id), _membership, **page)
 
 
 def change_member_role(

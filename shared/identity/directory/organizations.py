@@ -19,7 +19,7 @@ from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
 from shared.identity.tables import memberships, organizations
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def list_organizations(session: Session, *, actor: Actor, **page: Unpack[Positio
         statement = statement.where(exists().where(mine, memberships.c.organization_id == organizations.c.id))
     if actor.caller.bound_organization_id is not None:
         statement = statement.where(organizations.c.id == actor.caller.bound_organization_id)
-    return oldest_first(session, statement, organizations.c.id, _organization, **page)
+    return paginate(session, statement, ascending(organizations.c.id), _organization, **page)
 
 
 def rename_organization(session: Session, *, actor: Actor, organization_id: UUID, name: str) -> Organization:

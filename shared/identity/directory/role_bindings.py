@@ -22,7 +22,7 @@ from shared.identity.errors import AlreadyExists
 from shared.identity.lookups import get_one, require_identity, require_member
 from shared.identity.tables import role_bindings
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def list_role_bindings(
     """List the bindings made in an organization."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(role_bindings).where(role_bindings.c.organization_id == organization_id)
-    return oldest_first(session, statement, role_bindings.c.id, _binding, **page)
+    return paginate(session, statement, ascending(role_bindings.c.id), _binding, **page)
 
 
 def unbind_role(session: Session, *, actor: Actor, binding_id: UUID) -> None:

@@ -23,7 +23,7 @@ from shared.identity.lookups import get_one
 from shared.identity.sign_in.console_sessions import end_sessions
 from shared.identity.tables import memberships, users
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def get_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
 def list_users(session: Session, *, actor: Actor, **page: Unpack[Position]) -> Page[User]:
     """List every user of the installation, for its operators."""
     authorize_operation(actor)
-    return oldest_first(session, select(users), users.c.id, _user, **page)
+    return paginate(session, select(users), ascending(users.c.id), _user, **page)
 
 
 def select_active_organization(session: Session, *, actor: Actor, organization_id: UUID) -> User:

@@ -20,7 +20,7 @@ from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
 from shared.identity.tables import deployments, versions
 from shared.ids import new_id
-from shared.pagination import Page, Position, oldest_first
+from shared.pagination import Page, Position, ascending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def list_versions(
     """List the versions of a deployment."""
     authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, deployment_id)
     statement = select(versions).where(versions.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, versions.c.id, _version, **page)
+    return paginate(session, statement, ascending(versions.c.id), _version, **page)
 
 
 def activate_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:

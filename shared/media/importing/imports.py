@@ -24,7 +24,7 @@ from shared.media.importing.descriptions import hash_description
 from shared.media.tables import media_imports
 from shared.messaging.jobs import Job
 from shared.messaging.queues import MEDIA
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, descending, paginate
 
 STANDARD = "standard"
 """The network of generic pushes, whose location is `{"url": …}`."""
@@ -179,7 +179,7 @@ def list_imports(
     statement = select(*_columns).where(_table.distribution_id == distribution_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
-    return newest_first(session, statement, _table.id, read_import, **page)
+    return paginate(session, statement, descending(_table.id), read_import, **page)
 
 
 def read_import(row: Any, *, is_new: bool = False) -> Import:

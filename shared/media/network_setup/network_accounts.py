@@ -25,7 +25,7 @@ from shared.media.errors import NetworkNotRouted
 from shared.media.network_tables import network_accounts
 from shared.media.networks.base import Network
 from shared.media.networks.payloads import as_id
-from shared.pagination import Page, Position, newest_first
+from shared.pagination import Page, Position, descending, paginate
 
 _table = network_accounts.c
 
@@ -78,7 +78,7 @@ def list_network_accounts(
     statement = select(network_accounts).where(
         _table.distribution_id == distribution_id, _table.network == network.name
     )
-    return newest_first(session, statement, _table.id, _read, **page)
+    return paginate(session, statement, descending(_table.id), _read, **page)
 
 
 def remove_network_account(
