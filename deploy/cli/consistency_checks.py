@@ -13,8 +13,8 @@ from shared.credits.reconciliation import reconcile
 from shared.db.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.maintenance.store_audit import SAMPLE, Discrepancy, DiscrepancyKind, Progress, audit
-from shared.files.maintenance.store_repair import discard, mend
-from shared.files.metering.storage_check import find_mismeasured
+from shared.files.maintenance.store_repair import discard, repair
+from shared.files.metering.storage_check import find_storage_discrepancies
 
 SHOWN = 5
 SUBJECT = "stored content"
@@ -94,7 +94,7 @@ def examine_content(database: Database, store: BlobStore, depth: Depth) -> Itera
 def _mend(database: Database, store: BlobStore, found: Discrepancy, depth: Depth) -> bool:
     if depth.discards_unknown and discard(database, found):
         return True
-    return depth.repairs and mend(database, store, found)
+    return depth.repairs and repair(database, store, found)
 
 
 def _line(found: Discrepancy, *, is_mended: bool) -> dict[str, object]:
@@ -118,7 +118,7 @@ def examine_ledger(database: Database) -> Iterator[Finding]:
     """Prove that entries, balances, usage and storage agree."""
     with database.transaction() as session:
         found = len(reconcile(session))
-    found += len(find_mismeasured(database))
+    found += len(find_storage_discrepancies(database))
     if found:
         yield amiss(
             "ledger",

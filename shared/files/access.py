@@ -25,7 +25,7 @@ from shared.pagination import Page
 VERSIONS_LIMIT = 1000
 """Versions of a file on a page: nearly every file has its whole history on one."""
 OVER_OWNER = "over the owner of the file"
-Recheck = Callable[[Caller], Caller]
+Revalidate = Callable[[Caller], Caller]
 """Gives a caller as the rows have it now; raises what a request of a caller who was revoked is answered."""
 
 
@@ -113,8 +113,8 @@ def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
         raise caller.lacks(permission, where=OVER_OWNER)
 
 
-def no_recheck(caller: Caller) -> Caller:
-    """Recheck nobody: for work that was not asked for by a request of its caller's."""
+def no_revalidation(caller: Caller) -> Caller:
+    """Return the caller unchanged: for work that no request of its caller started."""
     return caller
 
 

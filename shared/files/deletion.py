@@ -19,8 +19,8 @@ from shared.files.idempotency import (
     operation_values,
     serialized,
 )
-from shared.files.lifecycle.content_disposal import EndedFile, doom_content
-from shared.files.lifecycle.garbage_collection import CollectDoomed
+from shared.files.lifecycle.content_disposal import EndedFile, mark_for_deletion
+from shared.files.lifecycle.garbage_collection import CollectGarbage
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion
 from shared.files.tables import files, operations
@@ -49,9 +49,9 @@ def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation)
     lock_file(session, file_id)
     # Read after the lock: it sees what a concurrent write has done, and nothing changes until the commit.
     file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
-    standing = get_idempotency_state(session, operation)
-    if standing.outcome is not None:
-        return Deletion(file_id=file_id, deleted_at=standing.outcome.completed_at, replayed=True)
+    earlier = get_idempotency_state(session, operation)
+    if earlier.outcome is not None:
+        return Deletion(file_id=file_id, deleted_at=earlier.outcome.completed_at, replayed=True)
     refuse_ended(file)
     references = list_references(session, file_id)
     if references:
@@ -61,8 +61,10 @@ def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation)
     deleted_at = _end(session, file_id)
     row = operation_values(operation, None) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
-    doom_content(session, EndedFile(id=file_id, organization_id=file.organization_id, versions=file.revision))
-    session.enqueue(CollectDoomed())
+    mark_for_deletion(
+        session, EndedFile(id=file_id, organization_id=file.organization_id, versions=file.revision)
+    )
+    session.enqueue(CollectGarbage())
     record(
         session, actor, "file.deleted", file_id, organization_id=file.organization_id, owner_id=file.owner_id
     )

@@ -66,7 +66,7 @@ SELECT access_expires_at,
 FROM subject
 """
 )
-MOST_LINKS = 20
+MAX_LINKS = 20
 """How many links of one moment may have been revoked before readers are given none until the next."""
 
 _is_valid = and_(
@@ -167,7 +167,7 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
     """
     ends_at = _end_of_period(reading.ttl, now)
     named, revoked = ends_at, 0
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS):
         token = _token_to_readers(reading, key, named, revoked)
         values = {
             "id": new_id(),

@@ -111,7 +111,7 @@ def get_idempotency_state(
 
     `payer_id` is who would pay for what the operation stores.
     """
-    row: Any = session.fetch_one(_STANDING, {**_key(operation), "payer_id": payer_id})
+    row: Any = session.fetch_one(_STATE, {**_key(operation), "payer_id": payer_id})
     if row.request_hash is not None and bytes(row.request_hash) != operation.request_hash:
         raise OperationConflict
     outcome = None if row.request_hash is None else _get_outcome(session, row)
@@ -189,7 +189,7 @@ def _get_outcome(session: Session, done: Any) -> Outcome:
     )
 
 
-def _standing_query() -> Select[Any]:
+def _state_query() -> Select[Any]:
     one = select(func.now().label("now")).subquery()
     done = and_(
         operations.c.executor_id == bindparam("executor_id"),
@@ -208,7 +208,7 @@ def _standing_query() -> Select[Any]:
 
 
 # Two statements: almost no operation was done before, and planning the joins for one costs more than looking.
-_STANDING = Prepared(_standing_query())
+_STATE = Prepared(_state_query())
 _DONE = (
     select(versions, files.c.purpose)
     .join(files, files.c.id == versions.c.file_id)

@@ -1,8 +1,8 @@
 """List the files of a caller's owner scope, newest first, at the cost of a page whatever the owner has.
 
-Files are indexed by owner or organization, purpose, state and id. A list merges strands, one for each purpose and
+Files are indexed by owner or organization, purpose, state and id. A list merges branches, one for each purpose and
 state that it may show, each read in index order. Names and media types have an index of their own (`searching.py`). A
-filter that narrows no strand needs one as well.
+filter that narrows no branch needs one as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,13 @@ from sqlalchemy import (
 from shared.db.database import Session
 from shared.files.access import OVER_OWNER, SELECT_FILE, is_unexpired, read_file
 from shared.files.resources import Availability, Page, Purpose
-from shared.files.searching import LOOKED_AT, OWNERS_LOOKED_AT, Wording, search_matching, search_newest
+from shared.files.searching import (
+    MAX_OWNERS_SCANNED,
+    SCANNED_FILES,
+    WordQuery,
+    search_matching,
+    search_newest,
+)
 from shared.files.tables import blobs, files, versions
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
@@ -89,7 +95,7 @@ class _Scope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Strand:
+class _Branch:
     """Conditions along which an index gives the newest first, or which few rows meet; no two hold for one file."""
 
     conditions: tuple[ColumnElement[bool], ...]
@@ -110,12 +116,12 @@ def list_files(
     `pending` says what staged content counts as. Raises PermissionDenied, ValidationFailed.
     """
     scope = _narrowed(_scope(caller), wanted.owner_id)
-    strands = [*_strands(wanted, pending)]
+    branches = [*_branches(wanted, pending)]
     if wanted.name is None and wanted.media_type is None:
-        found = _newest(scope, strands, _span(wanted, cursor), limit + 1).subquery()
+        found = _newest(scope, branches, _span(wanted, cursor), limit + 1).subquery()
         newest: Any = select(found.c.id).order_by(found.c.id.desc()).limit(limit + 1)
     else:
-        newest = _search(session, scope, strands, wanted, cursor=cursor, count=limit + 1)
+        newest = _search(session, scope, branches, wanted, cursor=cursor, count=limit + 1)
     rows = session.execute(SELECT_FILE.where(files.c.id.in_(newest)).order_by(files.c.id.desc())).all()
     page = [read_file(row, pending) for row in rows[:limit]]
     return Page(files=page, next_cursor=page[-1].id if len(rows) > limit else None)
@@ -124,23 +130,23 @@ def list_files(
 def _search(
     session: Session,
     scope: _Scope,
-    strands: Sequence[_Strand],
+    branches: Sequence[_Branch],
     wanted: FileFilter,
     *,
     cursor: UUID | None,
     count: int,
 ) -> Sequence[UUID]:
     """Find the newest by their words: among the newest of a few owners or an organization first, then by the index."""
-    wording = Wording(whose=scope.words, media_type=wanted.media_type, name=wanted.name)
+    word_query = WordQuery(whose=scope.words, media_type=wanted.media_type, name=wanted.name)
     found: Sequence[UUID] = ()
-    if 1 <= len(scope.ids) <= OWNERS_LOOKED_AT:
-        recent = _newest(scope, strands, _span(wanted, cursor), LOOKED_AT)
-        found, cursor = search_newest(session, wording, recent, count)
+    if 1 <= len(scope.ids) <= MAX_OWNERS_SCANNED:
+        recent = _newest(scope, branches, _span(wanted, cursor), SCANNED_FILES)
+        found, cursor = search_newest(session, word_query, recent, count)
         if cursor is None or len(found) == count:
             return found
-    is_wanted = or_(*(and_(*strand.conditions) for strand in strands))
+    is_wanted = or_(*(and_(*branch.conditions) for branch in branches))
     conditions = (scope.is_theirs, *_span(wanted, cursor), is_wanted)
-    return [*found, *search_matching(session, wording, conditions, count - len(found))]
+    return [*found, *search_matching(session, word_query, conditions, count - len(found))]
 
 
 def _scope(caller: Caller) -> _Scope:
@@ -179,57 +185,57 @@ def _span(wanted: FileFilter, cursor: UUID | None) -> tuple[ColumnElement[bool],
     )
 
 
-def _strands(wanted: FileFilter, pending: Availability) -> Iterator[_Strand]:
+def _branches(wanted: FileFilter, pending: Availability) -> Iterator[_Branch]:
     """Give those that hold what is wanted."""
     for purpose in Purpose if wanted.purpose is None else (wanted.purpose,):
-        for strand in _strands_of(wanted.availability, pending):
-            yield replace(strand, conditions=(files.c.purpose == purpose.value, *strand.conditions))
+        for branch in _branches_of(wanted.availability, pending):
+            yield replace(branch, conditions=(files.c.purpose == purpose.value, *branch.conditions))
 
 
-def _strands_of(availability: Availability | None, pending: Availability) -> Iterator[_Strand]:
+def _branches_of(availability: Availability | None, pending: Availability) -> Iterator[_Branch]:
     is_available = files.c.state == "Available"
     match availability:
         case None:
             for state in _STATES:
-                yield _Strand(conditions=(files.c.state == state,))
+                yield _Branch(conditions=(files.c.state == state,))
         case Availability.AVAILABLE:
             is_readable = _is_placed if pending is Availability.PENDING else true()
-            yield _Strand(conditions=(is_available, is_unexpired, is_readable))
+            yield _Branch(conditions=(is_available, is_unexpired, is_readable))
         case Availability.PENDING:
             is_staged = files.c.id.in_(_staged_files) if pending is Availability.PENDING else false()
-            yield _Strand(conditions=(is_available, is_unexpired, is_staged), has_few=True)
+            yield _Branch(conditions=(is_available, is_unexpired, is_staged), has_few=True)
         case Availability.EXPIRED:
-            yield _Strand(conditions=(files.c.state == "Expired",))
+            yield _Branch(conditions=(files.c.state == "Expired",))
             # Those that no sweep has met yet.
             is_over = files.c.retention_expires_at <= func.now()
-            yield _Strand(conditions=(is_available, is_over), has_few=True)
+            yield _Branch(conditions=(is_available, is_over), has_few=True)
         case Availability.DELETED:
-            yield _Strand(conditions=(files.c.state == "Deleted",))
+            yield _Branch(conditions=(files.c.state == "Deleted",))
 
 
 def _newest(
-    scope: _Scope, strands: Sequence[_Strand], span: Sequence[ColumnElement[bool]], count: int
+    scope: _Scope, branches: Sequence[_Branch], span: Sequence[ColumnElement[bool]], count: int
 ) -> CompoundSelect[Any]:
-    """Select the ids of all strands, so many of each owner at the most."""
+    """Select the ids of all branches, so many of each owner at the most."""
     return union_all(
         *(
-            _few(scope, span, strand) if strand.has_few else _newest_of(scope, span, strand, count)
-            for strand in strands
+            _few(scope, span, branch) if branch.has_few else _newest_of(scope, span, branch, count)
+            for branch in branches
         )
     )
 
 
 def _newest_of(
-    scope: _Scope, span: Sequence[ColumnElement[bool]], strand: _Strand, count: int
+    scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch, count: int
 ) -> Select[Any]:
     """Give the newest of each owner, along an index that begins with the conditions' columns."""
     ids = cast(list(scope.ids), ARRAY(Uuid))
     whose = func.unnest(ids).table_valued("id").render_derived("whose")
-    own = select(files.c.id).where(scope.column == whose.c.id, *scope.within, *span, *strand.conditions)
+    own = select(files.c.id).where(scope.column == whose.c.id, *scope.within, *span, *branch.conditions)
     page = own.order_by(files.c.id.desc()).limit(count).lateral()
     return select(page.c.id).select_from(whose.join(page, true()))
 
 
-def _few(scope: _Scope, span: Sequence[ColumnElement[bool]], strand: _Strand) -> Select[Any]:
+def _few(scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch) -> Select[Any]:
     """Give every one, as of the pending files: there are never many."""
-    return select(files.c.id).where(scope.is_theirs, *span, *strand.conditions)
+    return select(files.c.id).where(scope.is_theirs, *span, *branch.conditions)

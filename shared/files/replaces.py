@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
 from shared.db.database import Database, Session
-from shared.files.access import Recheck, authorize, explain_denial, get_file, no_recheck, refuse_ended
+from shared.files.access import Revalidate, authorize, explain_denial, get_file, no_revalidation, refuse_ended
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import (
     OperationInProgress,
@@ -82,7 +82,7 @@ def replace(
     request: ReplaceRequest,
     receive: Receive,
     *,
-    recheck: Recheck = no_recheck,
+    revalidate: Revalidate = no_revalidation,
 ) -> Receipt:
     """Store the content as the file's next version, and record by whom; a retry gets the first result.
 
@@ -91,13 +91,13 @@ def replace(
     VersionMismatch, StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     caller = actor.caller
-    file, judged = judge_replace(database, store, caller, request)
-    operation = judged.operation
-    authorize_again = partial(_authorize_again, recheck, caller, file)
-    if judged.outcome is not None:
+    file, prechecked = precheck_replace(database, store, caller, request)
+    operation = prechecked.operation
+    authorize_again = partial(_authorize_again, revalidate, caller, file)
+    if prechecked.outcome is not None:
         content = receive(DiscardSink())
         authorize_again()
-        return replay(store, judged.outcome, content)
+        return replay(store, prechecked.outcome, content)
     with stage(
         database, store, size=request.byte_size, time_limit_seconds=request.time_limit_seconds
     ) as staged:
@@ -112,7 +112,7 @@ def replace(
             row = staged.write_rows(session, _COMMIT, values, content)
     if row is None:
         authorize_again()
-        return _explain_loss(database, store, caller, request, operation, content)
+        return _explain_conflict(database, store, caller, request, operation, content)
     return Receipt(
         version=staged.version(row, content, file_id=file.id, revision=file.revision + 1),
         purpose=file.purpose,
@@ -122,29 +122,32 @@ def replace(
     )
 
 
-def judge_replace(
+def precheck_replace(
     database: Database, store: BlobStore, caller: Caller, request: ReplaceRequest
 ) -> tuple[File, Prechecked]:
     """Find out whether a replace may begin, or was done before; raises what `replace` does before the reception."""
     operation = _operation(caller, request)
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
-        standing = get_idempotency_state(session, operation, payer_id=file.payer_id)
-    if standing.outcome is None:
+        earlier = get_idempotency_state(session, operation, payer_id=file.payer_id)
+    if earlier.outcome is None:
         _require_replaceable(file, request)
-        refuse_unpaid_storage(is_refused=standing.is_storage_refused)
+        refuse_unpaid_storage(is_refused=earlier.is_storage_refused)
     return file, Prechecked(
         operation=operation,
-        outcome=standing.outcome,
+        outcome=earlier.outcome,
         owner_id=file.owner_id,
         organization_id=file.organization_id,
         payer_id=file.payer_id,
     )
 
 
-def _authorize_again(recheck: Recheck, caller: Caller, file: File) -> None:
+def _authorize_again(revalidate: Revalidate, caller: Caller, file: File) -> None:
     authorize(
-        recheck(caller), Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id
+        revalidate(caller),
+        Permission.FILE_UPDATE,
+        owner_id=file.owner_id,
+        organization_id=file.organization_id,
     )
 
 
@@ -171,7 +174,7 @@ def _event(actor: Actor, file: File, version_id: UUID) -> dict[str, Any]:
     )
 
 
-def _explain_loss(
+def _explain_conflict(
     database: Database,
     store: BlobStore,
     caller: Caller,
@@ -181,10 +184,10 @@ def _explain_loss(
 ) -> Receipt:
     """Find out to whom a replace lost: to its own first attempt, to the file's end, or to another replace."""
     with database.autocommit() as session:
-        standing = get_idempotency_state(session, operation)
+        earlier = get_idempotency_state(session, operation)
         file = _get_file(session, store, caller, request)
-    if standing.outcome is not None:
-        return replay(store, standing.outcome, content)
+    if earlier.outcome is not None:
+        return replay(store, earlier.outcome, content)
     _require_replaceable(file, request)
     raise OperationInProgress
 

@@ -15,15 +15,15 @@ from shared.db.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.tables import file_words, files
 
-LOOKED_AT = 2000
+SCANNED_FILES = 2000
 """How many of the newest files are looked at one by one, at a few microseconds each, before the index is asked."""
-OWNERS_LOOKED_AT = 10
+MAX_OWNERS_SCANNED = 10
 """Of how many owners the newest are looked at: so many of each are read from an index. For more, the index of words is
 asked at once, and reads all of theirs that match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wording:
+class WordQuery:
     """What is looked for: words for whose it is (`sql/files_vector.sql`), a media type or family, words of a name."""
 
     whose: Sequence[str]
@@ -44,13 +44,13 @@ class Wording:
 
 
 def search_newest(
-    session: Session, wording: Wording, newest: CompoundSelect[Any], count: int
+    session: Session, word_query: WordQuery, newest: CompoundSelect[Any], count: int
 ) -> tuple[Sequence[UUID], UUID | None]:
-    """Find so many among the newest LOOKED_AT; give them, and the oldest looked at, None where there is none older."""
+    """Return matches among the newest SCANNED_FILES, and the oldest file scanned, or None if none is older."""
     among = newest.subquery()
-    recent = select(among.c.id).order_by(among.c.id.desc()).limit(LOOKED_AT).cte("recent")
+    recent = select(among.c.id).order_by(among.c.id.desc()).limit(SCANNED_FILES).cte("recent")
     # File by file and not by the index, which may have very many that are older.
-    words = select(file_words.c.file_id).where(file_words.c.file_id == recent.c.id, wording.is_met)
+    words = select(file_words.c.file_id).where(file_words.c.file_id == recent.c.id, word_query.is_met)
     met = (
         select(recent.c.id)
         .select_from(recent.join(words.limit(1).lateral(), true()))
@@ -64,17 +64,17 @@ def search_newest(
     row = session.execute(
         select(found.label("found"), oldest.label("oldest"), looked_at.label("looked_at"))
     ).one()
-    return row.found or (), row.oldest if row.looked_at == LOOKED_AT else None
+    return row.found or (), row.oldest if row.looked_at == SCANNED_FILES else None
 
 
 def search_matching(
-    session: Session, wording: Wording, conditions: Sequence[ColumnElement[bool]], count: int
+    session: Session, word_query: WordQuery, conditions: Sequence[ColumnElement[bool]], count: int
 ) -> Sequence[UUID]:
     """Find the newest of those that the index has, if they meet the conditions."""
     # Kept apart, and met one by one: the planner would rather walk the files until some match, which may be never.
-    found = select(file_words.c.file_id).where(wording.is_met).cte("found").prefix_with("MATERIALIZED")
+    found = select(file_words.c.file_id).where(word_query.is_met).cte("found").prefix_with("MATERIALIZED")
     is_it = files.c.id == found.c.file_id
     file = select(files.c.id).where(is_it, *conditions).limit(1).lateral()
-    newest_first = found.c.file_id.desc()
-    statement = select(file.c.id).select_from(found.join(file, true())).order_by(newest_first).limit(count)
+    order = found.c.file_id.desc()
+    statement = select(file.c.id).select_from(found.join(file, true())).order_by(order).limit(count)
     return session.execute(statement).scalars().all()

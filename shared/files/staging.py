@@ -27,7 +27,7 @@ from shared.db.statements import Prepared
 from shared.errors import DomainError, ServiceUnavailable
 from shared.files.access import AuthorityLost
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
-from shared.files.lifecycle.garbage_collection import CollectDoomed
+from shared.files.lifecycle.garbage_collection import CollectGarbage
 from shared.files.lifecycle.placement import PlaceAwaited, PlaceStaged
 from shared.files.resources import Availability, ReceivedContent, Version
 from shared.files.tables import blobs as blob_rows
@@ -206,7 +206,7 @@ class StagedContent:
         if self._receiver is not None:
             self._receiver.discard()
         if self._has_receiving_row:
-            self._doom()
+            self._mark_for_deletion()
 
     def _record_receiving(self) -> None:
         """Write the row before there is anything in the store, so that whatever comes to be there has one."""
@@ -228,11 +228,11 @@ class StagedContent:
         with self._database.autocommit() as session:
             session.execute(named.values(upload_id=upload_id))
 
-    def _doom(self) -> None:
+    def _mark_for_deletion(self) -> None:
         mine = (blob_rows.c.version_id == self.version_id, blob_rows.c.state == "receiving")
         with self._database.transaction() as session:
             session.execute(blob_rows.update().where(*mine).values(state="doomed", lease_until=None))
-            session.enqueue(CollectDoomed())
+            session.enqueue(CollectGarbage())
 
 
 @cache

@@ -39,8 +39,8 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     The store holds each candidate locked meanwhile, so that no living upload is among them.
     """
     discarded = 0
-    for candidates in store.unattended():
-        dead = doom_ownerless(database, [candidate.version_id for candidate in candidates])
+    for candidates in store.list_unlocked():
+        dead = claim_orphans(database, [candidate.version_id for candidate in candidates])
         failpoints.hit("sweep.doomed")
         for candidate in candidates:
             if candidate.version_id in dead:
@@ -56,7 +56,7 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
 # A SELECT is not enough: the upload may have died with its commit under way. An insert waits for that commit, and
 # decides: either the row is the upload's and its bytes are promised, or it is ours and they never are. Ours stays for
 # longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so that one which the dying upload had sent fails on it.
-_DOOM_OWNERLESS = text(
+_CLAIM_ORPHANS = text(
     """
 INSERT INTO blobs (version_id, state, byte_size, lease_until)
 SELECT id, 'doomed', 0, now() + :kept FROM unnest(CAST(:ids AS uuid[])) AS id
@@ -66,12 +66,12 @@ ON CONFLICT DO NOTHING RETURNING version_id
 )
 
 
-def doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
+def claim_orphans(database: Database, ids: Sequence[UUID]) -> set[UUID]:
     """Make rows, for the collector, of bytes that have none; return those that had none."""
     with database.transaction() as session:
         return set(
             session.execute(
-                _DOOM_OWNERLESS, {"ids": [str(at) for at in ids], "kept": TOMBSTONE_KEPT}
+                _CLAIM_ORPHANS, {"ids": [str(at) for at in ids], "kept": TOMBSTONE_KEPT}
             ).scalars()
         )
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
 from shared.db.database import Database
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
-from shared.files.access import Recheck, authorize_creation, explain_denial, no_recheck
+from shared.files.access import Revalidate, authorize_creation, explain_denial, no_revalidation
 from shared.files.blobs.base import BlobStore
 from shared.files.idempotency import (
     Operation,
@@ -91,7 +91,7 @@ def upload(
     request: UploadRequest,
     receive: Receive,
     *,
-    recheck: Recheck = no_recheck,
+    revalidate: Revalidate = no_revalidation,
 ) -> Receipt:
     """Store the content as a new file of the caller's owner; a retry gets the first result.
 
@@ -100,13 +100,13 @@ def upload(
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
-    owner, judged = precheck_upload(database, caller, request)
-    operation = judged.operation
-    authorize_again = partial(_authorize_again, recheck, caller, owner)
-    if judged.outcome is not None:
+    owner, prechecked = precheck_upload(database, caller, request)
+    operation = prechecked.operation
+    authorize_again = partial(_authorize_again, revalidate, caller, owner)
+    if prechecked.outcome is not None:
         content = receive(DiscardSink())
         authorize_again()
-        return replay(store, judged.outcome, content)
+        return replay(store, prechecked.outcome, content)
     file_id = new_id()
     with stage(
         database, store, size=request.byte_size, time_limit_seconds=request.time_limit_seconds
@@ -133,13 +133,13 @@ def precheck_upload(database: Database, caller: Caller, request: UploadRequest) 
     owner = _authorize(caller, request)
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
-        standing = get_idempotency_state(session, operation, payer_id=caller.payer_id)
-    if standing.outcome is None:
-        _require_future(request.retention_expires_at, standing.now)
-        refuse_unpaid_storage(is_refused=standing.is_storage_refused)
+        earlier = get_idempotency_state(session, operation, payer_id=caller.payer_id)
+    if earlier.outcome is None:
+        _require_future(request.retention_expires_at, earlier.now)
+        refuse_unpaid_storage(is_refused=earlier.is_storage_refused)
     return owner, Prechecked(
         operation=operation,
-        outcome=standing.outcome,
+        outcome=earlier.outcome,
         owner_id=owner.id,
         organization_id=owner.organization_id,
         payer_id=caller.payer_id or owner.organization_id,
@@ -153,8 +153,8 @@ def _authorize(caller: Caller, request: UploadRequest) -> Owner:
     return owner
 
 
-def _authorize_again(recheck: Recheck, caller: Caller, owner: Owner) -> None:
-    if authorize_creation(recheck(caller)) != owner:
+def _authorize_again(revalidate: Revalidate, caller: Caller, owner: Owner) -> None:
+    if authorize_creation(revalidate(caller)) != owner:
         raise PermissionDenied("The caller no longer stores files for the owner that this upload began with.")
 
 

@@ -10,7 +10,7 @@ import psycopg2
 
 from shared.db.database import Database
 from shared.files.metering.storage_charges import accrue_storage
-from shared.files.metering.storage_check import find_mismeasured
+from shared.files.metering.storage_check import find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
 from tests.benchmarks.measuring import CpuMeter, Sample, interleave
 from tests.benchmarks.product import Bench
@@ -71,7 +71,7 @@ def storage(bench: Bench) -> Iterator[Line]:
 
     def count() -> Sample:
         def all_versions() -> None:
-            assert find_mismeasured(database) == []
+            assert find_storage_discrepancies(database) == []
 
         return meter.run(all_versions)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from shared.credits.reconciliation import reconcile
 from shared.credits.usage.rollups import roll_up_usage
 from shared.files.metering.storage_charges import accrue_storage
-from shared.files.metering.storage_check import find_mismeasured
+from shared.files.metering.storage_check import find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
 from tests.chaos.installation import STORAGE_PRICE, Installation
 from tests.support.inventory import query
@@ -39,7 +39,7 @@ def find_ledger_faults(installation: Installation) -> Iterator[str]:
     if charged != expected:
         yield f"storage was charged as {charged}, and is {expected}"
     roll_up_usage(database, slack=timedelta(0))
-    yield from (f"mismeasured: {at}" for at in find_mismeasured(database))
+    yield from (f"mismeasured: {at}" for at in find_storage_discrepancies(database))
     with database.transaction() as session:
         yield from (f"{at.kind} {at.reference}: {at.found}, not {at.expected}" for at in reconcile(session))
 

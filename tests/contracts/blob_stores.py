@@ -133,7 +133,7 @@ def is_intact(store: BlobStore, blob: Blob, *, placed: bool = True) -> bool:
 
 def sweep_without_rows(store: BlobStore, recorded: Blob | None = None) -> None:
     """Clean up as the domain does after a front died before its commit; `recorded` is the row it left, if any."""
-    for batch in store.unattended():
+    for batch in store.list_unlocked():
         for found in batch:
             found.discard()
     if recorded is not None:

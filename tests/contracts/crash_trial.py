@@ -120,7 +120,7 @@ class Trial:
                 if self.state(UUID(path.name)) is None:
                     path.unlink(missing_ok=True)
             return
-        for batch in self.store.unattended(batch_size=7):
+        for batch in self.store.list_unlocked(batch_size=7):
             for found in batch:
                 if self.state(found.version_id) is None:
                     found.discard()

@@ -312,23 +312,23 @@ def test_a_sweep_finds_staged_bytes_but_never_those_being_received(store: BlobSt
     receiver = store.receive(version_id, size_bytes=3, upload_id=store.begin(version_id))
     receiver.write(b"abc")
 
-    assert list(store.unattended()) == []
+    assert list(store.list_unlocked()) == []
     blob = receiver.seal()
-    assert list(store.unattended()) == []
+    assert list(store.list_unlocked()) == []
 
     receiver.release()
-    found = [item.version_id for batch in store.unattended() for item in batch]
+    found = [item.version_id for batch in store.list_unlocked() for item in batch]
     assert found == ([version_id] if store.staged_is_readable else [])
     assert store.place([blob]) == {}
-    assert list(store.unattended()) == []
+    assert list(store.list_unlocked()) == []
 
 
 def test_a_killed_upload_leaves_only_what_the_sweep_removes(bench: Bench) -> None:
     placed, staged = put(bench.store), stage(bench.store)
     with _lone_upload(bench, 20 * MIB, "hang") as process:
         said = _first_line(process)
-        unattended = {str(item.version_id) for batch in bench.store.unattended() for item in batch}
-        assert said["version_id"] not in unattended
+        list_unlocked = {str(item.version_id) for batch in bench.store.list_unlocked() for item in batch}
+        assert said["version_id"] not in list_unlocked
         process.kill()
         process.wait()
     upload_id = said["upload_id"]

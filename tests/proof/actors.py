@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.resumable.expiry import expire_uploads
 from shared.files.sweeps import sweep_staging
@@ -47,7 +47,7 @@ def _on_file(ask: Callable[[World, Any], TestResponse]) -> Callable[[World, Stat
 
 def _delete_and_collect(world: World, state: State) -> None:
     _delete(world, state)
-    collect_doomed(world.later, world.front.services.blobs)
+    collect_garbage(world.later, world.front.services.blobs)
 
 
 def _let_it_expire(world: World, _: State) -> None:
@@ -61,7 +61,7 @@ def _place_later(world: World, _: State) -> None:
 
 
 def _collect(world: World, _: State) -> None:
-    collect_doomed(world.later, world.front.services.blobs)
+    collect_garbage(world.later, world.front.services.blobs)
 
 
 def _sweep_staging(world: World, _: State) -> None:

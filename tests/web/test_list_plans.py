@@ -144,7 +144,7 @@ def large(front: Front) -> Iterator[Large]:
     with pytest.MonkeyPatch.context() as patch:
         # What looks at two pages of the newest goes on to the indexes, as it does in a large organization.
         for module in (listing, searching, usage_records):
-            patch.setattr(module, "LOOKED_AT", 2 * PAGE)
+            patch.setattr(module, "SCANNED_FILES", 2 * PAGE)
         yield Large(front=front, resources=resources, credentials=everybody(front, acme))
 
 

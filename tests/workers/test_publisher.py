@@ -12,7 +12,7 @@ from celery import Celery
 
 import shared.messaging.broker
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.files.lifecycle.garbage_collection import CollectDoomed
+from shared.files.lifecycle.garbage_collection import CollectGarbage
 from shared.files.lifecycle.placement import PlaceAwaited, PlaceStaged
 from shared.messaging.broker import ValkeyBroker
 from shared.messaging.publisher import PENDING_LIMIT, Publisher, create_celery
@@ -81,7 +81,7 @@ def hand_over(publisher: Publisher, times: int) -> float:
 def test_equal_jobs_in_a_burst_leave_as_few_messages(broker: redis.Redis, broker_url: str) -> None:
     with application(broker_url) as app:
         publisher = Publisher(app)
-        publisher.publish([PlaceStaged()] * 500 + [CollectDoomed()] * 500)
+        publisher.publish([PlaceStaged()] * 500 + [CollectGarbage()] * 500)
         wait_until(lambda: waiting(broker, "uploads") and waiting(broker, "retention"), "both are sent")
         assert (waiting(broker, "uploads"), waiting(broker, "retention")) == (1, 1)
 
@@ -103,7 +103,7 @@ def test_jobs_of_a_class_with_a_spacing_are_gathered_and_hold_up_no_others(
         publisher = Publisher(app)
         publisher.publish([PlaceStaged()])
         wait_until(lambda: waiting(broker, "uploads") == 1, "the first is sent")
-        publisher.publish([PlaceStaged(), CollectDoomed()])
+        publisher.publish([PlaceStaged(), CollectGarbage()])
         wait_until(lambda: waiting(broker, "retention") == 1, "the other is sent")
         assert waiting(broker, "uploads") == 1
         publisher._spaced_until.clear()  # an hour later
@@ -137,7 +137,7 @@ def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValke
         wait_until(lambda: failures() > before, "the loss is counted")
         valkey_server.start(lose_memory=True)
         with redis.Redis.from_url(broker_url) as broker:
-            publisher.publish([CollectDoomed()])
+            publisher.publish([CollectGarbage()])
             wait_until(lambda: waiting(broker, "retention") == 1, "the next job is sent")
 
 
@@ -147,7 +147,7 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
         publisher._thread.stop()  # nobody takes anything
         publisher._pending = dict.fromkeys(range(PENDING_LIMIT))  # type: ignore[arg-type]
         before = failures()
-        publisher.publish([PlaceStaged(), CollectDoomed()])
+        publisher.publish([PlaceStaged(), CollectGarbage()])
         assert failures() == before + 2
         assert len(publisher._pending) == PENDING_LIMIT
 

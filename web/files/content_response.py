@@ -56,16 +56,16 @@ def content_response(
     damaged, when only the connection can still be broken. Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged,
     and what the blob raises.
     """
-    sending = _Sending(version, blob, checksums, report_damage, recent or RecentChecks())
+    download = _Download(version, blob, checksums, report_damage, recent or RecentChecks())
     try:
-        return _respond(environ, sending, presentation, proxy_prefix)
+        return _respond(environ, download, presentation, proxy_prefix)
     except BaseException:
         blob.close()
         raise
 
 
 @dataclass(frozen=True)
-class _Sending:
+class _Download:
     """A version on its way out."""
 
     version: Version
@@ -110,9 +110,9 @@ class _Sending:
 
 
 def _respond(
-    environ: WSGIEnvironment, sending: _Sending, presentation: Presentation, proxy_prefix: str | None
+    environ: WSGIEnvironment, download: _Download, presentation: Presentation, proxy_prefix: str | None
 ) -> Response:
-    version, blob = sending.version, sending.blob
+    version, blob = download.version, download.blob
     entity_tag = f'"{version.content_sha256.hex()}"'
     response = Response(headers={"ETag": entity_tag, "Vary": "Authorization"})
     protect(response.headers, version, presentation)
@@ -128,19 +128,19 @@ def _respond(
         response.headers["X-Accel-Redirect"] = f"{proxy_prefix.rstrip('/')}/{blob.fixed_path}"
         blob.close()
         return response
-    _refuse_damaged(sending)
+    _refuse_damaged(download)
     ranges = [ByteRange(0, version.byte_size)] if isinstance(selected, Selection) else selected
     if not isinstance(selected, Selection):
         response.status_code = HTTPStatus.PARTIAL_CONTENT
     if len(ranges) > 1:
-        return _send_parts(response, sending, ranges)
-    return _send_range(response, environ, sending, ranges[0])
+        return _send_parts(response, download, ranges)
+    return _send_range(response, environ, download, ranges[0])
 
 
-def _refuse_damaged(sending: _Sending) -> None:
-    file = sending.blob.file
-    if file is not None and not _is_plausible(file, sending.version):
-        sending.report_damage()
+def _refuse_damaged(download: _Download) -> None:
+    file = download.blob.file
+    if file is not None and not _is_plausible(file, download.version):
+        download.report_damage()
         raise BlobDamaged
 
 
@@ -155,24 +155,24 @@ def _is_plausible(file: FileIO, version: Version) -> bool:
     return True
 
 
-def _send_range(response: Response, environ: WSGIEnvironment, sending: _Sending, at: ByteRange) -> Response:
-    version, blob = sending.version, sending.blob
+def _send_range(response: Response, environ: WSGIEnvironment, download: _Download, at: ByteRange) -> Response:
+    version, blob = download.version, download.blob
     response.content_length = len(at)
     if response.status_code == HTTPStatus.PARTIAL_CONTENT:
         response.headers["Content-Range"] = _content_range(at, version)
     if environ["REQUEST_METHOD"] == "HEAD" or not len(at):
         blob.close()
-    elif blob.file is not None and not sending.is_checked:
+    elif blob.file is not None and not download.is_checked:
         response.response = wrap_file(environ, cast("IO[bytes]", _FilePart(blob, blob.file, at)), BLOCK_BYTES)
         response.direct_passthrough = True
     else:
-        response.response = sending.begin(at)
+        response.response = download.begin(at)
         response.call_on_close(blob.close)
     return response
 
 
-def _send_parts(response: Response, sending: _Sending, ranges: Sequence[ByteRange]) -> Response:
-    version, blob = sending.version, sending.blob
+def _send_parts(response: Response, download: _Download, ranges: Sequence[ByteRange]) -> Response:
+    version, blob = download.version, download.blob
     boundary = secrets.token_hex(16)
     content_type = response.headers["Content-Type"]
     heads = [
@@ -183,17 +183,17 @@ def _send_parts(response: Response, sending: _Sending, ranges: Sequence[ByteRang
     end = f"\r\n--{boundary}--\r\n".encode()
     response.headers["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
     response.content_length = sum(map(len, pieces)) + sum(map(len, ranges)) + len(end)
-    response.response = _parts(sending, ranges, pieces, end)
+    response.response = _parts(download, ranges, pieces, end)
     response.call_on_close(blob.close)
     return response
 
 
 def _parts(
-    sending: _Sending, ranges: Iterable[ByteRange], heads: Iterable[bytes], end: bytes
+    download: _Download, ranges: Iterable[ByteRange], heads: Iterable[bytes], end: bytes
 ) -> Iterator[bytes]:
     for at, head in zip(ranges, heads, strict=True):
         yield head
-        yield from sending.chunks(at)
+        yield from download.chunks(at)
     yield end
 
 

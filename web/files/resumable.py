@@ -23,8 +23,8 @@ from shared.files.blobs.base import (
 from shared.files.idempotency import OperationKind
 from shared.files.resumable import completion, uploads
 from shared.files.resumable.pieces import PIECE_BYTES, append
-from shared.files.resumable.uploads import Bounds, ResumableUpload, UploadState
 from shared.files.resumable.uploads import Request as UploadRequest
+from shared.files.resumable.uploads import ResumableUpload, UploadLimits, UploadState
 from shared.identity.access.callers import Caller
 from shared.identity.errors import AttributionInvalid, AttributionMismatch, OwnerRequired, PayerMismatch
 from web.error_responses.status_codes import answer_domain_error
@@ -36,7 +36,7 @@ from web.files.upload_headers import (
     MEDIA_TYPE,
     PROGRESS_HEADERS,
     check_length,
-    read_announced,
+    read_declared_content,
     read_flag,
     read_number,
     refuse_content,
@@ -62,12 +62,12 @@ def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonRespons
     check_length(call.http, request.byte_size)
     if request.byte_size > call.services.settings.max_upload_bytes:
         raise upload_errors.ContentTooLarge(maximumBytes=call.services.settings.max_upload_bytes)
-    services, announced = call.services, read_announced(call.http)
-    judged = completion.judge(services.database, services.blobs, call.caller, request)
-    if judged.outcome is not None:
-        receipt = completion.give_again(services.blobs, judged.outcome, announced)
+    services, declared = call.services, read_declared_content(call.http)
+    prechecked = completion.precheck(services.database, services.blobs, call.caller, request)
+    if prechecked.outcome is not None:
+        receipt = completion.replay_without_content(services.blobs, prechecked.outcome, declared)
         return _finished(receipt_answer(call, receipt, first_status=200), request.byte_size)
-    begun = uploads.begin(services.database, call.caller, judged, request, announced, _bounds(call))
+    begun = uploads.begin(services.database, call.caller, prechecked, request, declared, _limits(call))
     location = f"{services.settings.base_url}/files/uploads/{begun.id}"
     return JsonResponse(status=201, headers={"Location": location, **_progress(call, begun)})
 
@@ -177,7 +177,7 @@ def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
     if upload.received_bytes + (http.content_length or 0) > size:
         raise errors.InconsistentUploadLength
     _receive(call, caller, upload)
-    received = uploads.look_at(call.services.database, call.caller, upload.id)
+    received = uploads.get_upload(call.services.database, call.caller, upload.id)
     if not is_last:
         return JsonResponse(status=204, headers=_progress(call, received))
     return _complete(call, caller, received)
@@ -193,9 +193,9 @@ def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> N
             caller,
             upload,
             body,
-            kept=_bounds(call).kept,
+            kept=_limits(call).kept,
             time_limit_seconds=time_limit_seconds(call, PIECE_BYTES),
-            recheck=services.revalidator.revalidate,
+            revalidate=services.revalidator.revalidate,
         )
         if body.remaining_bytes:
             raise MalformedRequest("The body breaks off; what came of it is kept.")
@@ -221,7 +221,7 @@ def _with_progress(call: RequestContext, upload: ResumableUpload, error: DomainE
     """Answer an error together with what is kept, so that its reader need not ask."""
     response = answer_domain_error(error)
     try:
-        now = uploads.look_at(call.services.database, call.caller, upload.id)
+        now = uploads.get_upload(call.services.database, call.caller, upload.id)
     except DomainError:
         return response  # it is over, or nobody can tell
     response.headers.update(_progress(call, now))
@@ -248,9 +248,9 @@ def _mismatch(expected: int, provided: int | None) -> errors.MismatchingUploadOf
     return errors.MismatchingUploadOffset(expectedOffset=expected, providedOffset=provided)
 
 
-def _bounds(call: RequestContext) -> Bounds:
+def _limits(call: RequestContext) -> UploadLimits:
     settings = call.services.settings
-    return Bounds(
+    return UploadLimits(
         kept=timedelta(seconds=settings.upload_kept_seconds),
         per_caller=settings.open_uploads_per_caller,
         per_organization=settings.open_uploads_per_organization,

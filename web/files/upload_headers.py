@@ -5,7 +5,7 @@ import re
 from flask import Request
 
 from shared.files.errors import InconsistentUploadLength
-from shared.files.resumable.uploads import Announced
+from shared.files.resumable.uploads import DeclaredContent
 from web.http.part_headers import read_file_headers
 from web.http.requests import MalformedRequest, UnsupportedMediaType
 
@@ -42,7 +42,7 @@ def is_resumable(http: Request) -> bool:
     return not (read_flag(http) and http.mimetype == _FORM)
 
 
-def read_announced(http: Request) -> Announced:
+def read_declared_content(http: Request) -> DeclaredContent:
     """Read the name, type and digest of content that is to come. Raises ValidationFailed, MalformedRequest."""
     header = read_file_headers(
         http.headers.get("Content-Disposition", ""),
@@ -52,7 +52,7 @@ def read_announced(http: Request) -> Announced:
     if len(set(header.digests)) > 1:
         raise MalformedRequest("Repr-Digest names two SHA-256 digests.")
     digest = header.digests[0] if header.digests else None
-    return Announced(file_name=header.file_name, media_type=header.media_type, sha256=digest)
+    return DeclaredContent(file_name=header.file_name, media_type=header.media_type, sha256=digest)
 
 
 def refuse_content(http: Request) -> None:

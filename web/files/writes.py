@@ -158,7 +158,7 @@ def _write(
         actor,
         request,
         partial(_receive, call, request.byte_size),
-        recheck=services.revalidator.revalidate,
+        revalidate=services.revalidator.revalidate,
     )
     return receipt_answer(call, receipt, first_status=first_status)
 

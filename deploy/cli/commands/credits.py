@@ -268,7 +268,7 @@ def prove() -> None:
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)
-        mismeasured = storage_check.find_mismeasured(database)
+        mismeasured = storage_check.find_storage_discrepancies(database)
     print_json(
         {
             "discrepancies": [document(at) | {"meaning": at.meaning} for at in found],

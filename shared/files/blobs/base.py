@@ -183,7 +183,7 @@ class BlobReader(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-class Unattended(Protocol):
+class UnlockedUpload(Protocol):
     """Staged bytes that no living process is receiving; locked against everyone else while one holds this."""
 
     @property
@@ -191,7 +191,7 @@ class Unattended(Protocol):
         """The version the bytes were meant for."""
 
     def discard(self) -> None:
-        """Delete the bytes; only when no row promises them, nor can any more (see `unattended`). Never raises."""
+        """Delete the bytes; only when no row promises them, nor can any more (see `list_unlocked`). Never raises."""
 
 
 class BlobStore(Protocol):
@@ -250,7 +250,7 @@ class BlobStore(Protocol):
     def abort(self, version_id: UUID) -> None:
         """Give up what is received of a blob; what is placed stays. Raises BlobStoreUnavailable."""
 
-    def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
+    def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[UnlockedUpload], None, None]:
         """Iterate over batches of staged bytes nobody is receiving; the next batch releases the last.
 
         Some belong to rows that wait for placement: while a batch is held, discard those without a row. A SELECT does
@@ -283,7 +283,7 @@ def parse_version_id(name: str) -> UUID | None:
     return version_id if str(version_id) == name else None
 
 
-def attempt_each(items: Iterable[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
+def for_each(items: Iterable[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
     """Do something to each item, whatever becomes of the others; return what failed."""
     failures: dict[Item, DomainError] = {}
     for item in items:

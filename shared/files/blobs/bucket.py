@@ -8,7 +8,7 @@ from shared.files.blobs.base import BlobMissing
 from shared.files.blobs.marker import MARKER, parse_store_id
 from shared.files.blobs.s3 import S3Bucket, reading_errors, request_errors
 
-MOST_MARKER_BYTES = 1000
+MAX_MARKER_BYTES = 1000
 
 
 class MarkedBucket:
@@ -32,7 +32,7 @@ class MarkedBucket:
                 " suspend its versioning, or use another"
             )
 
-    def look(self) -> object:
+    def fingerprint(self) -> object:
         """Give the same for ever: a bucket does not come loose as a mount does, so its marker is read once."""
         return self.address
 
@@ -43,7 +43,7 @@ class MarkedBucket:
             with request_errors():
                 body = bucket.client.get_object(Bucket=bucket.name, Key=self._key)["Body"]
             with reading_errors():
-                written = body.read(MOST_MARKER_BYTES).decode("ascii", "replace")
+                written = body.read(MAX_MARKER_BYTES).decode("ascii", "replace")
         except BlobMissing:
             return None
         return parse_store_id(written)

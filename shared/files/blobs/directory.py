@@ -37,7 +37,7 @@ class LocalDirectory:
         self._marker = f"{root}/{MARKER}"
 
     @contextmanager
-    def held(self) -> Iterator[LocalDirectory]:
+    def pinned(self) -> Iterator[LocalDirectory]:
         """Give the directory that is here now: it stays that one, whatever mount comes or goes in the block."""
         with translated_errors():
             descriptor = os.open(self.address, os.O_PATH | os.O_DIRECTORY)
@@ -54,7 +54,7 @@ class LocalDirectory:
         """Say where a blob is placed."""
         return f"{self.objects}/{shard(version_id)}/{version_id}"
 
-    def look(self) -> object | None:
+    def fingerprint(self) -> object | None:
         """Give what identifies the marker's file."""
         with translated_errors():
             try:

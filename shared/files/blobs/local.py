@@ -11,7 +11,7 @@ The rules it protects, each of them the difference between no loss and some in a
 - A directory is flushed even when there was nothing left to do in it: an earlier attempt may have died between its
   rename or unlink and its flush, and the row is about to be changed for good.
 - Readers find a blob in either place, so that a move under them goes unseen.
-- A blob is absent only from the right directory, held open (`_right_directory`): a path may lead elsewhere while a
+- A blob is absent only from the right directory, pinned open (`_right_directory`): a path may lead elsewhere while a
   mount is lost, and back before anyone asks.
 
 Left to others: which directory is the right one (`marker`, `directory`), the staging directory and its locks
@@ -43,15 +43,15 @@ from shared.files.blobs.base import (
     Item,
     Size,
     Stored,
-    attempt_each,
+    for_each,
 )
 from shared.files.blobs.directory import LocalDirectory, shard
 from shared.files.blobs.marker import Guard, Identity
 from shared.files.blobs.measuring import measured
 from shared.files.blobs.staging import (
     LocalReceiver,
-    LocalUnattended,
-    list_unattended,
+    LocalUnlocked,
+    list_unlocked,
     sync_directory,
     translated_errors,
 )
@@ -141,10 +141,10 @@ class LocalBlobStore:
         with self._right_directory() as at, translated_errors(), suppress(FileNotFoundError):
             os.unlink(at.staging_path(version_id))
 
-    def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnattended], None, None]:
+    def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnlocked], None, None]:
         """Go through the staging directory; its length, not the store's, is the cost."""
         with self._right_directory() as at:
-            yield from list_unattended(at.staging, batch_size)
+            yield from list_unlocked(at.staging, batch_size)
 
     def disk(self) -> Disk | None:
         """Measure the disk of the directory."""
@@ -171,7 +171,7 @@ class LocalBlobStore:
     def _right_directory(self) -> Iterator[LocalDirectory]:
         """Hold the right directory: what is absent from it is absent, wherever its mount goes meanwhile."""
         self.require()
-        with self._at.held() as at:
+        with self._at.pinned() as at:
             if not self._recognizes(at):
                 raise BlobStoreUnavailable(REPLACED)
             yield at
@@ -188,7 +188,7 @@ class LocalBlobStore:
         ordered = sorted(blobs, key=lambda blob: shard(blob.version_id))
         with self._right_directory() as at:
             failures = {
-                blob.version_id: error for blob, error in _attempt_each(ordered, partial(act, at)).items()
+                blob.version_id: error for blob, error in _for_each(ordered, partial(act, at)).items()
             }
             failures |= _flush(at, [blob.version_id for blob in ordered if blob.version_id not in failures])
         return failures
@@ -272,19 +272,19 @@ def _flush(at: LocalDirectory, version_ids: Sequence[UUID]) -> dict[UUID, Domain
     for version_id in version_ids:
         concerned[f"{at.objects}/{shard(version_id)}"].append(version_id)
     concerned[at.staging] = list(version_ids)
-    failures = _attempt_each(list(concerned), _flush_directory)
+    failures = _for_each(list(concerned), _flush_directory)
     return {version_id: error for directory, error in failures.items() for version_id in concerned[directory]}
 
 
-def _attempt_each(items: Sequence[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
+def _for_each(items: Sequence[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
     """Do a batch, a large one in threads: four unlink about twice as fast as one on ext4."""
     if len(items) < THREADS_FROM_ITEMS:
-        return attempt_each(items, act)
+        return for_each(items, act)
     share = -(-len(items) // BATCH_THREADS)
     shares = [items[start : start + share] for start in range(0, len(items), share)]
     failures: dict[Item, DomainError] = {}
     with ThreadPoolExecutor(BATCH_THREADS) as pool:
-        for part in pool.map(lambda few: attempt_each(few, act), shares):
+        for part in pool.map(lambda few: for_each(few, act), shares):
             failures |= part
     return failures
 

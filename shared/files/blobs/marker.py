@@ -35,7 +35,7 @@ class Marked(Protocol):
     def address(self) -> str:
         """Where it is, for people."""
 
-    def look(self) -> object | None:
+    def fingerprint(self) -> object | None:
         """Tell cheaply which marker is there: the same object as long as it is the same; None where there is none."""
 
     def find_id(self) -> UUID | None:
@@ -84,13 +84,13 @@ class Guard:
 
     def recognizes(self, marked: Marked) -> bool:
         """Tell whether this is the store that was found to be the right one."""
-        seen = marked.look()
+        seen = marked.fingerprint()
         return seen is not None and seen == self._known
 
     def _read(self) -> None:
         self._known = None
         expected = self._identity.resolve(self._marked)
-        seen = self._marked.look()
+        seen = self._marked.fingerprint()
         found = self._marked.find_id()
         if found != expected:
             self._refuse(expected, found)

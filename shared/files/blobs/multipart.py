@@ -33,8 +33,8 @@ from shared.files.blobs.base import (
     Disk,
     Size,
     Stored,
-    Unattended,
-    attempt_each,
+    UnlockedUpload,
+    for_each,
     largest,
 )
 from shared.files.blobs.bucket import MarkedBucket
@@ -44,7 +44,7 @@ from shared.files.blobs.s3 import Part, S3Bucket, encode_crc32
 from shared.files.blobs.s3_reader import S3Reader
 
 SMALLEST_PART_BYTES = 8 << 20
-MOST_PARTS = 10_000
+MAX_PARTS = 10_000
 DELETIONS_PER_REQUEST = 1_000
 ABORT_ATTEMPTS = 3
 LISTINGS_AT_ONCE = 8
@@ -85,7 +85,7 @@ class S3BlobStore:
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Complete each upload unless somebody did, and look at the object that came of it."""
         self.require()
-        return {blob.version_id: error for blob, error in attempt_each(blobs, self._place).items()}
+        return {blob.version_id: error for blob, error in for_each(blobs, self._place).items()}
 
     def open(self, version_id: UUID, *, placed: bool) -> S3Reader:  # noqa: ARG002 - the port's parameter
         """Ask for nothing yet: each range is a request of its own."""
@@ -100,7 +100,7 @@ class S3BlobStore:
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Abort the uploads first, then delete the keys of those whose upload is over."""
         self.require()
-        failures = {blob.version_id: error for blob, error in attempt_each(blobs, self._abort).items()}
+        failures = {blob.version_id: error for blob, error in for_each(blobs, self._abort).items()}
         version_ids = [blob.version_id for blob in blobs if blob.version_id not in failures]
         for start in range(0, len(version_ids), DELETIONS_PER_REQUEST):
             failures |= self._delete(version_ids[start : start + DELETIONS_PER_REQUEST])
@@ -111,11 +111,11 @@ class S3BlobStore:
         self.require()
         self._abort(Blob(version_id=version_id, size_bytes=0, upload_id=UNKNOWN_UPLOAD))
 
-    def unattended(
+    def list_unlocked(
         self,
         *,
         batch_size: int = 200,  # noqa: ARG002 - the port's parameter
-    ) -> Generator[Sequence[Unattended], None, None]:
+    ) -> Generator[Sequence[UnlockedUpload], None, None]:
         """Nothing: every upload has a row with its id before its first byte."""
         yield from ()
 
@@ -202,7 +202,7 @@ class S3BlobStore:
     def _delete(self, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
         # Servers that refuse checksums refuse the batch too, which cannot be sent without one.
         if not self._bucket.checksums:
-            return attempt_each(version_ids, self._bucket.delete)
+            return for_each(version_ids, self._bucket.delete)
         try:
             refused = self._bucket.delete_many(version_ids)
         except DomainError as error:
@@ -289,7 +289,7 @@ class S3Receiver:
 
 def part_size(size_bytes: int) -> int:
     """Choose the smallest size of parts that needs at most 10,000 of them, and no less than 8 MiB."""
-    return max(SMALLEST_PART_BYTES, -(-size_bytes // MOST_PARTS))
+    return max(SMALLEST_PART_BYTES, -(-size_bytes // MAX_PARTS))
 
 
 def _require(upload_id: str | None) -> str:

@@ -22,7 +22,7 @@ from shared.files.blobs.base import (
     Receiver,
     Size,
     Stored,
-    Unattended,
+    UnlockedUpload,
 )
 
 
@@ -90,10 +90,10 @@ class PairedBlobStore:
         """Give up what the first receives of it."""
         self.first.abort(version_id)
 
-    def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
+    def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[UnlockedUpload], None, None]:
         """Go through the staged bytes of both."""
-        yield from self.first.unattended(batch_size=batch_size)
-        yield from self.second.unattended(batch_size=batch_size)
+        yield from self.first.list_unlocked(batch_size=batch_size)
+        yield from self.second.list_unlocked(batch_size=batch_size)
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
         """Look in the first, and for the rest in the second."""

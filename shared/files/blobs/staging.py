@@ -153,7 +153,7 @@ class LocalReceiver:
         return self._descriptor
 
 
-class LocalUnattended:
+class LocalUnlocked:
     """A staging file whose lock nobody else holds."""
 
     __slots__ = ("_descriptor", "_path", "version_id")
@@ -173,9 +173,9 @@ class LocalUnattended:
         os.close(self._descriptor)
 
 
-def list_unattended(directory: str, batch_size: int) -> Generator[Sequence[LocalUnattended], None, None]:
+def list_unlocked(directory: str, batch_size: int) -> Generator[Sequence[LocalUnlocked], None, None]:
     """Lock and yield what nobody else has locked, at most `batch_size` files at a time."""
-    batch: list[LocalUnattended] = []
+    batch: list[LocalUnlocked] = []
     with translated_errors():
         names = os.listdir(directory)
     try:
@@ -193,12 +193,12 @@ def list_unattended(directory: str, batch_size: int) -> Generator[Sequence[Local
         _release_all(batch)
 
 
-def _release_all(batch: list[LocalUnattended]) -> None:
+def _release_all(batch: list[LocalUnlocked]) -> None:
     while batch:
         batch.pop().release()
 
 
-def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
+def _find_unattended(directory: str, name: str) -> LocalUnlocked | None:
     version_id = parse_version_id(name.removesuffix(UNLOCKED_SUFFIX))
     if version_id is None:
         return None
@@ -211,7 +211,7 @@ def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
     if not _is_lockable(descriptor):
         os.close(descriptor)
         return None
-    found = LocalUnattended(path, version_id, descriptor)
+    found = LocalUnlocked(path, version_id, descriptor)
     if not name.endswith(UNLOCKED_SUFFIX):
         return found
     found.discard()

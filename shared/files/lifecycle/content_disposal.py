@@ -43,9 +43,9 @@ class EndedFile:
     versions: int
 
 
-def doom_content(session: Session, file: EndedFile) -> None:
+def mark_for_deletion(session: Session, file: EndedFile) -> None:
     """Doom all versions of a file that are few, and leave others to the collector."""
-    if divide([file])[0]:
+    if split_by_size([file])[0]:
         of_file = select(versions.c.id).where(versions.c.file_id == file.id)
         doomed = update(blobs).where(blobs.c.version_id.in_(of_file))
         session.execute(doomed.values(state="doomed", lease_until=None))
@@ -53,7 +53,7 @@ def doom_content(session: Session, file: EndedFile) -> None:
         enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id})
 
 
-def divide(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]]:
+def split_by_size(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]]:
     """Divide files into those that have up to AT_ONCE versions together, the smallest first, and the others."""
     few: list[EndedFile] = []
     many: list[EndedFile] = []
@@ -77,7 +77,7 @@ _HEAD = next_round_robin(
 )
 _CLAIM = text(f"SELECT head.*, kind FROM ({_HEAD}) AS head JOIN ended_content USING (id)")  # noqa: S608 (from the code)
 # After the lock, in a statement of its own: it sees how far the one before came.
-DOOM_VERSIONS = """
+MARK_VERSIONS = """
 WITH next AS (
     SELECT version.id, version.revision FROM ended_content AS file CROSS JOIN LATERAL (
         SELECT id, revision FROM file_versions WHERE file_id = file.id AND revision > file.doomed_to
@@ -94,7 +94,7 @@ UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
 FROM next WHERE blobs.version_id = next.id AND blobs.state <> 'doomed'
 RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
 """
-DOOM_PIECES = """
+MARK_PIECES = """
 WITH gone AS (
     DELETE FROM upload_pieces WHERE blob_id = ANY (ARRAY(
         SELECT blob_id FROM upload_pieces WHERE upload_id = :id ORDER BY offset_bytes LIMIT :limit
@@ -105,10 +105,10 @@ UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
 FROM gone WHERE blobs.version_id = gone.blob_id AND blobs.state <> 'doomed'
 RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
 """
-_DOOM = {ContentKind.FILE: text(DOOM_VERSIONS), ContentKind.UPLOAD: text(DOOM_PIECES)}
+_MARK = {ContentKind.FILE: text(MARK_VERSIONS), ContentKind.UPLOAD: text(MARK_PIECES)}
 
 
-def claim_ended(database: Database, *, limit: int, lease: timedelta) -> list[Blob]:
+def claim_ended_content(database: Database, *, limit: int, lease: timedelta) -> list[Blob]:
     """Doom up to `limit` more blobs of what has ended, and claim them for removal; fewer when no more are left."""
     claimed: list[Blob] = []
     while len(claimed) < limit:
@@ -127,4 +127,4 @@ def _claim_next(database: Database, values: dict[str, Any]) -> list[Blob] | None
         row = _ROTATION.claim(session, _CLAIM)
         if row is None:
             return None
-        return [blob_of(at) for at in session.execute(_DOOM[ContentKind(row.kind)], {**values, "id": row.id})]
+        return [blob_of(at) for at in session.execute(_MARK[ContentKind(row.kind)], {**values, "id": row.id})]

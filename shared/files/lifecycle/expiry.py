@@ -13,7 +13,12 @@ from shared import failpoints
 from shared.db.database import Database
 from shared.fairness.fair_queueing import first_of_each, select_round_robin
 from shared.files.blobs.base import Blob, BlobStore
-from shared.files.lifecycle.content_disposal import ContentKind, EndedFile, divide, enqueue_for_collection
+from shared.files.lifecycle.content_disposal import (
+    ContentKind,
+    EndedFile,
+    enqueue_for_collection,
+    split_by_size,
+)
 from shared.files.lifecycle.garbage_collection import LEASE, remove_claimed
 from shared.files.lifecycle.placement import blob_of
 from shared.files.stores import StoreContext
@@ -49,7 +54,7 @@ FROM due WHERE files.id = due.id RETURNING files.id, files.organization_id, file
 # A statement of its own, after the locks: the first one's snapshot may be older than the last replace of a file that
 # it ends, and the bytes of a version it does not see would stay for ever. It takes the lease too, which saves a
 # claim.
-_DOOM = text(
+_MARK = text(
     """
 UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
 FROM file_versions
@@ -81,10 +86,10 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         ids = {"ids": [str(file_id) for file_id in due]}
         ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
-        few, many = divide(ended)
+        few, many = split_by_size(ended)
         enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
         doomed = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
-        rows = session.execute(_DOOM, doomed).all() if few else []
+        rows = session.execute(_MARK, doomed).all() if few else []
         failpoints.hit("expiry.before_commit")
     failpoints.hit("expiry.expired")
     SWEPT.labels("expired").inc(len(ended))

@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, delete, func, select, text, update
 from shared import failpoints
 from shared.db.database import Database
 from shared.files.blobs.base import Blob, BlobStore
-from shared.files.lifecycle.content_disposal import claim_ended
+from shared.files.lifecycle.content_disposal import claim_ended_content
 from shared.files.lifecycle.placement import blob_of
 from shared.files.stores import StoreContext
 from shared.files.tables import blobs
@@ -38,19 +38,19 @@ RETURNING version_id, byte_size, upload_id, checksum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectDoomed(Job):
+class CollectGarbage(Job):
     """Content has become unreachable and its bytes wait to be deleted."""
 
     kind = "files.collect_doomed"
     queue = RETENTION
 
 
-@handles(CollectDoomed, every_seconds=10)
+@handles(CollectGarbage, every_seconds=10)
 def _collect_doomed(context: StoreContext) -> int:
-    return collect_doomed(context.database, context.store)
+    return collect_garbage(context.database, context.store)
 
 
-def collect_doomed(database: Database, store: BlobStore) -> int:
+def collect_garbage(database: Database, store: BlobStore) -> int:
     """Remove all that is doomed or has ended, batch by batch until none is unclaimed; return how many were removed."""
     _give_up_dead_receptions(database)
     store.require()
@@ -85,7 +85,7 @@ def _claim(database: Database) -> Sequence[Blob]:
     with database.autocommit() as session:
         rows = session.execute(_CLAIM, {"limit": BATCH_SIZE, "lease": LEASE})
         claimed = [blob_of(row) for row in rows]
-    claimed += claim_ended(database, limit=BATCH_SIZE - len(claimed), lease=LEASE)
+    claimed += claim_ended_content(database, limit=BATCH_SIZE - len(claimed), lease=LEASE)
     failpoints.hit("collection.claimed")
     return claimed
 

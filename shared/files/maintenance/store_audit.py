@@ -22,7 +22,7 @@ from shared.files.maintenance.scrubbing import read_digest
 BATCH_SIZE = 20_000
 SAMPLE = 200
 SAMPLE_BYTES = 1 << 30
-MOST_MARKED = 1000
+MAX_MARKED = 1000
 """Content marked as damaged that is read again in one audit."""
 
 Progress = Callable[[str, int], None]
@@ -110,7 +110,7 @@ def walk_rows(database: Database, *, size: int) -> Iterator[Sequence[Row[Any]]]:
         after = rows[-1].version_id
 
 
-def look_at(database: Database, version_ids: Sequence[UUID]) -> list[Row[Any]]:
+def find_details(database: Database, version_ids: Sequence[UUID]) -> list[Row[Any]]:
     """Get what the database knows of versions now."""
     with database.autocommit() as session:
         return list(session.execute(_DETAILS, {"ids": [str(at) for at in version_ids]}).all())
@@ -139,7 +139,7 @@ def _check_rows(database: Database, store: BlobStore, rows: Sequence[Blob]) -> I
     if not suspects:
         return
     # Asked for again, rows first: what was deleted or placed since is no discrepancy.
-    details = [row for row in look_at(database, suspects) if row.state in ("live", "staged")]
+    details = [row for row in find_details(database, suspects) if row.state in ("live", "staged")]
     stored = store.measure([blob_of(row) for row in details])
     for row in details:
         found = stored.get(row.version_id)
@@ -164,7 +164,7 @@ def _check_stored(database: Database, store: BlobStore, listed: Sequence[Stored]
         return
     # The collector deletes a row after its bytes: what is still there without one has none.
     stored = store.measure(suspects)
-    for row in look_at(database, list(stored)):
+    for row in find_details(database, list(stored)):
         if row.state is not None:
             continue
         if row.file_id is None:
@@ -179,9 +179,9 @@ def _read_again(
     database: Database, store: BlobStore, drawn: Sequence[UUID], progress: Progress
 ) -> Iterator[Discrepancy]:
     with database.autocommit() as session:
-        marked = list(session.execute(_MARKED, {"limit": MOST_MARKED}).scalars())
+        marked = list(session.execute(_MARKED, {"limit": MAX_MARKED}).scalars())
     rest = SAMPLE_BYTES
-    for row in look_at(database, list(dict.fromkeys([*marked, *drawn]))):
+    for row in find_details(database, list(dict.fromkeys([*marked, *drawn]))):
         if row.state != "live" or row.content_sha256 is None or rest < 0:
             continue
         rest -= 0 if row.is_marked else row.byte_size

@@ -33,7 +33,7 @@ from shared.errors import DomainError
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobDamaged, BlobMissing, BlobStore, Stored
 from shared.files.blobs.paired import PairedBlobStore
 from shared.files.lifecycle.placement import blob_of
-from shared.files.maintenance.store_audit import look_at, walk_rows
+from shared.files.maintenance.store_audit import find_details, walk_rows
 from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -93,7 +93,7 @@ class _Claim:
 
 
 @dataclass(slots=True, kw_only=True)
-class Moved:
+class MigrationResult:
     """What a run has done; it is complete when the first store has everything."""
 
     versions: int = 0
@@ -104,13 +104,13 @@ class Moved:
 
 def move(
     database: Database, pair: PairedBlobStore, *, threads: int = THREADS, progress: Progress = lambda *_: None
-) -> Moved:
+) -> MigrationResult:
     """Copy until the first store has everything that can be read.
 
     Raises BlobStoreUnavailable, StorageFull, StorageReadOnly, ServiceUnavailable: run it again.
     """
     pair.require()
-    moved = Moved()
+    moved = MigrationResult()
     with ThreadPoolExecutor(threads) as pool:
         while _run(database, pair, moved, pool, progress):
             # What is left is another run's, or that of one that has died, or waits to be placed.
@@ -121,7 +121,11 @@ def move(
 
 
 def _run(
-    database: Database, pair: PairedBlobStore, moved: Moved, pool: ThreadPoolExecutor, progress: Progress
+    database: Database,
+    pair: PairedBlobStore,
+    moved: MigrationResult,
+    pool: ThreadPoolExecutor,
+    progress: Progress,
 ) -> int:
     """Pass over all rows once; return of how many versions the first store has none, and could have."""
     left = 0
@@ -134,7 +138,7 @@ def _run(
             progress("bytes copied", outcome if isinstance(outcome, int) else 0)
         rest = [row.version_id for row in absent if row.version_id not in moved.unreadable]
         # Looked at again: most have been copied, and others deleted meanwhile.
-        now = [row for row in look_at(database, rest) if row.state in ("live", "staged")] if rest else []
+        now = [row for row in find_details(database, rest) if row.state in ("live", "staged")] if rest else []
         left += len(_absent(pair, now)) if now else 0
     return left
 
@@ -156,7 +160,7 @@ class _Outcome(Enum):
     UNREADABLE = "unreadable"
 
 
-def _count(moved: Moved, version_id: UUID, outcome: int | _Outcome) -> None:
+def _count(moved: MigrationResult, version_id: UUID, outcome: int | _Outcome) -> None:
     if outcome is _Outcome.UNREADABLE:
         moved.unreadable.add(version_id)
     elif isinstance(outcome, int):

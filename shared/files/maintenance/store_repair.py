@@ -10,8 +10,8 @@ from shared.db.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.lifecycle.placement import blob_of
 from shared.files.maintenance.scrubbing import mark
-from shared.files.maintenance.store_audit import Discrepancy, DiscrepancyKind, is_as_recorded, look_at
-from shared.files.sweeps import doom_ownerless
+from shared.files.maintenance.store_audit import Discrepancy, DiscrepancyKind, find_details, is_as_recorded
+from shared.files.sweeps import claim_orphans
 from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -27,13 +27,13 @@ ON CONFLICT DO NOTHING
 )
 
 
-def mend(database: Database, store: BlobStore, found: Discrepancy) -> bool:
+def repair(database: Database, store: BlobStore, found: Discrepancy) -> bool:
     """Put one discrepancy right, if that is safe; tell whether it is.
 
     Raises BlobStoreUnavailable, ServiceUnavailable.
     """
     if found.kind is DiscrepancyKind.ENDED:
-        is_mended = bool(doom_ownerless(database, [found.version_id]))
+        is_mended = bool(claim_orphans(database, [found.version_id]))
     elif found.kind is DiscrepancyKind.UNPLACED:
         is_mended = _place(database, store, found)
     elif found.kind is DiscrepancyKind.ROWLESS:
@@ -49,7 +49,7 @@ def mend(database: Database, store: BlobStore, found: Discrepancy) -> bool:
 
 def discard(database: Database, found: Discrepancy) -> bool:
     """Hand bytes of which the database knows nothing to the collector: an operator has said so."""
-    return found.kind is DiscrepancyKind.UNKNOWN and bool(doom_ownerless(database, [found.version_id]))
+    return found.kind is DiscrepancyKind.UNKNOWN and bool(claim_orphans(database, [found.version_id]))
 
 
 def _refuse_to_readers(database: Database, found: Discrepancy) -> None:
@@ -59,13 +59,13 @@ def _refuse_to_readers(database: Database, found: Discrepancy) -> None:
 
 
 def _place(database: Database, store: BlobStore, found: Discrepancy) -> bool:
-    rows = [row for row in look_at(database, [found.version_id]) if row.state == "live"]
+    rows = [row for row in find_details(database, [found.version_id]) if row.state == "live"]
     return bool(rows) and not store.place([blob_of(row) for row in rows])
 
 
 def _keep(database: Database, store: BlobStore, found: Discrepancy) -> bool:
     """Make the row again by which content is read, if it is the right content."""
-    rows = [row for row in look_at(database, [found.version_id]) if row.state is None]
+    rows = [row for row in find_details(database, [found.version_id]) if row.state is None]
     if not rows or not is_as_recorded(store, rows[0]):
         return False
     with database.transaction() as session:

@@ -20,7 +20,7 @@ from shared.credits.amounts import parse_credits
 from shared.credits.storage_billing.daily_charges import charge_storage
 from shared.db.database import Database, Session
 from shared.files.metering.storage_check import PARTS, STATEMENT_TIMEOUT, count_parts, count_stored
-from shared.files.metering.storage_prices import PRICE_OF_DAY, StorageMonth, StoragePrice, note_price
+from shared.files.metering.storage_prices import PRICE_OF_DAY, StorageMonth, StoragePrice, record_price
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER
 from shared.runtime.batches import must_stop
@@ -68,7 +68,7 @@ def measure_storage(database: Database, *, price: StoragePrice, slack: timedelta
             return False
         if not span.has_parts:
             count_parts(session)
-        note_price(session, price, span._asdict())
+        record_price(session, price, span._asdict())
         _measure(session, span)
         failpoints.hit("storage.before_commit")
     return bool(span.is_whole_day)

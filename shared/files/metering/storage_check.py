@@ -34,7 +34,7 @@ PARTS = "purpose, owner_kind, owner_id, distribution_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mismeasured:
+class StorageDiscrepancy:
     """A day of an organization whose row does not say what its versions say; `found` is the row's figure."""
 
     organization_id: UUID
@@ -47,14 +47,14 @@ class Mismeasured:
 
 @sweep("files.prove_storage", queue=LEDGER, every_seconds=21_600)
 def _prove_storage(context: Context) -> int:
-    return context.once(_make_proof).go_on(context.database)
+    return context.once(_make_proof).step(context.database)
 
 
 def _make_proof(_: Context) -> StorageProof:
     return StorageProof()
 
 
-def find_mismeasured(database: Database) -> list[Mismeasured]:
+def find_storage_discrepancies(database: Database) -> list[StorageDiscrepancy]:
     """Compare the day that is being measured and the one before with their versions; an empty list is the proof."""
     comparison = _Comparison(database)
     while comparison.add_batch(database):
@@ -68,7 +68,7 @@ class StorageProof:
     def __init__(self) -> None:
         self._under_way: _Comparison | None = None
 
-    def go_on(self, database: Database) -> int:
+    def step(self, database: Database) -> int:
         """Compare; after the last version log and count what disagrees, and return how much."""
         comparison = self._under_way or _Comparison(database)
         self._under_way = comparison
@@ -125,11 +125,11 @@ class _Comparison:
                 self._expected[row.day, row.organization_id] = added
         return self._after is not None
 
-    def differences(self) -> list[Mismeasured]:
+    def differences(self) -> list[StorageDiscrepancy]:
         """Give the rows that do not say what the versions say."""
         nothing = (0, 0)
         return [
-            Mismeasured(
+            StorageDiscrepancy(
                 organization_id=key[1],
                 day=key[0],
                 expected_bytes=expected[0],
@@ -142,7 +142,7 @@ class _Comparison:
         ]
 
 
-def _report(found: Sequence[Mismeasured]) -> None:
+def _report(found: Sequence[StorageDiscrepancy]) -> None:
     LEDGER_DISCREPANCIES.labels(KIND).set(len(found))
     for at in found[:MAX_REPORTED]:
         log.warning(

@@ -27,7 +27,7 @@ class StoragePrice:
     month: StorageMonth = StorageMonth.THIRTY_DAYS
 
 
-def note_price(session: Session, price: StoragePrice, values: dict[str, object]) -> None:
+def record_price(session: Session, price: StoragePrice, values: dict[str, object]) -> None:
     """Write down a price that was not the newest; `values` has `settled_at`, and `starts_at` of what is measured."""
     session.execute(_NOTE, {**values, "price": price.amount, "month": price.month.value})
     session.execute(_FORGET, values)

@@ -1,6 +1,6 @@
 """Complete resumable uploads: the pieces become one version, by the same steps as content that came in one request.
 
-So permission, credit, deadline, expectations and operationId are judged anew, and one transaction makes the version.
+So permission, credit, deadline, expectations and operationId are checked again, and one transaction makes the version.
 A death before it leaves the pieces, and the next attempt completes them; after it the operationId gives the result.
 """
 
@@ -9,38 +9,42 @@ from contextlib import suppress
 from shared import failpoints
 from shared.db.database import Database
 from shared.errors import DomainError
-from shared.files.access import Recheck
+from shared.files.access import Revalidate
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import InconsistentUploadLength, OperationConflict
 from shared.files.idempotency import Outcome, Prechecked, replayed_receipt
-from shared.files.replaces import ReplaceRequest, judge_replace, replace
+from shared.files.replaces import ReplaceRequest, precheck_replace, replace
 from shared.files.resources import Receipt
 from shared.files.resumable.pieces import receiver
-from shared.files.resumable.uploads import Announced, Request, ResumableUpload, UploadState, end
+from shared.files.resumable.uploads import DeclaredContent, Request, ResumableUpload, UploadState, end
 from shared.files.upload_errors import DigestMismatch
 from shared.files.uploads import precheck_upload, upload
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 
 
-def judge(database: Database, store: BlobStore, caller: Caller, request: Request) -> Prechecked:
+def precheck(database: Database, store: BlobStore, caller: Caller, request: Request) -> Prechecked:
     """Judge what an upload asks for before any of its content comes; raises as `upload` and `replace` do."""
     if isinstance(request, ReplaceRequest):
-        return judge_replace(database, store, caller, request)[1]
+        return precheck_replace(database, store, caller, request)[1]
     return precheck_upload(database, caller, request)[1]
 
 
-def give_again(store: BlobStore, outcome: Outcome, announced: Announced) -> Receipt:
+def replay_without_content(store: BlobStore, outcome: Outcome, declared: DeclaredContent) -> Receipt:
     """Give the result of an operation to a request that sends no content. Raises OperationConflict for another."""
     version = outcome.version
-    same = (version.file_name, version.media_type) == (announced.file_name, announced.media_type)
-    if not same or announced.sha256 not in (None, version.content_sha256):
+    same = (version.file_name, version.media_type) == (declared.file_name, declared.media_type)
+    if not same or declared.sha256 not in (None, version.content_sha256):
         raise OperationConflict
     return replayed_receipt(store, outcome)
 
 
 def complete(
-    database: Database, store: BlobStore, actor: Actor, resumable: ResumableUpload, recheck: Recheck
+    database: Database,
+    store: BlobStore,
+    actor: Actor,
+    resumable: ResumableUpload,
+    revalidate: Revalidate,
 ) -> Receipt:
     """Make a version of content that is whole; an upload whose content has another digest is given up.
 
@@ -48,18 +52,18 @@ def complete(
     """
     request = resumable.request
     if resumable.is_finished:
-        judged = judge(database, store, actor.caller, request)
-        if judged.outcome is None:
+        prechecked = precheck(database, store, actor.caller, request)
+        if prechecked.outcome is None:
             raise OperationConflict
-        return give_again(store, judged.outcome, resumable.announced)
+        return replay_without_content(store, prechecked.outcome, resumable.declared)
     if resumable.received_bytes != request.byte_size:
         raise InconsistentUploadLength
     receive = receiver(database, store, resumable)
     try:
         if isinstance(request, ReplaceRequest):
-            receipt = replace(database, store, actor, request, receive, recheck=recheck)
+            receipt = replace(database, store, actor, request, receive, revalidate=revalidate)
         else:
-            receipt = upload(database, store, actor.caller, request, receive, recheck=recheck)
+            receipt = upload(database, store, actor.caller, request, receive, revalidate=revalidate)
     except DigestMismatch:
         end(database, resumable.id, UploadState.CANCELLED)
         raise

@@ -21,7 +21,7 @@ from sqlalchemy import select
 from shared import failpoints
 from shared.db.database import Database
 from shared.errors import DomainError
-from shared.files.access import Recheck, authorize, explain_denial
+from shared.files.access import Revalidate, authorize, explain_denial
 from shared.files.blobs.base import AtMost, Blob, BlobStore
 from shared.files.blobs.chunks import checked_chunks
 from shared.files.errors import InconsistentUploadLength, MismatchingUploadOffset, OperationInProgress
@@ -74,7 +74,7 @@ def append(
     *,
     kept: timedelta,
     time_limit_seconds: float,
-    recheck: Recheck,
+    revalidate: Revalidate,
 ) -> int:
     """Keep what a body brings, and tell up to where the upload now has content; the caller is a bound one.
 
@@ -82,7 +82,7 @@ def append(
     byteSize, what the body raises after keeping what came before, BlobStoreUnavailable, StorageFull.
     """
     buffer = memoryview(bytearray(BUFFER_BYTES))
-    authorize_again = partial(_authorize_again, recheck, caller, upload)
+    authorize_again = partial(_authorize_again, revalidate, caller, upload)
     offset, failure, is_end = upload.received_bytes, None, False
     while not is_end:
         room = min(PIECE_BYTES, upload.request.byte_size - offset)
@@ -122,11 +122,11 @@ def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, s
                 size += len(chunk)
     if size != upload.request.byte_size:
         raise OperationInProgress
-    if upload.announced.sha256 not in (None, digest.digest()):
+    if upload.declared.sha256 not in (None, digest.digest()):
         raise DigestMismatch("The content does not have the digest that was sent when the upload began.")
     return ReceivedContent(
-        file_name=upload.announced.file_name,
-        media_type=upload.announced.media_type,
+        file_name=upload.declared.file_name,
+        media_type=upload.declared.media_type,
         byte_size=size,
         sha256=digest.digest(),
     )
@@ -165,9 +165,9 @@ def _advance(staged: StagedContent, values: dict[str, Any], size: int) -> None:
         raise MismatchingUploadOffset
 
 
-def _authorize_again(recheck: Recheck, caller: Caller, upload: ResumableUpload) -> None:
+def _authorize_again(revalidate: Revalidate, caller: Caller, upload: ResumableUpload) -> None:
     authorize(
-        recheck(caller),
+        revalidate(caller),
         _permission(upload),
         owner_id=upload.owner_id,
         organization_id=upload.organization_id,

@@ -18,7 +18,7 @@ from shared.db.database import Database, Session
 from shared.files.errors import OperationConflict, TooManyUploads, UploadEnded, UploadNotFound
 from shared.files.idempotency import OperationKind, Prechecked
 from shared.files.lifecycle.content_disposal import AT_ONCE, ContentKind, enqueue_for_collection
-from shared.files.lifecycle.garbage_collection import CollectDoomed
+from shared.files.lifecycle.garbage_collection import CollectGarbage
 from shared.files.replaces import ReplaceRequest
 from shared.files.tables import blobs
 from shared.files.tables import resumable_uploads as uploads
@@ -49,7 +49,7 @@ class UploadState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
+class DeclaredContent:
     """What is said of content before it comes; `sha256` only if its digest was sent."""
 
     file_name: str
@@ -58,7 +58,7 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class UploadLimits:
     """How long an upload is kept, and how many may be unfinished."""
 
     kept: timedelta
@@ -74,7 +74,7 @@ class ResumableUpload:
     state: UploadState
     kind: OperationKind
     request: Request
-    announced: Announced
+    declared: DeclaredContent
     owner_id: UUID
     organization_id: UUID
     received_bytes: int
@@ -92,25 +92,25 @@ class ResumableUpload:
 def begin(
     database: Database,
     caller: Caller,
-    judged: Prechecked,
+    prechecked: Prechecked,
     request: Request,
-    announced: Announced,
-    bounds: Bounds,
+    declared: DeclaredContent,
+    limits: UploadLimits,
 ) -> ResumableUpload:
-    """Begin an upload that was judged, or find it where an earlier request with its operationId began it.
+    """Begin an upload that was prechecked, or find it where an earlier request with its operationId began it.
 
     Raises OperationConflict if that one asked for something else, TooManyUploads.
     """
     with database.transaction() as session:
-        for counted in (judged.payer_id, judged.operation.executor_id):
+        for counted in (prechecked.payer_id, prechecked.operation.executor_id):
             take_for(session, AdvisoryLock.RESUMABLE_UPLOADS, counted)
-        row = _find_open(session, judged)
+        row = _find_open(session, prechecked)
         if row is None:
-            _refuse_too_many(session, judged, bounds)
-            session.execute(insert(uploads).values(_row(caller, judged, request, announced, bounds)))
-            row = _find_open(session, judged)
+            _refuse_too_many(session, prechecked, limits)
+            session.execute(insert(uploads).values(_row(caller, prechecked, request, declared, limits)))
+            row = _find_open(session, prechecked)
     upload = _read(row)
-    if (row.request_hash, upload.announced) != (judged.operation.request_hash, announced):
+    if (row.request_hash, upload.declared) != (prechecked.operation.request_hash, declared):
         raise OperationConflict
     return upload
 
@@ -124,7 +124,7 @@ def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableU
     return _require_open(row, caller)
 
 
-def look_at(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
+def get_upload(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
     """Read an upload of the caller's without its lease. Raises UploadNotFound, UploadEnded."""
     mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
     with database.autocommit() as session:
@@ -163,7 +163,7 @@ def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> lis
     if gone:
         doomed = update(blobs).where(blobs.c.version_id.in_(gone)).values(state="doomed", lease_until=None)
         session.execute(doomed)
-        session.enqueue(CollectDoomed())
+        session.enqueue(CollectGarbage())
     if len(gone) == AT_ONCE:
         enqueue_for_collection(session, ContentKind.UPLOAD, found)
     return list(found)
@@ -176,9 +176,9 @@ _COLUMNS = (
 )
 
 
-def _find_open(session: Session, judged: Prechecked) -> Any:
+def _find_open(session: Session, prechecked: Prechecked) -> Any:
     """Take the lease of the open upload of an operation; end one that has expired."""
-    operation = judged.operation
+    operation = prechecked.operation
     key = (
         uploads.c.executor_id == operation.executor_id,
         uploads.c.kind == operation.kind.value,
@@ -194,20 +194,20 @@ def _find_open(session: Session, judged: Prechecked) -> Any:
     return row
 
 
-def _refuse_too_many(session: Session, judged: Prechecked, bounds: Bounds) -> None:
+def _refuse_too_many(session: Session, prechecked: Prechecked, limits: UploadLimits) -> None:
     count = select(func.count()).select_from(uploads)
-    of_caller = count.where(uploads.c.executor_id == judged.operation.executor_id, _RECEIVING)
-    of_payer = count.where(uploads.c.payer_id == judged.payer_id, _RECEIVING)
-    if session.execute(of_caller).scalar_one() >= bounds.per_caller:
-        raise TooManyUploads(retry_after_seconds=RETRY_SECONDS, maximum=bounds.per_caller)
-    if session.execute(of_payer).scalar_one() >= bounds.per_organization:
-        raise TooManyUploads(retry_after_seconds=RETRY_SECONDS, maximum=bounds.per_organization)
+    of_caller = count.where(uploads.c.executor_id == prechecked.operation.executor_id, _RECEIVING)
+    of_payer = count.where(uploads.c.payer_id == prechecked.payer_id, _RECEIVING)
+    if session.execute(of_caller).scalar_one() >= limits.per_caller:
+        raise TooManyUploads(retry_after_seconds=RETRY_SECONDS, maximum=limits.per_caller)
+    if session.execute(of_payer).scalar_one() >= limits.per_organization:
+        raise TooManyUploads(retry_after_seconds=RETRY_SECONDS, maximum=limits.per_organization)
 
 
 def _row(
-    caller: Caller, judged: Prechecked, request: Request, announced: Announced, bounds: Bounds
+    caller: Caller, prechecked: Prechecked, request: Request, declared: DeclaredContent, limits: UploadLimits
 ) -> dict[str, Any]:
-    operation = judged.operation
+    operation = prechecked.operation
     claims = None if caller.proof is None else caller.proof.attribution
     return {
         "id": uuid4(),  # and not `new_id`, whose ids tell their time: this one is an address
@@ -218,15 +218,15 @@ def _row(
         "request_hash": operation.request_hash,
         "request": _REQUESTS[operation.kind].dump_python(request, mode="json"),
         "attribution": None if claims is None else _CLAIMS.dump_python(claims, mode="json"),
-        "owner_id": judged.owner_id,
-        "organization_id": judged.organization_id,
-        "payer_id": judged.payer_id,
-        "file_name": announced.file_name,
-        "media_type": announced.media_type,
-        "content_sha256": announced.sha256,
+        "owner_id": prechecked.owner_id,
+        "organization_id": prechecked.organization_id,
+        "payer_id": prechecked.payer_id,
+        "file_name": declared.file_name,
+        "media_type": declared.media_type,
+        "content_sha256": declared.sha256,
         "byte_size": request.byte_size,
         "lease": uuid4(),
-        "expires_at": func.now() + literal(bounds.kept),
+        "expires_at": func.now() + literal(limits.kept),
     }
 
 
@@ -250,7 +250,7 @@ def _read(row: Any) -> ResumableUpload:
         state=UploadState(row.state),
         kind=kind,
         request=_REQUESTS[kind].validate_python(row.request),
-        announced=Announced(
+        declared=DeclaredContent(
             file_name=row.file_name,
             media_type=row.media_type,
             sha256=None if digest is None else bytes(digest),

@@ -47,7 +47,7 @@ def sweep_without_asking() -> None:
     def take_all(database: Database, ids: Sequence[UUID]) -> set[UUID]:
         return set(ids)
 
-    sweeps.doom_ownerless = take_all
+    sweeps.claim_orphans = take_all
 
 
 def ignore_staging_lock() -> None:

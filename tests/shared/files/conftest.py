@@ -16,9 +16,9 @@ from shared.files.blobs.base import BlobStore
 from shared.files.blobs.paired import PairedBlobStore
 from shared.files.deletion import delete
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
-from shared.files.maintenance.store_migration import Moved, move
+from shared.files.maintenance.store_migration import MigrationResult, move
 from shared.files.replaces import ReplaceRequest, replace
 from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Receive, Sink
@@ -116,7 +116,7 @@ class Shelf:
         """Run every job as the schedule does, until none finds anything."""
         for _ in range(2):
             self.let_leases_end()
-            for job in (expire_due, place_staged, sweep_staging, collect_doomed):
+            for job in (expire_due, place_staged, sweep_staging, collect_garbage):
                 job(self.database, self.store)
 
     def require_tidy(self) -> None:
@@ -220,7 +220,7 @@ class Move:
     shelf: Shelf
     pair: PairBench
 
-    def run(self) -> Moved:
+    def run(self) -> MigrationResult:
         return move(self.shelf.database, self.pair.store)
 
     def use(self, bench: Bench) -> None:

@@ -8,13 +8,13 @@ from sqlalchemy import text
 from shared.db.database import Database
 from shared.files.listing import FileFilter, list_files
 from shared.files.resources import Availability
-from shared.files.searching import LOOKED_AT
+from shared.files.searching import SCANNED_FILES
 from shared.identity.access.callers import Caller, Executor, ExecutorKind
 from shared.identity.access.permissions import Permission
 from tests.support.plans import recorded_statements, rows_read
 
-FILES, PAGE = 3 * LOOKED_AT, 10
-LOOKED_AT_ROWS = 2 * LOOKED_AT  # each file, and its words
+FILES, PAGE = 3 * SCANNED_FILES, 10
+LOOKED_AT_ROWS = 2 * SCANNED_FILES  # each file, and its words
 _FILL = (
     """
 INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision)
@@ -98,5 +98,5 @@ def test_who_may_see_the_files_of_several_owners_searches_at_the_cost_of_the_new
         page = list_files(session, user, wanted, cursor=None, limit=PAGE, pending=Availability.AVAILABLE)
     read = [rows_read(database, statement) for statement in statements]
     assert (len(page.files), {file.owner_id for file in page.files}) == (PAGE, set(owners))
-    assert read[0][0] <= LOOKED_AT_ROWS + LOOKED_AT + 50, read[0][1]
+    assert read[0][0] <= LOOKED_AT_ROWS + SCANNED_FILES + 50, read[0][1]
     assert sum(rows for rows, _ in read[1:]) <= 5 * (PAGE + 1)

@@ -17,7 +17,7 @@ from shared.files.blobs.base import Blob, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.directory import LocalDirectory
 from shared.files.blobs.local import LocalBlobStore
 from shared.files.blobs.marker import MARKER
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.maintenance.scrubbing import scrub
 from shared.files.store_identity import RecordedIdentity, adopt_store, find_store
@@ -121,7 +121,7 @@ def test_a_lost_mount_is_neither_written_to_nor_taken_for_empty(
             partial(at.receive, new_id(), size_bytes=1),
             partial(at.place, [staged]),
             partial(at.remove, [placed]),
-            lambda: list(at.unattended()),  # noqa: B023 (called at once)
+            lambda: list(at.list_unlocked()),  # noqa: B023 (called at once)
             partial(at.open, placed.version_id, placed=True),
             at.check,
             at.require,
@@ -141,7 +141,7 @@ def test_a_lost_mount_is_neither_written_to_nor_taken_for_empty(
 def lost_in_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Have a mount that is there whenever somebody makes sure of it, and lost at any other moment."""
     kept = root.with_name("unmounted")
-    look, hold = LocalDirectory.look, LocalDirectory.held
+    look, hold = LocalDirectory.fingerprint, LocalDirectory.pinned
 
     @contextmanager
     def there() -> Iterator[None]:
@@ -163,8 +163,8 @@ def lost_in_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 
     def begin() -> None:
         root.rename(kept)
-        monkeypatch.setattr(LocalDirectory, "look", look_at_it)
-        monkeypatch.setattr(LocalDirectory, "held", hold_it)
+        monkeypatch.setattr(LocalDirectory, "fingerprint", look_at_it)
+        monkeypatch.setattr(LocalDirectory, "pinned", hold_it)
 
     yield begin
     monkeypatch.undo()
@@ -181,7 +181,7 @@ def test_nothing_is_found_missing_while_the_mount_goes_and_comes_back(
     assert is_intact(store, staged, placed=False)
     assert set(store.measure([staged, placed])) == both
     assert [found.version_id for batch in store.list_placed() for found in batch] == [placed.version_id]
-    assert [found.version_id for batch in store.unattended() for found in batch] == [staged.version_id]
+    assert [found.version_id for batch in store.list_unlocked() for found in batch] == [staged.version_id]
     assert store.place([staged, placed]) == {}
     assert store.remove([staged, placed]) == {}
     assert store.measure([staged, placed]) == {}
@@ -198,7 +198,7 @@ def test_sweeps_claim_nothing_while_the_mount_is_lost(database: Database, root: 
     bring_back = lose(root, leaving_a_directory=True)
     sweeps: list[Callable[[], int]] = [
         lambda: place_staged(database, store),
-        lambda: collect_doomed(database, store),
+        lambda: collect_garbage(database, store),
         lambda: sweep_staging(database, store),
         lambda: scrub(database, store, timedelta(0), budget_bytes=1 << 30),
     ]
@@ -206,7 +206,7 @@ def test_sweeps_claim_nothing_while_the_mount_is_lost(database: Database, root: 
         with pytest.raises(BlobStoreUnavailable):
             sweep()
     bring_back()
-    assert (place_staged(database, store), collect_doomed(database, store)) == (1, 1)
+    assert (place_staged(database, store), collect_garbage(database, store)) == (1, 1)
     with database.autocommit() as session:
         damaged = session.execute(text("SELECT count(*) FROM blobs WHERE damaged_at IS NOT NULL")).scalar()
     assert damaged == 0
@@ -221,7 +221,7 @@ def test_an_upload_whose_mount_goes_meanwhile_is_not_acknowledged(database: Data
     with pytest.raises(BlobStoreUnavailable):
         receiver.seal()
     bring_back()
-    assert {blob.version_id for batch in store.unattended() for blob in batch} == {receiver._version_id}
+    assert {blob.version_id for batch in store.list_unlocked() for blob in batch} == {receiver._version_id}
 
 
 def test_an_upload_into_another_directory_is_not_acknowledged(database: Database, root: Path) -> None:

@@ -15,7 +15,7 @@ from shared.encryption import Encryption
 from shared.fairness.admission import Pool
 from shared.files.blobs import open_blob_store
 from shared.files.blobs.base import BlobStore
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from shared.identity.directory.deployments import CreatedDeployment
@@ -132,7 +132,7 @@ class Desk:
             place_staged(self.database, self.store)
             sweep_staging(self.database, self.store)
             self.let_time_pass()
-            collect_doomed(self.database, self.store)
+            collect_garbage(self.database, self.store)
         assert self.sql("SELECT * FROM blobs WHERE state <> 'live'") == []
         stray = "SELECT * FROM blobs b WHERE NOT EXISTS (SELECT FROM media_imports i WHERE i.version_id = b.version_id)"
         assert self.sql(stray) == []

@@ -20,7 +20,7 @@ from sqlalchemy import text
 
 from shared.files.blobs.base import BlobDamaged, BlobReader
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from tests.support.front import Front
 from tests.web.files.asking import refuse, run_sql, succeed
@@ -221,7 +221,7 @@ def test_a_download_that_loses_to_the_deletion_says_that_the_file_is_gone(
     def delete_first(version_id: UUID, *, placed: bool) -> BlobReader:
         with ThreadPoolExecutor(1) as another:
             succeed(another.submit(cast.admin.delete, file).result())
-        collect_doomed(services.database, services.blobs)
+        collect_garbage(services.database, services.blobs)
         return open_blob(version_id, placed=placed)
 
     monkeypatch.setattr(services.blobs, "open", delete_first)

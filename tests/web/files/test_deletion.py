@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from tests.support.front import Front
 from tests.web.files.asking import leaving_nothing, refuse, stored_names, succeed
 from tests.web.files.conftest import Cast, agent_of, promote
@@ -51,7 +51,7 @@ def test_the_bytes_of_every_version_go(cast: Cast, front: Front, file: Any) -> N
     mine = {file["versionId"], second["versionId"]}
     assert mine <= stored_names(front)
     succeed(cast.admin.delete(file))
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
     assert not mine & stored_names(front)
 
 

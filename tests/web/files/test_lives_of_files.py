@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.web.files.asking import expire, refuse, run_sql, stored_names, succeed
@@ -185,7 +185,7 @@ class Lives(RuleBasedStateMachine):
             else:
                 refuse(answer, 410, file.gone)
 
-    @rule(job=st.sampled_from([place_staged, expire_due, collect_doomed, sweep_staging]))
+    @rule(job=st.sampled_from([place_staged, expire_due, collect_garbage, sweep_staging]))
     def work(self, job: Any) -> None:
         job(self.cast.front.services.database, self.cast.front.services.blobs)
 
@@ -202,7 +202,7 @@ class Lives(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         front = self.cast.front
-        for job in (expire_due, place_staged, collect_doomed, sweep_staging):
+        for job in (expire_due, place_staged, collect_garbage, sweep_staging):
             job(front.services.database, front.services.blobs)
         kept = {version for file in self.known for version, _ in file.versions if file.state == "Available"}
         all_versions = {version for file in self.known for version, _ in file.versions}

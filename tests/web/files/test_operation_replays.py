@@ -16,7 +16,7 @@ from sqlalchemy import event
 from werkzeug.test import TestResponse
 
 from shared.files.access import lock_file
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.support.front import Front
@@ -219,7 +219,7 @@ def test_replays_outlive_whatever_became_of_the_file(cast: Cast, front: Front) -
     replays()
     deleted = succeed(cast.admin.delete(file, operationId=delete_id))
     replays()
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
     replays()
     again = succeed(cast.admin.delete(file, operationId=delete_id))
     assert without_replayed(again) == without_replayed(deleted)

@@ -16,7 +16,7 @@ import pytest
 from shared import failpoints
 from shared.files import retention
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.support.front import Front
@@ -50,7 +50,7 @@ def sweep(front: Front) -> None:
     database, store = front.services.database, front.services.blobs
     expire_due(database, store)
     place_staged(database, store)
-    collect_doomed(database, store)
+    collect_garbage(database, store)
 
 
 def require_tidy(front: Front) -> None:
@@ -213,7 +213,7 @@ def test_a_read_beside_a_delete_is_whole_or_gone(cast: Cast, front: Front) -> No
 
         def delete() -> Any:
             answer = cast.admin.delete(file)  # noqa: B023 (used within the round)
-            collect_doomed(front.services.database, front.services.blobs)
+            collect_garbage(front.services.database, front.services.blobs)
             return answer
 
         read, followed, granted, deleted = together(
@@ -271,6 +271,6 @@ def test_two_of_every_sweep_at_once_do_each_thing_once(cast: Cast, front: Front)
     assert sum(together(*[partial(expire_due, database, store)] * 3)) == 20
     for file in files[20:]:
         succeed(cast.admin.delete(file))
-    assert sum(together(*[partial(collect_doomed, database, store)] * 3)) == 10
+    assert sum(together(*[partial(collect_garbage, database, store)] * 3)) == 10
     assert sum(together(*[partial(sweep_staging, database, store)] * 3)) == 0
     require_tidy(front)

@@ -18,7 +18,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.files.blobs.base import StorageFull
 from shared.files.blobs.staging import LocalReceiver
 from shared.files.lifecycle import garbage_collection
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.resumable import uploads
 from shared.files.resumable.expiry import expire_uploads, purge_uploads
 from shared.observability.telemetry import UPLOADED_BYTES
@@ -393,7 +393,7 @@ def count_pieces(front: Front, upload: TestResponse) -> int:
 
 
 def collect(front: Front) -> None:
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """Search in each of the two ways: the second looks at next to none of the newest."""
     if request.param == "by the index":
         for module in (listing, searching):
-            monkeypatch.setattr(module, "LOOKED_AT", 1)
+            monkeypatch.setattr(module, "SCANNED_FILES", 1)
 
 
 @pytest.fixture

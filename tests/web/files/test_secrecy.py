@@ -16,7 +16,7 @@ from sqlalchemy import text
 from werkzeug.test import EnvironBuilder
 from werkzeug.wsgi import ClosingIterator
 
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from tests.support.front import Front
 from tests.web.files.asking import expire, refuse, succeed
@@ -76,7 +76,7 @@ def test_a_grant_is_in_no_log_problem_metric_or_column(
     expire(front, file)
     refuse(keep(cast.nobody.follow(link)), 410, "grant_expired")
     succeed(cast.admin.delete(other))
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
     keep(front.get("/metrics"))
 
     logged = everything_logged.getvalue()

@@ -19,7 +19,7 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.files.blobs import S3Access
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from tests.contracts.blob_stores import S3Bench
 from tests.support.front import Front, open_front
@@ -175,7 +175,7 @@ def test_a_remote_replay_of_what_was_deleted_is_not_pending(remote: Cast, *, is_
     file = succeed(remote.agent.upload(operationId=operation_id, headers=now), 202)
     succeed(remote.admin.delete(file))
     if is_collected:
-        collect_doomed(remote.front.services.database, remote.front.services.blobs)
+        collect_garbage(remote.front.services.database, remote.front.services.blobs)
     assert succeed(remote.agent.upload(operationId=operation_id, headers=now), 200)["replayed"] is True
 
 
@@ -205,7 +205,7 @@ def test_every_route_serves_a_remote_store(working: Cast) -> None:
     succeed(working.admin.delete(file))
     refuse(working.nobody.follow(link), 410, "grant_expired")
     refuse(agent.content(file), 410, "file_deleted")
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
     assert not rows_of(front, file)
     empty = stored(agent, agent.upload(b""))
     assert agent.content(empty).data == b""
@@ -217,13 +217,13 @@ def test_every_route_serves_a_remote_store(working: Cast) -> None:
 
 def test_a_refused_remote_upload_leaves_nothing(remote: Cast) -> None:
     front = remote.front
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
     before = count_rows(front)
     refuse(remote.agent.upload(b"123", byteSize=4), 422, "byte_size_mismatch")
     refuse(remote.agent.upload(b"123", byteSize=2), 422, "byte_size_mismatch")
     refuse(remote.agent.upload(b"123", byteSize=2**63 - 1), 413, "content_too_large")
     refuse(remote.agent.upload(b"123", file_name=""), 422, "file_part_required")
-    collect_doomed(front.services.database, front.services.blobs)
+    collect_garbage(front.services.database, front.services.blobs)
     assert count_rows(front) == before
 
 

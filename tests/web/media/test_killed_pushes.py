@@ -43,7 +43,7 @@ def test_pushed_bytes_are_one_file_whenever_the_front_dies(
     with front.services.blobs.open(row.version_id, placed=False) as reader:
         assert b"".join(reader.chunks(0, len(PDF.content))) == PDF.content
     known = {at.version_id for at in sql(front, "SELECT version_id FROM blobs WHERE state = 'staged'")}
-    assert {at.version_id for batch in front.services.blobs.unattended() for at in batch} <= known
+    assert {at.version_id for batch in front.services.blobs.list_unlocked() for at in batch} <= known
 
 
 @pytest.mark.parametrize("point", ["push.before_commit", "jobs.before_publish", "push.queued"])

@@ -376,7 +376,7 @@ def require_no_stray_bytes(connector: Connector) -> None:
     assert stray == []
     store = connector.front.services.blobs
     assert [
-        at.version_id for batch in store.unattended() for at in batch if not _has_row(connector, at)
+        at.version_id for batch in store.list_unlocked() for at in batch if not _has_row(connector, at)
     ] == []
 
 

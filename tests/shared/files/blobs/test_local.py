@@ -143,7 +143,7 @@ def test_a_full_disk_refuses_at_once_what_cannot_fit(small_disk: Path) -> None:
     with pytest.raises(StorageFull):
         store.receive(new_id(), size_bytes=8 * MIB)
 
-    assert list(store.unattended()) == []
+    assert list(store.list_unlocked()) == []
 
 
 def test_a_disk_that_fills_up_meanwhile_ends_the_upload_without_a_trace(small_disk: Path) -> None:
@@ -188,7 +188,7 @@ def test_an_upload_never_loses_its_file_to_a_sweep_that_got_in_between(
 
     def sweep() -> None:
         while not done.is_set():
-            for batch in store.unattended(batch_size=3):
+            for batch in store.list_unlocked(batch_size=3):
                 for found in batch:
                     found.discard()
 
@@ -213,19 +213,19 @@ def test_an_upload_never_loses_its_file_to_a_sweep_that_got_in_between(
 def test_a_sweep_holds_a_batch_locked_until_the_next_is_asked_for(store: LocalBlobStore) -> None:
     staged = {stage(store).version_id for _ in range(5)}
 
-    with closing(store.unattended(batch_size=2)) as batches:
+    with closing(store.list_unlocked(batch_size=2)) as batches:
         first = {found.version_id for found in next(batches)}
-        others = {found.version_id for batch in store.unattended() for found in batch}
+        others = {found.version_id for batch in store.list_unlocked() for found in batch}
         assert others == staged - first
 
-    assert {found.version_id for batch in store.unattended() for found in batch} == staged
+    assert {found.version_id for batch in store.list_unlocked() for found in batch} == staged
 
 
 def test_a_sweep_leaves_alone_what_is_not_a_blob(store: LocalBlobStore, root: Path) -> None:
     for name in ("notes.txt", str(new_id()).upper(), "{" + str(new_id()) + "}"):
         (root / "staging" / name).write_text("whose?")
 
-    assert list(store.unattended()) == []
+    assert list(store.list_unlocked()) == []
 
 
 def test_a_shard_that_is_gone_fails_its_blobs_but_does_not_declare_them_missing(

@@ -16,7 +16,7 @@ from shared.files.backlog import measure_backlog
 from shared.files.blobs.base import Blob, BlobMissing, BlobStoreUnavailable
 from shared.files.lifecycle import expiry, garbage_collection
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged, wait_while_staged
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
@@ -78,8 +78,8 @@ def test_the_bytes_of_a_deleted_file_are_removed(shelf: Shelf, *, is_placed: boo
     file = shelf.placed() if is_placed else shelf.upload()
     kept = shelf.placed(b"kept")
     shelf.delete(file)
-    assert collect_doomed(shelf.database, shelf.store) == 1
-    assert collect_doomed(shelf.database, shelf.store) == 0
+    assert collect_garbage(shelf.database, shelf.store) == 1
+    assert collect_garbage(shelf.database, shelf.store) == 0
     assert shelf.state(file) is None
     assert shelf.read(kept) == b"kept"
     shelf.require_tidy()
@@ -111,7 +111,7 @@ def test_content_deleted_under_its_placement_does_not_come_back(
 
     def lose(blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
         shelf.delete(file)
-        collect_doomed(shelf.database, shelf.store)
+        collect_garbage(shelf.database, shelf.store)
         return place(blobs)
 
     monkeypatch.setattr(shelf.store, "place", lose)
@@ -135,7 +135,7 @@ def test_content_deleted_after_its_placement_is_not_marked_live(
     monkeypatch.setattr(shelf.store, "place", place_and_lose)
     place_staged(shelf.database, shelf.store)
     assert shelf.state(file) == "doomed"
-    assert collect_doomed(shelf.database, shelf.store) == 1
+    assert collect_garbage(shelf.database, shelf.store) == 1
     shelf.require_tidy()
 
 
@@ -165,9 +165,9 @@ def test_bytes_that_cannot_be_removed_keep_their_row_and_are_tried_again(
         patch.setattr(
             shelf.store, "remove", lambda blobs: {blob.version_id: BlobStoreUnavailable() for blob in blobs}
         )
-        assert collect_doomed(shelf.database, shelf.store) == 0
+        assert collect_garbage(shelf.database, shelf.store) == 0
     assert shelf.state(file) == "doomed"
-    assert collect_doomed(shelf.database, shelf.store) == 0
+    assert collect_garbage(shelf.database, shelf.store) == 0
     shelf.work()
     shelf.require_tidy()
 
@@ -207,7 +207,7 @@ def test_batches_repeat_until_none_is_left(shelf: Shelf, monkeypatch: pytest.Mon
     files = [shelf.upload() for _ in range(5)]
     for file in files:
         shelf.delete(file)
-    assert collect_doomed(shelf.database, shelf.store) == 5
+    assert collect_garbage(shelf.database, shelf.store) == 5
     shelf.require_tidy()
 
 
@@ -267,7 +267,7 @@ def test_content_deleted_after_its_placement_died_leaves_nothing(shelf: Shelf, p
     with pytest.raises(Died):
         place_staged(shelf.database, shelf.store)
     shelf.delete(file)
-    collect_doomed(shelf.database, shelf.store)
+    collect_garbage(shelf.database, shelf.store)
     shelf.require_tidy()
 
 
@@ -289,7 +289,7 @@ def test_a_collector_that_dies_is_made_up_for(shelf: Shelf, point: str) -> None:
         shelf.delete(file)
     shelf.dies_at(point)
     with pytest.raises(Died):
-        collect_doomed(shelf.database, shelf.store)
+        collect_garbage(shelf.database, shelf.store)
     shelf.work()
     assert [shelf.state(file) for file in files] == [None, None]
     shelf.require_tidy()
@@ -353,7 +353,7 @@ def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
     def take_too_long(sink: Sink) -> ReceivedContent:
         content = receive(sink)
         shelf.let_leases_end()
-        collect_doomed(shelf.database, shelf.store)
+        collect_garbage(shelf.database, shelf.store)
         return content
 
     with pytest.raises((ServiceUnavailable, BlobStoreUnavailable)):
@@ -375,10 +375,10 @@ def test_a_recorded_upload_is_given_up_only_when_its_time_is_over(
     with pytest.raises(Died):
         shelf.upload()
     assert shelf.bench.leftovers() != set()
-    assert collect_doomed(shelf.database, shelf.store) == 0
+    assert collect_garbage(shelf.database, shelf.store) == 0
     assert [row.state for row in shelf.sql("SELECT state FROM blobs")] == ["receiving"]
     shelf.let_leases_end()
-    assert collect_doomed(shelf.database, shelf.store) == 1
+    assert collect_garbage(shelf.database, shelf.store) == 1
     shelf.require_tidy()
 
 

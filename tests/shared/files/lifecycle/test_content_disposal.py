@@ -16,7 +16,7 @@ from shared.files.blobs.base import Blob, BlobStoreUnavailable
 from shared.files.errors import FileDeleted
 from shared.files.lifecycle import content_disposal, garbage_collection
 from shared.files.lifecycle.expiry import expire_due
-from shared.files.lifecycle.garbage_collection import collect_doomed
+from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.resources import Receipt
 from shared.runtime.batches import budget
 from tests.shared.files.conftest import Shelf, caller_with_everything
@@ -64,7 +64,7 @@ def test_a_delete_dooms_few_versions_itself_and_leaves_many_to_the_collector(she
     with pytest.raises(FileDeleted):
         shelf.replace(many)
     assert count_waiting(shelf) == AT_ONCE + 2 * BATCH + 1
-    assert collect_doomed(shelf.database, shelf.store) == AT_ONCE + 2 * BATCH + 1
+    assert collect_garbage(shelf.database, shelf.store) == AT_ONCE + 2 * BATCH + 1
     assert count_waiting(shelf) == 0
     shelf.require_tidy()
 
@@ -85,7 +85,7 @@ def test_batches_stay_within_their_size_and_go_on_from_where_the_last_came(shelf
     left = [count_versions_left(shelf, file)]
     while left[-1]:
         with budget(0):
-            collect_doomed(shelf.database, shelf.store)
+            collect_garbage(shelf.database, shelf.store)
         left.append(count_versions_left(shelf, file))
     assert [before - after for before, after in pairwise(left)] == [BATCH, BATCH, 1]
     assert shelf.sql("SELECT id FROM ended_content") == []
@@ -98,7 +98,7 @@ def test_a_death_between_batches_is_made_up_for(shelf: Shelf, point: str) -> Non
     shelf.dies_at(point)
     with suppress(Died):
         shelf.delete(file)
-        collect_doomed(shelf.database, shelf.store)
+        collect_garbage(shelf.database, shelf.store)
         pytest.fail("nobody came to this point")
     shelf.work()
     assert shelf.sql("SELECT id FROM ended_content") == []
@@ -116,7 +116,7 @@ def test_bytes_that_cannot_be_removed_now_are_removed_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(shelf.store, "remove", fail)
-        assert collect_doomed(shelf.database, shelf.store) == 0
+        assert collect_garbage(shelf.database, shelf.store) == 0
     shelf.work()
     shelf.require_tidy()
 
@@ -130,7 +130,7 @@ def test_organizations_take_turns_however_much_one_of_them_has_ended(shelf: Shel
     theirs.delete(other)
     for _ in range(2):
         with budget(0):
-            collect_doomed(shelf.database, shelf.store)
+            collect_garbage(shelf.database, shelf.store)
     assert count_versions_left(shelf, other) == 0
     shelf.work()
     shelf.require_tidy()
@@ -155,6 +155,6 @@ def test_a_batch_reads_what_it_dooms_and_not_all_that_a_file_has(shelf: Shelf) -
         for table in ("files", "file_versions", "blobs", "ended_content"):
             connection.execute(text(f"VACUUM ANALYZE {table}"))
     values = {"id": file.version.file_id, "limit": 10, "lease": timedelta(minutes=5)}
-    plan = explain(shelf.database, content_disposal.DOOM_VERSIONS, values)
+    plan = explain(shelf.database, content_disposal.MARK_VERSIONS, values)
     assert plan.rows_removed == 0
     assert plan.blocks < 400

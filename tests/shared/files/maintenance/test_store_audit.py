@@ -8,7 +8,7 @@ import pytest
 from shared.files.blobs.base import BlobMissing
 from shared.files.maintenance import store_audit
 from shared.files.maintenance.store_audit import DiscrepancyKind, audit
-from shared.files.maintenance.store_repair import discard, mend
+from shared.files.maintenance.store_repair import discard, repair
 from shared.files.resources import Receipt
 from shared.ids import new_id
 from tests.contracts.blob_stores import LocalBench, S3Bench, put
@@ -19,9 +19,9 @@ def found(shelf: Shelf) -> dict[UUID, DiscrepancyKind]:
     return {each.version_id: each.kind for each in audit(shelf.database, shelf.store)}
 
 
-def repair(shelf: Shelf) -> dict[UUID, bool]:
+def repair_all(shelf: Shelf) -> dict[UUID, bool]:
     return {
-        each.version_id: mend(shelf.database, shelf.store, each)
+        each.version_id: repair(shelf.database, shelf.store, each)
         for each in audit(shelf.database, shelf.store)
     }
 
@@ -63,7 +63,7 @@ def test_rows_without_their_bytes_are_named_and_refused_to_readers(shelf: Shelf)
     assert found(shelf) == expected
     assert is_marked(shelf, missing) is False, "an audit changes nothing"
     for _ in range(2):
-        assert repair(shelf) == dict.fromkeys(expected, False)
+        assert repair_all(shelf) == dict.fromkeys(expected, False)
         assert found(shelf) == expected
     assert (is_marked(shelf, missing), is_marked(shelf, short), is_marked(shelf, kept)) == (True, True, False)
 
@@ -76,11 +76,11 @@ def test_other_bytes_are_found_by_the_sample_and_given_out_again_once_they_are_r
     path.write_bytes(b"precioux")
     assert found(shelf) == {file.version.id: DiscrepancyKind.DECAYED}
     assert list(audit(shelf.database, shelf.store, sample=0)) == []
-    repair(shelf)
+    repair_all(shelf)
     assert is_marked(shelf, file)
     path.write_bytes(b"precious")
     assert found(shelf) == {file.version.id: DiscrepancyKind.SOUND}
-    assert repair(shelf) == {file.version.id: True}
+    assert repair_all(shelf) == {file.version.id: True}
     assert (is_marked(shelf, file), found(shelf)) == (False, {})
 
 
@@ -91,7 +91,7 @@ def test_bytes_of_files_that_ended_are_removed(shelf: Shelf) -> None:
     )
     lose_row(shelf, deleted)
     assert found(shelf) == {deleted.version.id: DiscrepancyKind.ENDED}
-    assert repair(shelf) == {deleted.version.id: True}
+    assert repair_all(shelf) == {deleted.version.id: True}
     assert found(shelf) == {}
     shelf.work()
     shelf.require_tidy()
@@ -104,7 +104,7 @@ def test_content_whose_record_was_lost_is_read_again_if_it_is_the_right_content(
         lose_row(shelf, file)
     shelf.bench.tamper(wrong.version.id)
     assert found(shelf) == dict.fromkeys([right.version.id, wrong.version.id], DiscrepancyKind.ROWLESS)
-    assert repair(shelf) == {right.version.id: True, wrong.version.id: False}
+    assert repair_all(shelf) == {right.version.id: True, wrong.version.id: False}
     assert found(shelf) == {wrong.version.id: DiscrepancyKind.ROWLESS}
     assert (shelf.state(right), shelf.read(right)) == ("live", b"right")
 
@@ -113,7 +113,7 @@ def test_bytes_that_no_row_knows_stay_until_an_operator_says_otherwise(shelf: Sh
     shelf.placed(b"kept")
     unknown = put(shelf.store)
     assert found(shelf) == {unknown.version_id: DiscrepancyKind.UNKNOWN}
-    assert repair(shelf) == {unknown.version_id: False}
+    assert repair_all(shelf) == {unknown.version_id: False}
     shelf.work()
     assert found(shelf) == {unknown.version_id: DiscrepancyKind.UNKNOWN}
     assert [discard(shelf.database, each) for each in audit(shelf.database, shelf.store)] == [True]
@@ -129,7 +129,7 @@ def test_content_that_lies_in_staging_is_placed(shelf: Shelf) -> None:
     at = path_of(shelf.bench, file.version.id)
     at.rename(shelf.bench.root / "staging" / at.name)
     assert found(shelf) == {file.version.id: DiscrepancyKind.UNPLACED}
-    assert repair(shelf) == {file.version.id: True}
+    assert repair_all(shelf) == {file.version.id: True}
     assert (found(shelf), shelf.read(file)) == ({}, b"early")
 
 

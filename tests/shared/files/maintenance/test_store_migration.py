@@ -18,7 +18,7 @@ from shared.files.content import refuse_unreadable
 from shared.files.errors import FilePending
 from shared.files.lifecycle.placement import place_staged
 from shared.files.maintenance.store_audit import audit
-from shared.files.maintenance.store_migration import Moved, move
+from shared.files.maintenance.store_migration import MigrationResult, move
 from shared.files.resources import Content, Receipt
 from shared.files.store_identity import (
     FirstIdentity,
@@ -44,8 +44,8 @@ def test_everything_is_found_before_while_and_after_it_moves(moving: Move) -> No
     place_staged(shelf.database, shelf.store)
     assert (shelf.state(staged), shelf.read(staged)) == ("live", b"staged")
     new = shelf.placed(b"new")
-    assert moving.run() == Moved(versions=4, size_bytes=300_014, is_complete=True)
-    assert moving.run() == Moved(is_complete=True)
+    assert moving.run() == MigrationResult(versions=4, size_bytes=300_014, is_complete=True)
+    assert moving.run() == MigrationResult(is_complete=True)
     assert list(audit(shelf.database, shelf.store)) == []
     assert moving.is_moved(*placed, staged, new)
     assert list(audit(shelf.database, moving.pair.first.store)) == []

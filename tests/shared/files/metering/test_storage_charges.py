@@ -16,7 +16,7 @@ from shared.credits.reconciliation import reconcile
 from shared.db.database import Database
 from shared.files.metering import storage_check
 from shared.files.metering.storage_charges import measure_storage
-from shared.files.metering.storage_check import StorageProof, count_stored, find_mismeasured
+from shared.files.metering.storage_check import StorageProof, count_stored, find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
 from shared.observability.telemetry import LEDGER_DISCREPANCIES
 from shared.runtime.batches import budget
@@ -75,7 +75,7 @@ def _require_exact(month: Month, until: datetime) -> None:
             assert charged.get(payer_id, {}) == expected
             assert get_balance(session, payer_id).balance == -sum(expected.values())
             assert reconcile(session, payer_id) == []
-    assert find_mismeasured(month.database) == []
+    assert find_storage_discrepancies(month.database) == []
 
 
 def _cost(month: Month, days: int = 1) -> list[int]:
@@ -363,7 +363,7 @@ def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None
     measure_storage(month.database, price=FREE, slack=timedelta(0))
     shelf.work()
     measure_storage(month.database, price=FREE, slack=timedelta(0))
-    assert find_mismeasured(month.database) == []
+    assert find_storage_discrepancies(month.database) == []
     with month.database.transaction() as session:
         stored = session.execute(text("SELECT stored_bytes FROM storage_days WHERE price IS NULL"))
         assert stored.scalars().all() == [12]
@@ -375,14 +375,14 @@ def test_what_was_missed_is_found_by_the_proof_and_put_right_by_counting(
     """A version appears before the mark, as no transaction may; the meter has not seen it."""
     month.accrue(first + 2 * DAY + DAY / 2, price=1000)
     month.upload(first + 2 * DAY, 30 * GIB, payer_id=month.payers[0])
-    assert StorageProof().go_on(month.database) == 1
+    assert StorageProof().step(month.database) == 1
     assert LEDGER_DISCREPANCIES.labels("storage_measured")._value.get() == 1
-    (found,) = find_mismeasured(month.database)
+    (found,) = find_storage_discrepancies(month.database)
     expected = (month.payers[0], 30 * GIB, 0)
     assert (found.organization_id, found.expected_bytes, found.found_bytes) == expected
     with month.database.transaction() as session:
         count_stored(session)
-    assert find_mismeasured(month.database) == []
+    assert find_storage_discrepancies(month.database) == []
     month.accrue(first + 4 * DAY, price=1000)
     _require_exact(month, first + 4 * DAY)
 
@@ -407,10 +407,10 @@ def test_a_proof_that_is_cut_short_goes_on_where_it_ended(
     proof, runs = StorageProof(), list[tuple[int, bool]]()
     while not runs or runs[-1][1]:
         with budget(0) as given:
-            runs.append((proof.go_on(month.database), given.is_truncated))
+            runs.append((proof.step(month.database), given.is_truncated))
         month.accrue(first + DAY * 3 / 4)
     assert runs == [(0, True), (0, True), (0, True), (1, False)]
-    assert StorageProof().go_on(month.database) == 1
+    assert StorageProof().step(month.database) == 1
 
 
 def test_a_proof_adds_up_so_many_versions_at_a_time_whatever_a_file_has(
@@ -425,6 +425,6 @@ def test_a_proof_adds_up_so_many_versions_at_a_time_whatever_a_file_has(
     proof, runs = StorageProof(), list[bool]()
     while not runs or runs[-1]:
         with budget(0) as given:
-            assert proof.go_on(month.database) == 0
+            assert proof.step(month.database) == 0
         runs.append(given.is_truncated)
     assert runs == [True] * 4 + [False]

@@ -13,7 +13,7 @@ from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
 from shared.db.database import Database
 from shared.files.metering.storage_charges import SLACK, accrue_storage
-from shared.files.metering.storage_check import find_mismeasured
+from shared.files.metering.storage_check import find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
 from shared.identity.access.authorization import OPERATOR
 from tests.shared.files.conftest import Shelf
@@ -96,7 +96,7 @@ def test_who_cannot_pay_stores_for_fourteen_days_and_then_no_more_until_it_pays(
     assert renewed.storage_overdue_since is not None
     assert renewed.storage_refused_from == renewed.storage_overdue_since + 14 * DAY
 
-    assert find_mismeasured(database) == []
+    assert find_storage_discrepancies(database) == []
     with database.transaction() as session:
         assert reconcile(session, payer(shelf)) == []
         counts = session.execute(

@@ -242,7 +242,10 @@ def test_a_worker_that_comes_back_too_late_takes_its_bytes_away(desk: Desk, mail
     assert len(desk.files_of(mailbox)) == 1
     assert len(desk.sql("SELECT * FROM blobs")) == 1
     assert [
-        found for batch in desk.store.unattended() for found in batch if found.version_id != stored.version_id
+        found
+        for batch in desk.store.list_unlocked()
+        for found in batch
+        if found.version_id != stored.version_id
     ] == []
     desk.require_tidy()
 
