@@ -71,12 +71,13 @@ test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a 
 	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
 	OPENAPI_TOOLS=$(OPENAPI_TOOLS) SCREENSHOTS=$(abspath $(DIST))/console $(BIN)/python -m pytest tests/browser$(if $(filter 2,$(CONSOLE_SHORT)),/test_console.py) $(ARGUMENTS)
 
-lint: $(TEST_READY) ## Check style, types and the direction of imports
+lint: $(TEST_READY) ## Check style, types, the direction of imports, and the gauges of language and shape
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file sdk/pyproject.toml
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.architecture.gauges
 
 format: $(TEST_READY) ## Format the code and mend what can be mended mechanically
 	$(BIN)/ruff format .
