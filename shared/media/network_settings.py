@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Row, Text, any_, bindparam, case, func, select, tuple_, update
 
+from shared.config.settings import Settings
 from shared.db.database import Database, Session
 from shared.encryption import Encryption
 from shared.identity.credentials.webhook_secrets import forget_replaced_secrets
@@ -18,7 +19,8 @@ from shared.media.errors import NetworkNotConfigured
 from shared.media.network_tables import network_settings
 from shared.media.networks.base import Network
 from shared.media.networks.registry import find_network
-from shared.media.networks.webhooks import Credentials, previous
+from shared.media.networks.signatures import verify
+from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookRequest, previous
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import RETENTION
 from shared.runtime.batches import run_in_batches
@@ -51,6 +53,23 @@ def find_webhook_credentials(
     if rows:
         return _credentials(encryption, network, rows), True
     return _made_up_credentials(encryption, network), False
+
+
+def verify_webhook(
+    session: Session, *, settings: Settings, distribution_id: UUID, network: Network, request: WebhookRequest
+) -> Credentials:
+    """Verify a webhook and return the credentials that verify it.
+
+    Raises SignatureInvalid, with the same cost and text, for a wrong signature and for a distribution that does not
+    exist, is disabled or is not set up for the network.
+    """
+    credentials, is_expected = find_webhook_credentials(
+        session, Encryption(settings), distribution_id, network
+    )
+    verify(network.signature, request, credentials)
+    if not is_expected:
+        raise SignatureInvalid
+    return credentials
 
 
 @sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
