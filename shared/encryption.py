@@ -1,7 +1,7 @@
-"""Encryption at rest of the few secrets we must read back: signing keys, webhook secrets, credentials of networks.
+"""Encryption at rest of the few secrets that are read back: signing keys, webhook secrets, networks' credentials.
 
-Fernet (AES-128-CBC and HMAC-SHA256): the first key encrypts, all decrypt. To replace a key put the new one behind,
-so that every process knows it, then in front; re-encrypt (`reencryption.py`), then drop the old one.
+Fernet (AES-128-CBC with HMAC-SHA256): the first key encrypts, all keys decrypt. To replace a key, append the new one
+so that every process knows it, then move it to the front, re-encrypt (`reencryption.py`), and remove the old one.
 """
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -10,24 +10,24 @@ from shared.config.settings import Settings
 
 
 class Encryption:
-    """The keys of `ENCRYPTION_KEYS`, ready to use."""
+    """The keys of `ENCRYPTION_KEYS`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raise ValueError when a key is not a Fernet key."""
+        """Load the keys. Raises ValueError if one is not a Fernet key."""
         keys = [Fernet(key.get_secret_value()) for key in settings.encryption_keys]
         self._first = keys[0]
         self._fernet = MultiFernet(keys)
 
     def encrypt(self, text: str) -> bytes:
-        """Encrypt with the first key."""
+        """Encrypt a text with the first key."""
         return self._fernet.encrypt(text.encode())
 
     def decrypt(self, token: bytes) -> str:
-        """Decrypt with whichever key fits; raise cryptography's InvalidToken when none does."""
+        """Decrypt with the key that fits. Raises cryptography's InvalidToken if none does."""
         return self._fernet.decrypt(token).decode()
 
     def is_current(self, token: bytes) -> bool:
-        """Tell whether the first key encrypted this."""
+        """Return whether the first key encrypted this token."""
         try:
             self._first.decrypt(token)
         except InvalidToken:
@@ -35,5 +35,5 @@ class Encryption:
         return True
 
     def renew(self, token: bytes) -> bytes:
-        """Encrypt again with the first key what any of the keys encrypted; raise InvalidToken when none does."""
+        """Re-encrypt a token with the first key. Raises InvalidToken if no key decrypts it."""
         return self._fernet.rotate(token)

@@ -1,12 +1,11 @@
-"""The errors the domain raises, and the few kinds they come in.
+"""The domain's errors and their kinds.
 
-An error names what went wrong (`code`, stable, on the wire) and what sort of thing that is (`kind`); the edge alone
-turns a kind into a status or into "retry this job". The docstring of an error class is the sentence its reader gets
-when nothing more precise is known.
+An error has a `code` (stable, on the wire) and a `kind`. Only the edge maps a kind: web to a status, workers to retry
+or drop. The docstring of an error class is the message that a client reads, unless a more precise one is given.
 
     DomainError
     ├── ValidationFailed, FieldRequired …   the request is wrong
-    ├── Unavailable                         a server we need does not answer; try again
+    ├── ServiceUnavailable                  a server we need does not answer; retry
     └── (each domain's own, in its errors.py)
 """
 
@@ -18,7 +17,7 @@ from typing import Any, ClassVar
 
 
 class Kind(StrEnum):
-    """What sort of failure an error is; `web/error_responses/status_codes.py` maps each to one status."""
+    """The sort of failure; `web/error_responses/status_codes.py` maps each to one status."""
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"
@@ -43,7 +42,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldError:
-    """One wrong input: where it stood (`query`, `path`, `header`, `body`), its name, what is wrong with it."""
+    """One invalid input: its location (`query`, `path`, `header`, `body`), its name and what is wrong."""
 
     location: str
     name: str
@@ -56,7 +55,7 @@ class DomainError(Exception):
     code: ClassVar[str] = "error"
     kind: ClassVar[Kind] = Kind.INVALID
     is_final: bool = False
-    """Whether a retry must not follow although the kind invites one: work was done that is paid for."""
+    """True forbids a retry although the kind allows one: the work was done and is paid for."""
 
     def __init__(
         self,
@@ -66,7 +65,8 @@ class DomainError(Exception):
         retry_after_seconds: int | None = None,
         **data: Any,
     ) -> None:
-        """Keep `data` as extension members of the answer."""
+        """Store `data` as extension members of the error response."""
+        # Only the first paragraph is the message; the rest is for maintainers.
         self.detail = detail or inspect.cleandoc(self.__doc__ or "").split("\n\n", 1)[0].replace("\n", " ")
         self.errors = tuple(errors)
         self.retry_after_seconds = retry_after_seconds
@@ -82,7 +82,7 @@ class ValidationFailed(DomainError):
 
 
 class ServiceUnavailable(DomainError):
-    """A server this request needs does not answer at the moment; try again."""
+    """A server that this request needs does not respond at the moment. Try again."""
 
     code = "unavailable"
     kind = Kind.UNAVAILABLE

@@ -1,6 +1,6 @@
-"""Failpoints: named points at which a test may end the process, between any two steps of a flow.
+"""Failpoints: named points at which a test can kill the process, between any two steps of a flow.
 
-The setting `FAULTS` arms them, as `upload.committed` or, to let some pass first, `upload.committed=3`.
+The setting FAULTS arms them: `upload.committed`, or `upload.committed=3` to pass three times first.
 """
 
 import os
@@ -10,14 +10,14 @@ _armed: dict[str, int] = {}
 
 
 def arm(points: str) -> None:
-    """Arm the comma-separated points; called once at start with the setting."""
+    """Arm a comma-separated list of points; called once at start."""
     for point in filter(None, points.split(",")):
         name, _, passes = point.strip().partition("=")
         _armed[name] = int(passes or 0)
 
 
 def hit(point: str) -> None:
-    """Die here by SIGKILL if a test has armed this point."""
+    """Kill this process with SIGKILL if the point is armed and its passes are used up."""
     if _armed and point in _armed:
         if _armed[point] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -25,5 +25,5 @@ def hit(point: str) -> None:
 
 
 def is_armed(point: str) -> bool:
-    """Tell whether a test has armed this point, where one changes what is done and ends nothing."""
+    """Return whether a point is armed; for points that change behavior instead of killing the process."""
     return point in _armed

@@ -1,4 +1,4 @@
-"""Make identifiers: UUID version 7 (RFC 9562), so that new rows land at the end of an index. An id is no secret."""
+"""Create identifiers: UUID version 7 (RFC 9562), so that new rows are appended to an index. An id is not a secret."""
 
 import os
 import time
@@ -13,9 +13,9 @@ _RANDOM_MASK = (1 << 62) - 1
 
 
 def new_id() -> UUID:
-    """Make an id: 48 bits of milliseconds, 12 of the 4096ths of one, 62 of chance.
+    """Return a new id: 48 bits of milliseconds, 12 bits of the fraction in 1/4096 ms, 62 random bits.
 
-    Those that a process makes one after the other are so in their order (RFC 9562, 6.2, method 3).
+    Ids that one process creates sort in the order of creation (RFC 9562, 6.2, method 3).
     """
     milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
     fraction = (nanoseconds << 12) // 1_000_000
@@ -24,11 +24,11 @@ def new_id() -> UUID:
 
 
 def made_at(made: UUID) -> float:
-    """Tell when an id of `new_id` was made, in Unix seconds."""
+    """Return when `new_id` created an id, in Unix seconds."""
     return (made.int >> 80) / 1000
 
 
 def least_id(moment: datetime) -> UUID:
-    """Give what is below every id that is made from this moment on, to the millisecond, and above all earlier ones."""
+    """Return a lower bound for ids created at or after this moment, to the millisecond, above all earlier ids."""
     since = (moment - _EPOCH) / timedelta(milliseconds=1)
     return UUID(int=max(0, ceil(since)) << 80)

@@ -1,1 +1,1 @@
-"""The settings of the service: how they are read from the environment, and the errors for wrong values."""
+"""Settings: their types, how they are read from the environment, and the errors for invalid values."""

@@ -1,4 +1,4 @@
-"""The schemes of brokers' addresses, and which of them the settings take: what is known without any client."""
+"""URL schemes of message brokers, and which of them each setting accepts. No client library is imported here."""
 
 from collections.abc import Collection
 from functools import partial
@@ -14,12 +14,12 @@ BROKER_SCHEMES = (*VALKEY_SCHEMES, *SENTINEL_SCHEMES, *RABBITMQ_SCHEMES)
 
 
 def scheme_of(url: str) -> str:
-    """Give the scheme of an address; empty where there is none."""
+    """Return the scheme of a URL, empty if it has none."""
     return urlsplit(url).scheme
 
 
 def require_scheme(url: str, known: Collection[str]) -> str:
-    """Give the address back. Raises ValueError, which names the known schemes, for another's."""
+    """Return the URL unchanged. Raises ValueError, listing the accepted schemes, for any other scheme."""
     if scheme_of(url) not in known:
         schemes = ", ".join(f"{scheme}://" for scheme in known)
         raise ValueError(f"must begin with one of {schemes}")
@@ -31,7 +31,8 @@ BrokerAddress = Annotated[str, AfterValidator(partial(require_scheme, known=BROK
 
 
 def with_tls_verification(url: str) -> str:
-    """Complete an address with the verification over TLS that kombu leaves out where nothing is said of it."""
+    """Return the URL with certificate verification turned on, unless it sets `ssl_cert_reqs` itself."""
+    # kombu verifies no certificate of a rediss:// URL by default.
     if not url.startswith("rediss:") or "ssl_cert_reqs=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"

@@ -1,4 +1,4 @@
-"""Addresses of Postgres as the settings take them, with the driver that we use."""
+"""The type of settings that hold a Postgres URL."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from pydantic import AfterValidator
 
 
 def with_driver(url: str) -> str:
-    """Give the address for psycopg2. Raises ValueError for another server's."""
+    """Return the URL for psycopg2. Raises ValueError for any other scheme than postgres or postgresql."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.split("+")[0] not in ("postgres", "postgresql"):
         raise ValueError("must begin with postgresql://")

@@ -1,4 +1,4 @@
-"""What the setting PAYMENT_SOURCES says of one payment system."""
+"""The type of one payment system in the setting PAYMENT_SOURCES."""
 
 import base64
 from typing import Annotated, Literal, Self
@@ -10,10 +10,10 @@ MINIMUM_SECRET_CHARACTERS = 16
 
 
 class PaymentSource(BaseModel):
-    """A payment system whose events add credits: how it signs, with which secrets, and what its money is worth.
+    """A payment system whose signed events add credits: its signature scheme, secrets and exchange rates.
 
-    There are two secrets while one takes the place of the other. `credits_per_unit` has the credits for the smallest
-    unit of each currency.
+    Two secrets are accepted during a rotation. `credits_per_unit` maps a currency to the credits for its smallest
+    unit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,9 +27,10 @@ class PaymentSource(BaseModel):
 
     @model_validator(mode="after")
     def _has_usable_secrets(self) -> Self:
-        """Refuse a secret that could verify nothing, or whatever is signed with an empty one."""
+        """Check that each secret is long enough to prove anything. Raises ValueError."""
         for secret in self.secrets:
             plain = secret.get_secret_value()
+            # Standard Webhooks signs with the decoded bytes, so their length counts and not the text's.
             if self.kind == "standard":
                 plain = base64.b64decode(plain.removeprefix(SECRET_PREFIX), validate=True).decode("latin-1")
             if len(plain) < MINIMUM_SECRET_CHARACTERS:

@@ -1,4 +1,4 @@
-"""How the values of settings are written in the environment, as types of fields: lists, networks, JSON, addresses."""
+"""Types of settings, by how the environment writes them: lists, networks, JSON, addresses."""
 
 import json
 import re
@@ -14,7 +14,7 @@ def _parts(value: str) -> tuple[str, ...]:
 
 
 def _of_text(read: Callable[[str], object]) -> BeforeValidator:
-    """Read what comes from the environment; what a program gives is taken as it is."""
+    """Return a validator that parses a string and passes any other value, which a program gave, unchanged."""
     return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
 
 
@@ -24,7 +24,7 @@ def _plain_address(value: str) -> str:
 
 
 def credit_amount(*, digits: int) -> AfterValidator:
-    """Check a decimal number of credits with so many digits before the point."""
+    """Return a validator of a decimal number of credits with at most `digits` digits before the point."""
 
     def check(value: str) -> str:
         if re.fullmatch(rf"(?:0|[1-9][0-9]{{0,{digits - 1}}})(?:\.[0-9]{{1,6}})?", value) is None:
@@ -38,6 +38,6 @@ COMMA_SEPARATED = _of_text(_parts)
 NETWORKS = _of_text(lambda value: [ip_network(at, strict=False) for at in _parts(value)])
 JSON = _of_text(json.loads)
 WebAddress = Annotated[str, AfterValidator(_plain_address)]
-"""An address of HTTP, without a slash at its end."""
+"""An http or https URL, without a trailing slash."""
 Issuer = Annotated[str, AfterValidator(lambda value: value.rstrip("/"))]
-"""An issuer of tokens, without a slash at its end."""
+"""An issuer of tokens, without a trailing slash."""

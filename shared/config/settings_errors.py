@@ -1,4 +1,4 @@
-"""Say of settings that are missing or wrong what they are, what they have to be, and what to do."""
+"""Describe missing and invalid settings: the value, the accepted range, and what to do."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _SECRET = re.compile(r"_(url|keys?|secret|key_id|sources)$")
 
 
 class SettingsInvalid(Exception):
-    """Settings are missing or not usable; each line names one with its value, its bound and the remedy."""
+    """Settings are missing or invalid; each line names one, its value, its range and the remedy."""
 
     @classmethod
     def of(cls, error: ValidationError, fields: Mapping[str, FieldInfo]) -> Self:
-        """Describe what pydantic found."""
+        """Return the error that describes what pydantic found."""
         return cls("\n".join(_describe(found, fields) for found in error.errors(include_url=False)))
 
 
@@ -26,6 +26,7 @@ def _describe(found: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
     name = str(found["loc"][0])
     if found["type"] == "missing":
         return f"{name.upper()} is missing. Set it ({MEANING})."
+    # Secrets and URLs (which may hold passwords) are never shown.
     shown = "" if _SECRET.search(name) else f"={str(found['input'])[:SHOWN_CHARACTERS]}"
     bound = found["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     remedy = (

@@ -1,1 +1,1 @@
-"""PostgreSQL: transactions, statements, the schema's conventions, locks and leases."""
+"""PostgreSQL: transactions, statements, schema conventions, locks and leases."""

@@ -1,6 +1,6 @@
-"""The keys of Postgres' advisory locks, all of them: two uses of one number would wait for each other.
+"""All keys of Postgres advisory locks, in one place: two uses of one number would wait for each other.
 
-A key never changes: the previous release's processes take the same lock during an upgrade.
+A key never changes, because processes of the previous release take the same lock during an upgrade.
 """
 
 from enum import IntEnum
@@ -14,7 +14,7 @@ _TAKE_FOR = text("SELECT pg_advisory_xact_lock(hashtextextended(:of, :key))")
 
 
 class AdvisoryLock(IntEnum):
-    """What one transaction at a time may do in a database."""
+    """Work that only one transaction at a time may do in a database."""
 
     MIGRATIONS = 7_140_331_001
     SIGNING_KEYS = 7_140_331_002
@@ -23,23 +23,23 @@ class AdvisoryLock(IntEnum):
     DELIVERY_CLAIMS = 7_140_331_005
     DEFAULT_AGENT = 7_140_331_007
     DELIVERY_ORDER = 7_140_331_008
-    """Of one destination each (`take_for`)."""
+    """One lock for each destination (`take_for`)."""
     RESUMABLE_UPLOADS = 7_140_331_009
-    """Of one payer, and of one executor each (`take_for`)."""
+    """One lock for each payer and for each executor (`take_for`)."""
 
 
 class _Executes(Protocol):
-    """A session or a connection within a transaction."""
+    """A session or connection in a transaction."""
 
     def execute(self, statement: Any, parameters: Any, /) -> Any:
         """Run a statement."""
 
 
 def take(transaction: _Executes, lock: AdvisoryLock) -> None:
-    """Wait until no other transaction has the lock, and keep it until this one ends."""
+    """Wait for the lock and hold it until this transaction ends."""
     transaction.execute(_TAKE, {"key": int(lock)})
 
 
 def take_for(transaction: _Executes, lock: AdvisoryLock, of: UUID) -> None:
-    """Wait until no other transaction has this lock of that row, and keep it until this one ends."""
+    """Wait for the lock of one row's id and hold it until this transaction ends."""
     transaction.execute(_TAKE_FOR, {"key": int(lock), "of": str(of)})

@@ -1,8 +1,8 @@
 """Access to Postgres: short, explicit transactions, and the only `commit` in the code.
 
-A function whose first parameter is `session` works in its caller's transaction; with `database` it opens its own,
-short ones, and holds no connection while bytes move. Jobs are published after the commit, when the connection is back
-in the pool, so a broker that is down neither fails nor delays a committed request.
+A function whose first parameter is `session` runs in its caller's transaction. A function with `database` opens its
+own short transactions, and holds no connection while content is transferred. Jobs are published after the commit,
+when the connection is back in the pool: a broker that is down neither fails nor delays a committed request.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ SILENT_LINK = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-"""When a host that answers no packet is given up (libpq's names): after 11 s, where the kernel waits for two hours."""
+"""When a host that answers no packet is given up: after 11 s instead of the kernel's two hours (libpq's names)."""
 
 _OPEN: WeakSet["Database"] = WeakSet()
-"""The databases of this process, for its metrics."""
+"""The databases of this process, for its metrics; weak, so that a test's database can be collected."""
 _POOL_IN_USE = Gauge("quartermaster_database_pool_in_use", "Connections to Postgres that are in use.")
 _POOL_SIZE = Gauge("quartermaster_database_pool_size", "Connections to Postgres that may be in use at once.")
 _POOL_TIMEOUTS = Counter(
@@ -49,18 +49,18 @@ LIMITS = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
 }
-"""What every connection must have, by Postgres' names."""
+"""The parameters that every connection must have, by Postgres' names."""
 
 Publish = Callable[[Sequence[Any]], None]
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
 class LockTimeout(ServiceUnavailable):
-    """Another request holds what this one needs; try again."""
+    """Another request holds a lock that this one needs. Try again."""
 
 
 class Session:
-    """One transaction: statements to run in it, and the jobs to publish once it has committed."""
+    """A transaction: runs statements, and collects the jobs to publish after the commit."""
 
     __slots__ = ("connection", "jobs")
 
@@ -71,25 +71,28 @@ class Session:
     def execute(
         self, statement: Executable, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> CursorResult[Any]:
-        """Run one statement."""
+        """Run one statement and return its result."""
         return self.connection.execute(statement, parameters)
 
     def fetch_one(self, statement: str | Prepared, values: Mapping[str, Any]) -> Any | None:
-        """Run one statement in the driver's own form; give its first row, a named tuple."""
+        """Run one statement in the driver's form and return its first row as a named tuple, or None."""
         rows = self.fetch_all(statement, values)
         return rows[0] if rows else None
 
     def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
-        """Run one statement in the driver's own form; give its rows, named tuples."""
+        """Run one statement in the driver's form and return its rows as named tuples."""
         return fetch_all(self.connection.connection.dbapi_connection, statement, values)
 
     def enqueue(self, job: Any) -> None:
-        """Publish this job after the commit; nothing is published if the transaction rolls back."""
+        """Publish a job after the commit. A rollback publishes nothing."""
         self.jobs.append(job)
 
 
 class StatementSession(Session):
-    """A session whose every statement is a transaction of its own; what needs SQLAlchemy connects it first."""
+    """A session in which every statement is its own transaction.
+
+    It takes a connection from SQLAlchemy's pool only for statements that need SQLAlchemy.
+    """
 
     __slots__ = ("_connected", "_engine", "_statements")
 
@@ -101,7 +104,7 @@ class StatementSession(Session):
 
     @property
     def connection(self) -> Connection:  # type: ignore[override]
-        """SQLAlchemy's connection, in the driver's autocommit."""
+        """SQLAlchemy's connection, in the driver's autocommit mode."""
         if self._connected is None:
             self._connected = self._engine.connect()
             # SQLAlchemy's isolation level AUTOCOMMIT would do, but asks the server to reset it after every use.
@@ -109,11 +112,11 @@ class StatementSession(Session):
         return self._connected
 
     def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
-        """Run one statement in the driver's own form; give its rows, named tuples."""
+        """Run one statement in the driver's form and return its rows as named tuples."""
         return self._statements.fetch_all(statement, values)
 
     def close(self) -> None:
-        """Give the connection back, if it has not broken."""
+        """Return the connection to the pool; a broken one is left to the pool to discard."""
         if self._connected is None:
             return
         with contextlib.closing(self._connected):
@@ -127,9 +130,9 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int = 16, publish: Publish | None = None, has_pooler: bool = False
     ) -> None:
-        """Nothing connects until the first transaction. `publish` receives committed jobs.
+        """Create the pool without connecting. `publish` receives the jobs of committed transactions.
 
-        With `has_pooler` the address is that of a pooler in transaction mode (`role_limits`).
+        With `has_pooler` the URL is a pooler's in transaction mode (`role_limits`).
         """
         self._engine = _create_engine(url, pool_size, has_pooler=has_pooler)
         # Half as many again: they are back after a round trip, where a transaction keeps its connection.
@@ -141,7 +144,7 @@ class Database:
 
     @classmethod
     def of(cls, settings: Settings, *, pool_size: int, publish: Publish | None = None) -> Self:
-        """Open the database at DATABASE_URL."""
+        """Return the database at DATABASE_URL."""
         return cls(
             settings.database_url,
             pool_size=pool_size,
@@ -151,15 +154,15 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """The engine, for migrations."""
+        """The SQLAlchemy engine, for migrations."""
         return self._engine
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
         """Run a block in one transaction: commit at its end, roll back on any exception, then publish its jobs.
 
-        Raises `ServiceUnavailable` when Postgres cannot be reached, gives up a lock, or breaks off. If that was during
-        the commit the outcome is unknown; every flow is safe to repeat.
+        Raises ServiceUnavailable if Postgres cannot be reached, a lock times out or the connection breaks. If the
+        commit was interrupted, its outcome is unknown: every flow must be safe to repeat.
         """
         with _translated_errors(), self._engine.begin() as connection:
             session = Session(connection)
@@ -168,19 +171,19 @@ class Database:
 
     @contextlib.contextmanager
     def autocommit(self) -> Iterator[Session]:
-        """Run a block in which each statement is a transaction of its own; raises as `transaction` does."""
+        """Run a block in which each statement is its own transaction. Raises as `transaction` does."""
         session = StatementSession(self._engine, self._statements)
         with _translated_errors(), contextlib.closing(session):
             yield session
         self._publish_jobs(session)
 
     def check(self) -> None:
-        """Raise `ServiceUnavailable` unless Postgres answers."""
+        """Raise ServiceUnavailable unless Postgres answers."""
         with self.autocommit() as session:
             session.connection.exec_driver_sql("SELECT 1")
 
     def pool_use(self) -> tuple[int, int]:
-        """Tell how many connections transactions and single statements use, and how many they may."""
+        """Return the connections in use, and the most that may be in use, single statements included."""
         pool: Any = self._engine.pool
         used = int(pool.checkedout()) + self._statements.in_use
         return used, self._pool_size + self._statements.size
@@ -191,6 +194,7 @@ class Database:
         self._engine.dispose()
 
     def _publish_jobs(self, session: Session) -> None:
+        # Only on success: an exception skips this line together with the commit.
         if session.jobs and self._publish is not None:
             failpoints.hit("jobs.before_publish")
             self._publish(session.jobs)
@@ -210,6 +214,7 @@ def _translated_errors() -> Iterator[None]:
         _POOL_TIMEOUTS.inc()
         raise ServiceUnavailable("The database is busy; try again.") from error
     except OperationalError as error:
+        # A lock timeout is another caller's doing and not an outage, so it has an error of its own.
         if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
             raise LockTimeout from error
         raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
@@ -225,7 +230,7 @@ def _translated_errors() -> Iterator[None]:
 
 
 def _own_limits() -> dict[str, str]:
-    """Have each connection begin with our limits."""
+    """Return connection arguments that set LIMITS at the start of each connection."""
     given = ((name, value.replace(" ", r"\ ")) for name, value in LIMITS.items())
     return {"options": " ".join(f"-c {name}={value}" for name, value in given)}
 
@@ -234,8 +239,10 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
     engine = create_engine(
         url,
         pool_size=pool_size,
+        # No overflow: the pool size is the promise that deployments compute Postgres' connections from.
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
+        # The connection used last first, so that those not needed for the load stay idle and may be closed.
         pool_use_lifo=True,
         # Parameters may be secret or personal, and a logged failure shows its error.
         hide_parameters=True,
@@ -250,7 +257,10 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def _replace_closed(connection: Any, record: Any, *_: Any) -> None:
-        """Replace a pooled connection that Postgres has closed; a new one's first statement tells of it."""
+        """Replace a pooled connection that Postgres has closed.
+
+        A new connection needs no check: its first statement fails if it is broken.
+        """
         is_new = "has_served" not in record.info
         record.info["has_served"] = True
         if not is_new and is_closed_by_server(connection):
@@ -258,7 +268,7 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
 
     @event.listens_for(engine, "handle_error")
     def _drop_broken_pool(context: Any) -> None:
-        """Let one lost connection empty the pool: after a restart of Postgres all are stale."""
+        """Invalidate the whole pool when one connection is lost: after a restart of Postgres all are stale."""
         if context.is_disconnect:
             context.invalidate_pool_on_disconnect = True
 

@@ -1,11 +1,11 @@
-"""The lease of a row: which worker has it, and until when; in the same words for every table of waiting work.
+"""The lease of a row: which worker owns it and until when, with the same statements for every table of pending work.
 
-    waiting ──claim──▶ running ──a step that names the token──▶ an end, or waiting again
+    waiting ──claim──▶ running ──a step that names the token──▶ an end state, or waiting again
        ▲                  │
-       └────mark_ready────┘ when the lease has ended: its worker died, or has stalled
+       └────mark_ready────┘ when the lease has expired: the worker died or stalled
 
-A claim writes a fencing token, and every later step names it (`held`): a worker that was given up, however late it
-comes back, changes nothing. Who is next is another module's (`shared/fairness/fair_queueing.py`).
+A claim writes a fencing token, and every later step names it (`held`). A worker that lost its lease therefore changes
+nothing, however late it returns. Which row is next is decided by `shared/fairness/fair_queueing.py`.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedTable:
-    """A table whose rows wait, and are worked on under a lease; the names of columns are the table's own."""
+    """A table of pending work; its fields name the table's own columns and states."""
 
     name: str
     waiting: str
     running: str
     fence: str
     next_fence: str
-    """In SQL: the next number of a counter, or a parameter."""
+    """SQL expression: the next value of a counter, or a parameter."""
     until: str
     lease_end: str
-    """In SQL: when a lease taken now ends."""
+    """SQL expression: when a lease taken now expires."""
 
     def claim(self, head: str, *, also: str = "", returning: str) -> str:
-        """Write the statement that leases the row of `head`, a query made with `next_round_robin`."""
+        """Return the statement that leases the row selected by `head`, a query of `next_round_robin`."""
         return f"""
 WITH head AS ({head})
 UPDATE {self.name} SET state = '{self.running}', {self.fence} = {self.next_fence}{also}, {self.until} = {self.lease_end}
@@ -34,7 +34,7 @@ FROM head WHERE {self.name}.id = head.id RETURNING {returning}, head.tenant, hea
 """  # noqa: S608 (names of columns, from the code)
 
     def mark_ready(self, *, also: str = "") -> str:
-        """Write the statement that marks rows as ready whose time has come, or whose lease has ended."""
+        """Return the statement that marks rows as ready whose time has come or whose lease has expired."""
         return f"""
 UPDATE {self.name} SET state = '{self.waiting}', is_ready = true{also} WHERE id = ANY (ARRAY(
     SELECT id FROM {self.name}
@@ -45,5 +45,5 @@ UPDATE {self.name} SET state = '{self.waiting}', is_ready = true{also} WHERE id 
 
     @property
     def held(self) -> str:
-        """The condition, in SQL, that `:id` is still the row of the claim whose fencing token is `:token`."""
+        """SQL condition: `:id` is still leased by the claim with the fencing token `:token`."""
         return f"id = :id AND {self.fence} = :token AND state = '{self.running}'"

@@ -1,8 +1,8 @@
-"""The limits of connections through a pooler in transaction mode: they are the role's, as the pooler passes on none.
+"""Set LIMITS on the role when connections go through a pooler in transaction mode, which passes no options on.
 
-Without a pooler each connection brings its own (`database.LIMITS`). Through PgBouncer they would be refused, or
-silently be none: a statement could then run, and a lock be waited for, without end. So the role has them in the
-database, and a process does not start unless its connections do.
+Without a pooler each connection sets its own limits (`database.LIMITS`). PgBouncer would refuse these options, or
+drop them silently: then a statement could run, and a lock be awaited, for ever. So the role has the limits in the
+database, and a process refuses to start if its connections lack them.
 """
 
 import os
@@ -26,7 +26,7 @@ WHERE actual.setting || CASE actual.unit WHEN 'ms' THEN 'ms' ELSE '' END <> aske
 """
 )
 _QUOTED = text("SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database")
-# A connection has the limits that its role had when it was made.
+# A connection keeps the limits its role had when it was opened, so idle ones are terminated and reopened.
 _RENEW = text(
     """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -36,16 +36,19 @@ WHERE usename = current_user AND datname = current_database() AND (state = 'idle
 
 
 def find_missing_limits(database: Database) -> list[str]:
-    """Give the names of the limits that a connection has not, or otherwise. Raises ServiceUnavailable."""
+    """Return the names of limits that a connection lacks or has with another value.
+
+    Raises ServiceUnavailable.
+    """
     with database.autocommit() as session:
         values = {"names": list(LIMITS), "wanted": list(LIMITS.values())}
         return list(session.execute(_SHOW, values).scalars())
 
 
 def set_limits(database: Database) -> None:
-    """Give the role of these connections its limits in this database, and let the pooler connect anew.
+    """Set the role's limits in this database and make the pooler reconnect. Raises ServiceUnavailable.
 
-    Nothing happens where it has them. Raises ServiceUnavailable.
+    Does nothing if the limits are set already.
     """
     if not find_missing_limits(database):
         return
@@ -54,14 +57,15 @@ def set_limits(database: Database) -> None:
         for name, value in LIMITS.items():
             change = f"ALTER ROLE {names.role} IN DATABASE {names.database} SET {name} = '{value}'"
             session.execute(text(change))
+    # Expected to fail: the statement also terminates the connection that runs it.
     with suppress(ServiceUnavailable), database.autocommit() as session:
         session.execute(_RENEW)
 
 
 def refuse_missing_limits(settings: Settings, database: Database) -> None:
-    """End this starting process (status 78) if its connections through a pooler have not the limits.
+    """Exit this starting process (status 78) if its pooled connections lack the limits.
 
-    While the database does not answer, it starts and is not ready.
+    If the database does not answer, the process starts and is not ready.
     """
     if not settings.database_pooler:
         return

@@ -1,4 +1,4 @@
-"""What every domain's `tables.py` builds on: one metadata, one naming rule for constraints, the column kinds."""
+"""The base of every domain's `tables.py`: one metadata, one naming rule for constraints, column helpers."""
 
 from dataclasses import fields
 from typing import Any
@@ -18,36 +18,36 @@ metadata = MetaData(
 
 
 def id_column(name: str = "id", **options: Any) -> Column[UUID]:
-    """Make a primary-key column of UUIDs."""
+    """Return a primary-key column of UUIDs."""
     return Column(name, Uuid, primary_key=True, **options)
 
 
 def required(name: str, *kind: Any, **options: Any) -> Column[Any]:
-    """Make a column that no row leaves empty; `kind` is a type, a foreign key or both."""
+    """Return a NOT NULL column; `kind` is a type, a foreign key or both."""
     return Column(name, *kind, nullable=False, **options)
 
 
 def instant(name: str, **options: Any) -> Column[Any]:
-    """Make a column of points in time, UTC."""
+    """Return a column of timestamps with time zone (UTC)."""
     return Column(name, DateTime(timezone=True), **options)
 
 
 def created_at() -> Column[Any]:
-    """Make the column that says when the row was written, by the database's clock."""
+    """Return the column with the row's creation time by the database's clock."""
     return instant("created_at", nullable=False, server_default=func.now())
 
 
 def one_of(column: str, *words: str) -> CheckConstraint:
-    """Make the check, named for its column, that a column has one of some words."""
+    """Return a check, named for the column, that its value is one of `words`."""
     quoted = ", ".join(f"'{word}'" for word in words)
     return CheckConstraint(f"{column} IN ({quoted})", name=column)
 
 
 def unique_group(name: str, *columns: str) -> UniqueConstraint:
-    """Make a constraint for which two rows are alike also where both leave a column empty."""
+    """Return a unique constraint in which two empty columns count as equal."""
     return UniqueConstraint(*columns, name=name, postgresql_nulls_not_distinct=True)
 
 
 def columns_of(shape: type[Any], *tables: Table) -> list[Column[Any]]:
-    """Give a column for each field of a dataclass, of the first table that has it."""
+    """Return a column for each field of a dataclass, from the first table that has it."""
     return [next(table.c[field.name] for table in tables if field.name in table.c) for field in fields(shape)]

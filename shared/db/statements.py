@@ -1,7 +1,7 @@
-"""Single statements in the driver's own form: the short way to Postgres, which every model call takes three times.
+"""Single statements in the driver's form: the short path to Postgres, which every model call takes three times.
 
-SQLAlchemy's pool, connection and result cost more processor than the driver's work. A few connections, made by the
-engine with its settings, are kept here in autocommit, besides its pool.
+SQLAlchemy's pool, connection and result cost more CPU than the driver's work. A few connections, opened by the engine
+with its settings, are kept here in autocommit mode, in addition to its pool.
 """
 
 import itertools
@@ -24,21 +24,21 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 class SharedConnection(psycopg2.extensions.connection):
-    """A connection to a pooler: each transaction may have another of Postgres' behind it, so nothing is prepared."""
+    """A connection to a pooler. Each transaction may get another server connection, so nothing is prepared."""
 
 
 class Prepared:
-    """A statement in the driver's own form that each connection plans once: planning may cost more than the rest.
+    """A statement in the driver's form that each connection plans once: planning may cost more than running it.
 
-    What goes in and comes out is the driver's: JSON goes in as a string, and bytes come out as a memoryview. A
-    parameter's type must follow from every place where it stands. Name the columns: a plan outlives a migration, and
-    fails where the columns of a `*` have changed.
+    Values are the driver's: JSON goes in as a string, bytes come out as a memoryview. The type of a parameter must
+    follow from every place where it occurs. Name the columns: a plan outlives a migration, and `*` fails when columns
+    change.
     """
 
     _numbers = itertools.count()
 
     def __init__(self, statement: str | Executable) -> None:
-        """Take a statement with parameters as `%(name)s`, or one of SQLAlchemy's."""
+        """Accept a statement with parameters as `%(name)s`, or one of SQLAlchemy's."""
         text = statement if isinstance(statement, str) else str(statement.compile(dialect=_DIALECT))  # type: ignore[attr-defined]
         names = list(dict.fromkeys(_PARAMETER.findall(text)))
         arguments = ", ".join(f"%({name})s" for name in names)
@@ -47,10 +47,11 @@ class Prepared:
         numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
         self._prepare = f"PREPARE {self._name} AS {numbered}".replace("%%", "%")
         self._execute = f"EXECUTE {self._name} ({arguments})" if names else f"EXECUTE {self._name}"
+        # Weak: a closed connection takes its prepared statement along.
         self._connections: WeakSet[Any] = WeakSet()
 
     def on(self, driver: Any) -> str:
-        """Prepare it, unless this connection has; give what carries it out."""
+        """Prepare the statement on this connection if necessary. Return the text that executes it."""
         if isinstance(driver, SharedConnection):
             return self.text
         if driver not in self._connections:
@@ -61,10 +62,10 @@ class Prepared:
 
 
 class Statements:
-    """The connections of one engine for single statements; safe to share between threads."""
+    """The engine's connections for single statements; thread-safe."""
 
     def __init__(self, engine: Engine, *, size: int, wait_seconds: float) -> None:
-        """At most `size` statements run at once; others wait for so long."""
+        """Run at most `size` statements at once; a further caller waits up to `wait_seconds`."""
         self._engine = engine
         self._wait_seconds = wait_seconds
         self.size = size
@@ -73,13 +74,14 @@ class Statements:
 
     @property
     def in_use(self) -> int:
-        """How many statements run."""
-        return self.size - self._room._value  # noqa: SLF001 (a look at the count, for metrics)
+        """The number of running statements."""
+        return self.size - self._room._value  # noqa: SLF001 (no public counter; for metrics)
 
     def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
-        """Run a statement, a transaction by itself; give its rows, named tuples.
+        """Run a statement as a transaction of its own and return its rows as named tuples.
 
-        Raises the driver's errors, SQLAlchemy's for connections that cannot be made, and its TimeoutError.
+        Raises the driver's errors, SQLAlchemy's if no connection can be opened, and its TimeoutError if none is free
+        in time.
         """
         if not self._room.acquire(timeout=self._wait_seconds):
             raise PoolTimeout
@@ -94,12 +96,12 @@ class Statements:
             self._room.release()
 
     def dispose(self) -> None:
-        """Close the connections that are idle."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
     def _take(self) -> Any | None:
-        """Take the connection used last, unless Postgres has closed it meanwhile."""
+        """Return the connection used last; None if no idle one is still open."""
         while True:
             try:
                 driver = self._idle.pop()
@@ -112,13 +114,14 @@ class Statements:
     def _connect(self) -> Any:
         pooled = self._engine.raw_connection()
         driver: Any = pooled.dbapi_connection
+        # Detached, because the pool would otherwise count it and reset its autocommit.
         pooled.detach()
         driver.autocommit = True
         return driver
 
 
 def fetch_all(driver: Any, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
-    """Run a statement on a connection of the driver's; give its rows, named tuples."""
+    """Run a statement on a driver's connection and return its rows as named tuples."""
     if isinstance(statement, Prepared):
         statement = statement.on(driver)
     with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
@@ -128,8 +131,8 @@ def fetch_all(driver: Any, statement: str | Prepared, values: Mapping[str, Any])
 
 
 def is_closed_by_server(driver: Any) -> bool:
-    """Tell whether Postgres has closed an idle connection, by its socket: a ping would be a round trip."""
-    # `poll`, because `select` knows no descriptor above 1023, and streams take many.
+    """Return whether Postgres has closed an idle connection, by its socket: a ping costs a round trip."""
+    # poll() and not select(), which accepts no descriptor above 1023; open streams use many.
     socket = select.poll()
     socket.register(driver.fileno(), select.POLLIN)
     return bool(socket.poll(0))

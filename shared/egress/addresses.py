@@ -1,7 +1,7 @@
-"""SSRF protection: which addresses may be connected to.
+"""SSRF protection: which IP addresses may be connected to.
 
 An allowlist: global IPv4 and global unicast IPv6, without tunnels into other networks, test networks and cloud
-endpoints. `ipaddress` alone takes NAT64, 6to4's relays and Azure's wire server for public.
+endpoints. `ipaddress` alone takes NAT64, 6to4 relays and Azure's wire server for public.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -14,7 +14,7 @@ _REFUSED_IPV4 = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
-        "168.63.129.16/32",  # Azure's wire server, a public address that is answered inside
+        "168.63.129.16/32",  # Azure's wire server: a public address served inside the cloud
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -30,9 +30,9 @@ _REFUSED_IPV4 = tuple(
 _REFUSED_IPV6 = tuple(
     ip_network(network)
     for network in (
-        "2001::/23",  # Teredo, ORCHID and others of the IETF's own
+        "2001::/23",  # Teredo, ORCHID and other IETF protocol assignments
         "2001:db8::/32",
-        "2002::/16",  # 6to4: holds an IPv4 address
+        "2002::/16",  # 6to4: embeds an IPv4 address
         "3fff::/20",
     )
 )
@@ -55,11 +55,11 @@ _NEVER = tuple(
         "ff00::/8",
     )
 )
-"""The metadata servers of clouds and what can hide them: refused also where private addresses are allowed."""
+"""Cloud metadata servers and the ranges that can hide them: refused even where private addresses are allowed."""
 
 
 def is_address(host: str) -> bool:
-    """Tell whether a host is an address in its usual form, which no name server is asked for."""
+    """Return whether a host is an IP address in its usual form, for which no name server is asked."""
     try:
         _parse(host)
     except ValueError:
@@ -68,7 +68,7 @@ def is_address(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an address, as the resolver gives it, is one of the public internet."""
+    """Return whether an address, as the resolver returns it, is on the public internet."""
     parsed = _parse(address)
     if isinstance(parsed, IPv4Address):
         return parsed.is_global and not any(parsed in network for network in _REFUSED_IPV4)
@@ -76,7 +76,7 @@ def is_public(address: str) -> bool:
 
 
 def is_private(address: str) -> bool:
-    """Tell whether an address is of a network of one's own or of this host, and none that must never be asked."""
+    """Return whether an address is of a private network or this host, and not one that is never allowed."""
     parsed = _parse(address)
     return not is_public(address) and not any(
         parsed in network for network in _NEVER if network.version == parsed.version
@@ -85,5 +85,6 @@ def is_private(address: str) -> bool:
 
 def _parse(address: str) -> IPv4Address | IPv6Address:
     parsed = ip_address(address.partition("%")[0])
+    # A mapped address (::ffff:a.b.c.d) connects to the IPv4 address, so the IPv4 rules apply.
     mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
     return mapped or parsed

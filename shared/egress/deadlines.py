@@ -1,8 +1,8 @@
-"""A deadline for the whole of a request, from the name's resolution to the last byte, and a lowest pace.
+"""A deadline for a whole request, from name resolution to the last byte, and a minimum rate.
 
-Socket timeouts begin anew with every byte, so a timer shuts the connection at the deadline, or as soon as the source
-falls behind its pace; a thread that looks after many exchanges may take the timer's place. `http.client` takes a header
-block that was cut off for a whole one: call `check` before believing what was read.
+Socket timeouts restart with every byte, so a timer shuts the connection down at the deadline, or as soon as the
+source falls below its rate. A thread that watches many exchanges may replace the timer. `http.client` takes a
+truncated header block for a complete one: call `check` before trusting what was read.
 """
 
 import contextlib
@@ -19,21 +19,21 @@ from shared.egress.errors import FetchTimedOut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How slow a source may be: the time it has for nothing, and the lowest rate from then on."""
+    """The slowest rate allowed: no limit for `grace_seconds`, then a minimum average."""
 
     grace_seconds: float
     minimum_bytes_per_second: int
 
     def seconds_for(self, received_bytes: int) -> float:
-        """Give the time in which so much must have arrived, and more be on its way."""
+        """Return the seconds within which this many bytes must have arrived and more follow."""
         return self.grace_seconds + received_bytes / self.minimum_bytes_per_second
 
 
 class Deadline:
-    """The time a request has, while it is a context."""
+    """The time limit of a request, used as a context manager."""
 
     def __init__(self, seconds: float, pace: Pace | None = None, *, has_timer: bool = True) -> None:
-        """Without a timer, another thread must call `look` every moment."""
+        """Create a deadline. Without a timer another thread must call `abort_if_over` at short intervals."""
         self._has_timer = has_timer
         self._seconds = seconds
         self._pace = pace
@@ -46,7 +46,7 @@ class Deadline:
         self._has_passed = False
         self._is_over = False
         self.has_sent = False
-        """Whether a byte of the request has left."""
+        """Whether a byte of the request has been sent."""
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
@@ -66,46 +66,46 @@ class Deadline:
 
     @property
     def remaining_seconds(self) -> float:
-        """The time that is left, more than nothing."""
+        """The remaining time, always above 0: as a socket timeout 0 means non-blocking."""
         return max(self._ends_at - time.monotonic(), 0.001)
 
     def count(self, received_bytes: int) -> None:
-        """Count bytes that have arrived: they extend the deadline for the next ones."""
+        """Count received bytes, which extend the time that the pace allows."""
         self._received_bytes += received_bytes
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:
-        """Work on what has arrived: the source's pace does not count the time, the deadline does."""
+        """Process received data during a block: the pace does not count this time, the deadline does."""
         self._processing_since = began = time.monotonic()
         try:
             yield
         finally:
-            # In this order: for a moment it counts twice, and never as the source's.
+            # In this order: for a moment the time counts twice for us, and never against the source.
             self._processing_seconds += time.monotonic() - began
             self._processing_since = None
 
     def check(self) -> None:
-        """Raise FetchTimedOut when the time is over."""
+        """Raise FetchTimedOut if the time is over."""
         if self._has_passed:
             raise FetchTimedOut
 
     def watch(self, connection: socket.socket) -> None:
-        """Shut this connection when the time is over. Raises FetchTimedOut when it already is."""
-        # A duplicate, because TLS takes the descriptor out of the socket that it wraps.
+        """Shut this connection down when the time is over. Raises FetchTimedOut if it is already."""
+        # A duplicate, because TLS detaches the descriptor from the socket that it wraps.
         duplicate = connection.dup()
         with self._lock:
             self._watched.append(duplicate)
         self.check()
 
     def abort_if_over(self) -> bool:
-        """End the request if its time is over; return whether it is."""
+        """Abort the request if its time is over; return whether it is."""
         is_over = time.monotonic() >= self._ends_at
         if is_over:
             self.abort()
         return is_over
 
     def abort(self) -> None:
-        """End the time now, from another thread: the one that reads gets FetchTimedOut."""
+        """End the time now, from another thread; the reading thread gets FetchTimedOut."""
         with self._lock:
             self._has_passed = True
             for watched in self._watched:
@@ -131,6 +131,6 @@ class Deadline:
                 self._timer.start()
 
     def _on_timer(self) -> None:
-        """Look; bytes that arrived meanwhile may have extended the time."""
+        """Abort, or set the timer again if bytes that arrived meanwhile have extended the time."""
         if not self.abort_if_over():
             self._set_timer()

@@ -1,13 +1,13 @@
-"""Why a request to the outside did not bring what was asked for.
+"""Why a request to another server failed.
 
     EgressError
-    ├── AddressRefused, SchemeRefused, UrlRefused, HeaderRefused    never sent: the guard forbids it
-    ├── TooManyRedirects, MediaTooLarge, EncodingRefused            final: the source will answer the same again
-    ├── SourceStatusError                                              its status decides
-    └── FetchTimedOut, ConnectionFailed, SourceTruncated            may pass
+    ├── AddressRefused, SchemeRefused, UrlRefused, HeaderRefused    never sent: the policy forbids it
+    ├── TooManyRedirects, MediaTooLarge, EncodingRefused            final: the source would respond the same again
+    ├── SourceStatusError                                           its status decides
+    └── FetchTimedOut, ConnectionFailed, SourceTruncated            transient
 
-No error holds a URL's path or query, which may be secret; they are raised `from None`, because what `requests` raises
-does.
+No error holds a URL's path or query, which may be secret. They are raised `from None`, because the exceptions of
+`requests` hold them.
 """
 
 from shared.errors import DomainError, Kind
@@ -17,52 +17,52 @@ _CLOUDFLARE = range(520, 528)
 
 
 class EgressError(DomainError):
-    """Another server could not be asked, or its answer could not be used."""
+    """Another server could not be reached, or its response could not be used."""
 
     code = "egress_failed"
     kind = Kind.UPSTREAM_FAILED
     is_transient: bool = False
     """Whether the same request may succeed later."""
     was_sent: bool = True
-    """Whether any of the request has left, so that the other side may have acted on it."""
+    """Whether part of the request was sent, so that the other side may have acted on it."""
 
 
 class AddressRefused(EgressError):
-    """The address is not on the public internet, or its port is not one of the web's."""
+    """The address is not on the public internet, or its port is not 80 or 443."""
 
     code = "address_refused"
     kind = Kind.INVALID
 
 
 class SchemeRefused(EgressError):
-    """The address has to begin with https://."""
+    """The address must begin with https://."""
 
     code = "scheme_refused"
     kind = Kind.INVALID
 
 
 class UrlRefused(EgressError):
-    """The address is malformed, too long, or holds a user name or password."""
+    """The address is malformed, too long, or contains a user name or password."""
 
     code = "url_refused"
     kind = Kind.INVALID
 
 
 class HeaderRefused(EgressError):
-    """A header is malformed, or is not for others to choose."""
+    """A header is malformed, or is one that only the service itself may set."""
 
     code = "header_refused"
     kind = Kind.INVALID
 
 
 class TooManyRedirects(EgressError):
-    """The source sends us from address to address."""
+    """The source redirects too often."""
 
     code = "too_many_redirects"
 
 
 class MediaTooLarge(EgressError):
-    """The source's content is larger than is accepted."""
+    """The source's content is larger than the limit."""
 
     code = "media_too_large"
     kind = Kind.TOO_LARGE
@@ -75,13 +75,13 @@ class EncodingRefused(EgressError):
 
 
 class SourceStatusError(EgressError):
-    """The source answered with an error."""
+    """The source responded with an error status."""
 
     code = "source_answered"
 
     def __init__(self, status: int, *, retry_after_seconds: int | None = None, answer: bytes = b"") -> None:
         super().__init__(
-            f"The source answered with status {status}.",
+            f"The source responded with status {status}.",
             retry_after_seconds=retry_after_seconds,
             sourceStatus=status,
         )
@@ -91,30 +91,30 @@ class SourceStatusError(EgressError):
 
 
 class TransientError(EgressError):
-    """What stands in the way may be gone later."""
+    """An error that may pass."""
 
     is_transient = True
 
 
 class FetchTimedOut(TransientError):
-    """The source took too long."""
+    """The source took too long to respond or to send its content."""
 
     code = "fetch_timed_out"
     kind = Kind.UPSTREAM_TIMED_OUT
 
 
 class ConnectionFailed(TransientError):
-    """The source could not be reached, or broke the connection or the protocol."""
+    """The source could not be reached, or it broke off the connection or violated the protocol."""
 
     code = "connection_failed"
 
 
 class SourceTruncated(TransientError):
-    """The source's content ended early."""
+    """The source's content ended before its announced length."""
 
     code = "source_truncated"
 
 
 def is_transient_status(status: int) -> bool:
-    """Tell whether a status says that the same request may succeed later."""
+    """Return whether a status indicates that the same request may succeed later."""
     return status in _TRANSIENT_STATUSES or status in _CLOUDFLARE

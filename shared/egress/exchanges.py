@@ -1,4 +1,4 @@
-"""One request and the head of its answer; failures are raised as this package's own errors.
+"""One request and the head of its response; failures are raised as this package's errors.
 
 Only the transport adapter of `requests` is used: a session would add redirects, cookies, `.netrc` credentials and the
 environment's proxies.
@@ -47,7 +47,7 @@ _FAILURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to send."""
+    """The request to send."""
 
     method: str
     target: Target
@@ -56,7 +56,7 @@ class Request:
 
 
 class Reply:
-    """An answer whose head has been read; its body is read by `chunks` while the exchange is open."""
+    """A response whose head was read; `chunks` reads the body while the exchange is open."""
 
     def __init__(self, response: requests.Response, deadline: Deadline) -> None:
         self._response = response
@@ -66,16 +66,16 @@ class Reply:
 
     @property
     def content_length(self) -> int | None:
-        """The length that the answer announces. Raises SourceTruncated for one that is no length."""
+        """The announced length, or None. Raises SourceTruncated for a value that is no number."""
         announced = self.headers.get("Content-Length")
         if announced is None or "Transfer-Encoding" in self.headers:
             return None
         if not _LENGTH.fullmatch(announced):
-            raise SourceTruncated("The source announces a length that is none.")
+            raise SourceTruncated("The source's Content-Length is not a number.")
         return int(announced)
 
     def require_length_within(self, maximum_bytes: int) -> int | None:
-        """Give the announced length. Raises MediaTooLarge before a byte of a body that is too long is read."""
+        """Return the announced length. Raises MediaTooLarge before a too long body is read."""
         length = self.content_length
         if length is not None and length > maximum_bytes:
             raise MediaTooLarge
@@ -83,7 +83,7 @@ class Reply:
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """How long the answer asks to wait, at most a day."""
+        """The wait that `Retry-After` asks for, at most a day; None without the header."""
         return _retry_after_seconds(self.headers.get("Retry-After"))
 
     def check_encoding(self) -> None:
@@ -93,7 +93,7 @@ class Reply:
             raise EncodingRefused
 
     def chunks(self, maximum_bytes: int) -> Iterator[bytes]:
-        """Read the body. Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed."""
+        """Yield the body. Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed."""
         self.require_length_within(maximum_bytes)
         received = 0
         pieces = self._response.raw.stream(CHUNK_BYTES, decode_content=False)
@@ -110,7 +110,7 @@ class Reply:
                 yield piece
 
     def arriving(self, maximum_bytes: int) -> Iterator[bytes]:
-        """Read the body of a stream: each piece as soon as it has arrived. Raises as `chunks` does."""
+        """Yield each piece of a streamed body as soon as it arrives. Raises as `chunks` does."""
         received = 0
         while True:
             with translated(self._deadline, SourceTruncated):
@@ -132,7 +132,7 @@ def exchange(
     idle_seconds: float,
     connect_seconds: float = CONNECT_SECONDS,
 ) -> Iterator[Reply]:
-    """Send a request and give its answer. Raises the errors of `errors.py`."""
+    """Send a request and yield its response. Raises the errors of `errors.py`."""
     adapter = GuardedAdapter(policy, deadline, connect_seconds)
     try:
         try:
@@ -146,7 +146,7 @@ def exchange(
         try:
             yield Reply(response, deadline)
         finally:
-            # The connection, not only the answer: the rest of a body is not read.
+            # Close the connection and not only the response, which would read the rest of the body.
             response.raw.close()
     finally:
         adapter.close()
@@ -154,7 +154,7 @@ def exchange(
 
 @contextmanager
 def translated(deadline: Deadline, otherwise: type[EgressError] = ConnectionFailed) -> Iterator[None]:
-    """Turn what breaks within into this package's errors, and disbelieve what was read after the deadline."""
+    """Raise this package's errors for a block's failures; after the deadline, even success is FetchTimedOut."""
     try:
         yield
     except _FAILURES as error:
@@ -166,6 +166,7 @@ def translated(deadline: Deadline, otherwise: type[EgressError] = ConnectionFail
 def _prepare(request: Request) -> requests.PreparedRequest:
     headers = CaseInsensitiveDict({"User-Agent": USER_AGENT, "Accept": "*/*"})
     headers.update(request.headers)
+    # Set after the caller's headers: no content is ever decompressed, and no connection reused.
     headers["Accept-Encoding"] = "identity"
     headers["Connection"] = "close"
     prepared = requests.PreparedRequest()
@@ -183,6 +184,7 @@ def _prepare(request: Request) -> requests.PreparedRequest:
 
 def _translate(error: Exception, otherwise: type[EgressError]) -> EgressError:
     reasons = list(_reasons(error))
+    # In this order: urllib3 wraps a timeout or a truncation in a more general error.
     if any(isinstance(reason, _TIMEOUTS) for reason in reasons):
         return FetchTimedOut()
     if any(isinstance(reason, _TRUNCATIONS) for reason in reasons):
@@ -197,7 +199,7 @@ _TRUNCATIONS = (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """Give an error and its causes, however its library keeps them."""
+    """Yield an error and its causes, wherever its library stores them."""
     seen: list[BaseException] = []
     waiting: list[object] = [error]
     while waiting and len(seen) < 16:  # noqa: PLR2004 (libraries nest three or four)

@@ -1,6 +1,6 @@
-"""Fetch what others point at, guarded against SSRF (`connections.py`).
+"""Fetch what others point at, protected against SSRF (`connections.py`).
 
-Credentials go only to whom they are for, and no source decides how long a fetch lasts or how much of it is kept.
+Credentials reach only the hosts they are for. No source decides how long a fetch lasts or how much of it is kept.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,36 +25,37 @@ Follow = Callable[[Target, str], Target]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What a source may cost us."""
+    """Limits on what a source may cost."""
 
     maximum_bytes: int
     deadline_seconds: float
-    """For everything together: names, connections, redirects and the last byte."""
+    """For the whole fetch: name resolution, connections, redirects and the last byte."""
     idle_seconds: float
     """Between two bytes."""
     pace: Pace | None = None
-    """How slow the source may be in all; as slow as it likes, without."""
+    """The minimum rate of the whole fetch; None for no minimum."""
     maximum_redirects: int = 3
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchedContent:
-    """An answer with status 200 whose body has not been read yet."""
+    """A response with status 200 whose body has not been read yet."""
 
     status: int
     headers: Mapping[str, str]
-    """The answer's, found by name in any case."""
+    """The response's headers; names are case-insensitive."""
     media_type: str | None
-    """As the source says, without parameters and in lower case."""
+    """The source's media type, without parameters and in lower case."""
     content_length: int | None
     bytes_read: int = 0
     _reply: Reply = field(repr=False)
     _maximum_bytes: int
 
     def chunks(self) -> Iterator[bytes]:
-        """Read the body, once.
+        """Yield the body, once.
 
-        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed: discard what was read before.
+        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed: then discard everything read
+        before.
         """
         for chunk in self._reply.chunks(self._maximum_bytes):
             self.bytes_read += len(chunk)
@@ -70,10 +71,10 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     trusted_hosts: Collection[str] = frozenset(),
 ) -> Iterator[FetchedContent]:
-    """Ask a URL by GET, following redirects; the body is read within the context. Raises the errors of `errors.py`.
+    """GET a URL, following redirects; read the body within the context. Raises the errors of `errors.py`.
 
-    `headers` count as credentials: they go over https alone (unless the policy allows http), to the first host and,
-    after a redirect, to `trusted_hosts`; once a redirect has left these, to no host any more.
+    `headers` count as credentials. They go over https only (unless the policy allows http): to the first host and,
+    after a redirect, to `trusted_hosts`. Once a redirect has led elsewhere, no later host gets them.
     """
     secrets = dict(headers or {})
     check_headers(secrets)
@@ -108,9 +109,9 @@ def ask(
     deadline_seconds: float = 15.0,
     idle_seconds: float = 10.0,
 ) -> bytes:
-    """Ask an API over https and give its answer's body; redirects are not followed.
+    """Call an API over https and return its response's body; redirects are not followed.
 
-    Raises SourceStatusError for any status but 200, with what the API says to it, and the other errors of `errors.py`.
+    Raises SourceStatusError, with the API's explanation, for any status but 200, and the other errors of `errors.py`.
     """
     check_headers(headers or {})
     target = parse_url(url, policy, with_secrets=True)
@@ -131,7 +132,7 @@ def ask(
 
 
 def _read_refusal(reply: Reply) -> bytes:
-    """Read why an API refuses; empty if the explanation is too long or breaks off."""
+    """Return the body of an error response; empty if it is too long or breaks off."""
     try:
         return b"".join(reply.chunks(REFUSAL_BYTES))
     except EgressError:
@@ -141,7 +142,7 @@ def _read_refusal(reply: Reply) -> bytes:
 def _follow_redirects(
     stack: ExitStack, send: Send, request: Request, trusted_hosts: Collection[str], follow: Follow, limit: int
 ) -> Reply:
-    """Give the first answer that is no redirect; its exchange stays open as long as the stack."""
+    """Return the first response that is no redirect; its exchange stays open as long as the stack."""
     first = request.target
     for _ in range(limit + 1):
         with ExitStack() as hop:

@@ -1,4 +1,4 @@
-"""Count and log each request to the outside, by its host alone: a URL's path or query may be a secret."""
+"""Count and log each outgoing request by its host only: a URL's path or query may be secret."""
 
 import time
 from collections.abc import Iterator
@@ -13,21 +13,21 @@ from shared.observability.tracing import span
 log = get_logger(__name__)
 _HOST_CHARACTERS = 253
 PURPOSES = ("fetch", "ask", "post", "agent")
-for _purpose in PURPOSES:  # an alert misses the first of a series that begins with it
+for _purpose in PURPOSES:  # created at 0: an alert on increase() misses a series' first sample
     for _outcome in ("ok", AddressRefused.code):
         EGRESS_REQUESTS.labels(_purpose, _outcome)
 
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """What is known of a request when it is over."""
+    """The result of a request, filled in before it ends."""
 
     received_bytes: int = 0
 
 
 @contextmanager
 def observed(purpose: str, host: str) -> Iterator[Observation]:
-    """Record how the request within ended; `purpose` is one of a few words."""
+    """Record how the request in this block ended; `purpose` is one of PURPOSES."""
     started = time.perf_counter()
     observation, outcome = Observation(), "failed"
     request = span(f"egress {purpose}", "client", quartermaster__purpose=purpose, server__address=host)

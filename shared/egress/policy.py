@@ -1,4 +1,4 @@
-"""What may be asked: the rules that operators set, in one value that every request to the outside takes."""
+"""The operator's rules for outgoing requests, as one value that every such request takes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ WEB_PORTS = frozenset({80, 443})
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """Give every address of a host by the system's resolver. Raises OSError."""
+    """Return every address of a host by the system's resolver. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressPolicy:
-    """Which addresses, schemes and ports may be asked; the strict rules unless told otherwise."""
+    """Which addresses, schemes and ports are allowed; the defaults are the strict rules."""
 
     allow_private: bool = False
-    """Also this host's and private networks' addresses, at any port; never those of metadata servers."""
+    """Also allow private networks and this host, at any port; never metadata servers."""
     allow_http: bool = False
-    """Also credentials and notifications without TLS. Content that needs none may always come over http."""
+    """Also allow credentials and notifications without TLS. Content without credentials may always use http."""
     resolve: Resolve = resolve
     ca_bundle: str | None = None
-    """A file of certificate authorities to trust in place of the web's."""
+    """A file of certificate authorities to trust instead of the public ones."""
 
     @classmethod
     def of(cls, settings: Settings) -> EgressPolicy:
-        """Read the rules from the settings."""
+        """Return the policy that the settings define."""
         return cls(allow_private=settings.egress_allow_private, allow_http=settings.egress_allow_http)
 
     def is_allowed(self, address: str) -> bool:
-        """Tell whether an address may be connected to."""
+        """Return whether an address may be connected to."""
         return is_public(address) or (self.allow_private and is_private(address))
 
     def is_port_allowed(self, port: int) -> bool:
-        """Tell whether a port may be connected to."""
+        """Return whether a port may be connected to."""
         return self.allow_private or port in WEB_PORTS

@@ -1,6 +1,6 @@
-"""Post a small body to an address that somebody else chose, under the same guard as a fetch.
+"""Post a small body to a URL that another party chose, with the same protection as a fetch.
 
-Only the status counts: the answer's body is not read, and a redirect is not followed.
+Only the status counts: the response's body is not read, and a redirect is not followed.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from shared.egress.urls import check_headers, parse_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostResult:
-    """What the other side said."""
+    """The response's status and the wait it asks for."""
 
     status: int
     retry_after_seconds: int | None
@@ -31,7 +31,7 @@ def post(
     deadline_seconds: float,
     connect_seconds: float = CONNECT_SECONDS,
 ) -> PostResult:
-    """Post over https and give the answer's status, whatever it is. Raises the errors of `errors.py`."""
+    """Post over https and return the response's status, whatever it is. Raises the errors of `errors.py`."""
     check_headers(headers)
     target = parse_url(url, policy, with_secrets=True)
     request = Request(method="POST", target=target, headers=headers, body=body)

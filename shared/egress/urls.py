@@ -1,6 +1,6 @@
-"""Check URLs and headers by their text alone; addresses are checked when they are connected to.
+"""Check URLs and headers by their text; IP addresses are checked when a connection is opened.
 
-URLs are normalized as `requests` will send them, so that the host compared with the trusted ones is the one asked.
+URLs are normalized as `requests` will send them, so that the host compared with the trusted ones is the host asked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RESERVED_HEADERS = frozenset(
         "range",
     }
 )
-"""What the connection itself says; `proxy-…` and `sec-…` likewise."""
+"""Headers that the connection itself sets; `proxy-…` and `sec-…` are reserved too."""
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
@@ -45,7 +45,7 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL that may be asked, and whom that means."""
+    """A URL that may be requested, and the server it names."""
 
     url: str = field(repr=False)
     scheme: str
@@ -53,19 +53,19 @@ class Target:
     port: int
 
     def shares_origin(self, other: Target) -> bool:
-        """Tell whether both are the same server, asked in the same way."""
+        """Return whether both have the same scheme, host and port."""
         return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
 
     def is_trusted(self, trusted_hosts: Collection[str]) -> bool:
-        """Tell whether the host is among these; one with a leading dot stands for a domain and all below it."""
+        """Return whether the host is among these; one with a leading dot covers the domain and all below it."""
         return any(_is_or_is_below(self.host, trusted.lower()) for trusted in trusted_hosts)
 
 
 def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
-    """Parse a URL that is to be asked, with credentials or without.
+    """Parse a URL to be requested, with credentials or without.
 
-    Raises UrlRefused, SchemeRefused (not http(s), or http with secrets) and AddressRefused (its port, or a refused
-    address in place of a name).
+    Raises UrlRefused, SchemeRefused (not http(s), or http with credentials) and AddressRefused (a refused port, or a
+    refused IP address as host).
     """
     if len(url) > MAX_URL_CHARACTERS or _FORBIDDEN.search(url):
         raise UrlRefused
@@ -76,17 +76,18 @@ def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
 
 
 def follow(target: Target, location: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
-    """Read where an answer redirects to. Raises as `parse_url` does, also for a way back from https to http."""
+    """Return the target of a redirect. Raises as `parse_url` does, also for a redirect from https to http."""
     try:
         url = urljoin(target.url, location.encode("latin-1").decode("utf-8").strip(" "))
     except (ValueError, UnicodeError):
         raise UrlRefused from None
+    # A redirect back to http is treated like a URL with credentials: refused unless the policy allows http.
     downgrades = target.scheme == "https" and not url.lower().startswith("https:")
     return parse_url(url, policy, with_secrets=with_secrets or downgrades)
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise HeaderRefused unless others may choose these headers for a request of ours."""
+    """Raise HeaderRefused unless another party may choose these headers for our requests."""
     if len(headers) > MAX_HEADERS:
         raise HeaderRefused(f"At most {MAX_HEADERS} headers can be sent.")
     for name, value in headers.items():
@@ -125,7 +126,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
 
 
 def _is_refused_address(host: str, policy: EgressPolicy) -> bool:
-    """Check early what the connection checks too, before an address is stored for later."""
+    """Return whether the host is a refused IP address: known now, before the URL is stored for later."""
     return is_address(host) and not policy.is_allowed(host)
 
 

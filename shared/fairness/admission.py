@@ -1,8 +1,8 @@
-"""Admission control: fair sharing of a pool of slots among tenants, and load shedding when it is exhausted.
+"""Admission control: share a pool of slots fairly among tenants, and shed load when the pool is exhausted.
 
-`shared/fairness/fair_sharing.py` holds the rule. Beyond its limit a caller waits, bounded in time and number; free
-slots go round robin over the waiting tenants. A refusal is 429 where the tenant's own use is the reason, 503 where the
-pool is exhausted. Each process shares its own slots, so nothing leaks when it dies.
+`shared/fairness/fair_sharing.py` holds the rule. A caller beyond its limit waits, bounded in time and number. Free
+slots go round robin to the waiting tenants. A refusal is 429 if the tenant's own use is the cause, and 503 if the
+pool is exhausted. Each process shares its own slots, so a process that dies leaks none.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shared.fairness.fair_sharing import (
 __all__ = ["ANONYMOUS", "ConcurrencyLimited", "Pool", "PoolExhausted", "PoolKey", "Slot", "anonymous_key"]
 DEFAULT_MAX_WAIT_SECONDS = 10.0
 UNFAIR = "admission.unfair"
-"""The fault that switches shares off, so that tests can prove that they would notice."""
+"""The failpoint that disables fair shares: tests use it to prove that they would notice."""
 WAITED: Final = "quartermaster.waited_seconds"
-"""Key in a request's environ: how long it has waited for a thread, which counts for every wait of it thereafter."""
+"""Key in a request's environ: the seconds it has waited for a thread, which count towards each later wait."""
 
 
 def anonymous_key(address: str | None) -> PoolKey:
-    """Give the key of a client without a verified credential: its IPv4 address, or its IPv6 network of 64 bits."""
+    """Return the key of a client without a verified credential: its IPv4 address or IPv6 /64 network."""
     return PoolKey(ANONYMOUS, _network(address or ""))
 
 
@@ -46,11 +46,12 @@ def _network(address: str) -> str:
         return address
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
+    # One customer usually has a whole /64: counting single addresses would let one client appear as 2^64.
     return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 class Slot:
-    """A slot that was given; a context manager that gives it back. It is used by one thread at a time."""
+    """An acquired slot; as a context manager it releases itself. One thread at a time may use it."""
 
     __slots__ = ("_key", "_pool")
 
@@ -59,18 +60,18 @@ class Slot:
         self._key: PoolKey | None = key
 
     def move(self, key: PoolKey, *, waited_seconds: float = 0.0) -> None:
-        """Count the slot for another key from now on, as soon as a caller's credential is known.
+        """Count the slot for another key from now on: the caller's, once its credential is verified.
 
-        Raises ConcurrencyLimited, PoolExhausted; then nothing is held any more.
+        Raises ConcurrencyLimited or PoolExhausted; the slot is then released.
         """
         held, self._key = self._key, None
         if held is None:
-            raise RuntimeError("the slot was given back")
+            raise RuntimeError("the slot was released")
         self._pool._move_slot(held, key, waited_seconds)  # noqa: SLF001 (the two are one mechanism)
         self._key = key
 
     def release(self) -> None:
-        """Give the slot back; again does nothing."""
+        """Release the slot. A second call does nothing."""
         held, self._key = self._key, None
         if held is not None:
             self._pool._release_slot(held)  # noqa: SLF001 (the two are one mechanism)
@@ -94,7 +95,10 @@ class Pool(FairShares):
         waiting: int | None = None,
         alpha: float = ALPHA,
     ) -> None:
-        """Let a caller wait `max_wait_seconds` and a tenant use `alpha` times what is free; `name` labels metrics."""
+        """Create a pool whose callers wait up to `max_wait_seconds`; `name` labels its metrics.
+
+        `waiting` bounds the waiting callers (default: `slots`). A tenant may use `alpha` times the free slots.
+        """
         super().__init__(name, slots, room=slots if waiting is None else waiting, alpha=alpha)
         self._max_wait_seconds = max_wait_seconds
         self._is_fair = not failpoints.is_armed(UNFAIR)
@@ -102,29 +106,29 @@ class Pool(FairShares):
 
     @property
     def in_use(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
         return self.slots - self._free
 
     @property
     def waiting(self) -> int:
-        """How many callers wait."""
+        """The number of waiting callers."""
         return self._waiting
 
     def use_of(self, tenant: Hashable) -> int:
-        """Tell how many slots a tenant uses."""
+        """Return the number of slots that a tenant uses."""
         with self._lock:
             found = self._tenants.get(tenant)
             return found.use if found is not None else 0
 
     def tenants_at_limit(self) -> list[Hashable]:
-        """List the tenants that would be given no slot now: a worker leaves their work where it is."""
+        """Return the tenants that would get no slot now; a worker leaves their rows unclaimed."""
         with self._lock:
             return [key for key, tenant in self._tenants.items() if not self._has_room(tenant)]
 
     def acquire(self, key: PoolKey, *, waited_seconds: float = 0.0) -> Slot:
-        """Take a slot, after a bounded wait if need be, of which `waited_seconds` are over.
+        """Acquire a slot, waiting if necessary; `waited_seconds` of the allowed wait have passed already.
 
-        Raises ConcurrencyLimited, PoolExhausted.
+        Raises ConcurrencyLimited or PoolExhausted.
         """
         with self._lock:
             waiter = self._enter(self._as_seen(key))
@@ -133,10 +137,11 @@ class Pool(FairShares):
         return Slot(self, key)
 
     def try_acquire(self, key: PoolKey) -> Slot | None:
-        """Take a slot if one is to be had at once and nobody of the same tenant waits for it."""
+        """Acquire a slot without waiting; None if none is free or a caller of the same tenant waits."""
         seen = self._as_seen(key)
         with self._lock:
             tenant = self._tenants.get(seen.tenant) or Tenant()
+            # Never overtakes a caller of the same tenant that waits already.
             if tenant.waiting or not self._may_take(tenant, seen):
                 return None
             self._take(self._tenants.setdefault(seen.tenant, tenant), seen)
@@ -165,6 +170,7 @@ class Pool(FairShares):
         if waiter.event.wait(max(0.0, self._max_wait_seconds - waited_seconds)):
             return
         with self._lock:
+            # Granted between the timeout and this lock: the slot is the caller's.
             if waiter.is_granted:
                 return
             self._leave(key, waiter)

@@ -1,9 +1,9 @@
-"""Fair queueing: claim waiting rows round robin over tenants, and within a tenant over its members, in one statement.
+"""Fair queueing: claim waiting rows round robin over tenants and each tenant's members, in one statement.
 
-A tenant is an organization; a member is what shares the organization's turn: a distribution, a destination, a
-deployment. However many rows one tenant has waiting, another's first row is claimed after one row of each.
+A tenant is an organization; a member shares the organization's turn: a distribution, a destination or a deployment.
+However many rows one tenant has waiting, another tenant's first row is claimed after one row of each.
 
-    _ROTATION = Rotation()          # one for each kind of work of a process
+    _ROTATION = RoundRobin()          # one for each kind of work in a process
     _CLAIM = text(f'''
         WITH head AS ({next_round_robin(
             table="jobs", tenant="organization_id", member="distribution_id",
@@ -20,17 +20,16 @@ deployment. However many rows one tenant has waiting, another's first row is cla
         session, _CLAIM, {"lease": LEASE}, mark_ready=_MARK_READY, full_tenants=pool.tenants_at_limit()
     )
 
-What the statement rests on:
-- An index on (tenant, member, order) for the rows that are ready. The keys are compared as a range: an equality would
-  drop them from the order, and the planner would walk the index on the time and filter everybody else's rows.
-- Only rows that may be claimed now are ready. Those that wait for a later attempt, or are leased, are marked ready when
-  their time comes by a statement of their own, through an index on the time of exactly these rows: it finds expired
-  leases, too. So 100,000 rows that are due tomorrow cost a claim nothing.
-- Tenants at their share of this process's pool, and members at a limit, are gaps between the ranges: their rows are not
-  looked at, however many there are.
+The statement relies on:
+- An index on (tenant, member, order) over the ready rows. Keys are compared as a range: with an equality the planner
+  would drop them from the sort order, walk the index on time and filter the rows of all other tenants.
+- `is_ready` on exactly the rows that may be claimed now. Rows with a later attempt or a lease are marked ready by a
+  statement of their own when their time comes, through an index on the time of these rows, expired leases included.
+  So 100,000 rows that are due tomorrow cost a claim nothing.
+- Tenants and members at their limit as gaps between the ranges: their rows are not read, however many there are.
 
-Each process remembers whom it served last, and begins somewhere. No row says whose turn it is: a second claimer would
-find nothing until the first commits. Locks are SKIP LOCKED, so that claimers never wait for each other.
+Each process remembers the tenant it served last and starts at a random one. The turn is in no row, because a second
+claimer would then wait for the first one's commit. Locks are SKIP LOCKED, so claimers never wait for each other.
 """
 
 import random
@@ -50,11 +49,11 @@ from shared.db.statements import Prepared
 from shared.fairness.admission import UNFAIR
 
 REMEMBERED_TENANTS = 16
-"""Tenants whose last served member is remembered; each costs an idle claim two more looks into the index."""
+"""Tenants whose last served member is remembered; each adds two index lookups to an idle claim."""
 MARK_READY_SECONDS = 1.0
-"""How often, at the most, a busy process looks for rows whose time has come; an idle one looks at every claim."""
+"""Shortest interval at which a busy process marks due rows; an idle process marks at every claim."""
 SHARES = 10
-"""In a fair batch, a tenant's rows are a tenth of it until every tenant has as many."""
+"""In a fair batch each tenant first gets a tenth of the rows."""
 _HALF = 128
 _LAST = (1 << _HALF) - 1
 _BOTTOM = 0
@@ -62,15 +61,15 @@ _TOP = (1 << 2 * _HALF) - 1
 _START_SPAN_MS = 365 * 24 * 3600 * 1000
 
 Range = tuple[int, int]
-"""From a tenant and member to others, both excluded; a tenant's id is the upper half, a member's the lower."""
+"""From one (tenant, member) to another, both excluded; the tenant's id is the upper 128 bits."""
 
 
 def next_round_robin(*, table: str, tenant: str, member: str, ready: str, order: str) -> str:
-    """Write the query that locks the next row in turn and gives its `id`, `tenant` and `member`.
+    """Return the query that locks the next row in turn and selects its `id`, `tenant` and `member`.
 
-    `ready` is the condition of the rows that may be claimed now; its parameters are the caller's.
+    `ready` is the condition of claimable rows; the caller binds its parameters.
     """
-    # No ORDER BY of the ranges: they come in their order, and the first that has a row ends the search.
+    # No ORDER BY over the ranges: unnest keeps their order, and LIMIT 1 stops at the first with a row.
     return f"""
     SELECT head.id, head.tenant, head.member
     FROM unnest(
@@ -86,12 +85,12 @@ def next_round_robin(*, table: str, tenant: str, member: str, ready: str, order:
 
 
 def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str = "id") -> str:
-    """Write the query for the first `:each` due rows of every tenant: `id`, `tenant`, and `place` in the tenant's.
+    """Return the query for the first `:each` due rows of every tenant: `id`, `tenant`, `place` within the tenant.
 
-    For sweeps that end many rows at once. It walks an index on (tenant, order) of the `ready` rows from tenant to
-    tenant, so it costs as much as is due.
+    For sweeps that end many rows at once. It walks an index on (tenant, order) over the `ready` rows from tenant to
+    tenant, so its cost follows the number of due rows.
     """
-    # The tenant as a range and not as an equality, for the reason that stands at the top.
+    # The tenant as a range and not an equality: see the first point of the module's docstring.
     return f"""
     {tenants_with(table=table, tenant=tenant, ready=ready)}
     SELECT head.id, tenants.tenant, head.place FROM tenants CROSS JOIN LATERAL (
@@ -102,9 +101,9 @@ def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str =
 
 
 def tenants_with(*, table: str, tenant: str, ready: str) -> str:
-    """Write the beginning of a query: `tenants` has every `tenant` with `ready` rows, and one that is NULL.
+    """Return a WITH clause: `tenants` lists every `tenant` with `ready` rows, and ends with one NULL.
 
-    It walks an index that begins with the tenant, of the `ready` rows, from each to the next.
+    It jumps through an index that starts with the tenant, one lookup for each tenant.
     """
     return f"""
     WITH RECURSIVE tenants AS (
@@ -118,15 +117,15 @@ def tenants_with(*, table: str, tenant: str, ready: str) -> str:
 
 
 def to_driver_parameters(statement: str) -> str:
-    """Write the parameters of a statement, `:name`, as the driver has them (docs/style.md#sql)."""
+    """Return a statement with its `:name` parameters in the driver's form (docs/style.md#sql)."""
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
 def select_round_robin(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
-    """Find the ids of so many due rows: with `oldest` while these are all, else also with `fair`.
+    """Return the ids of at most `limit` due rows, shared fairly among tenants.
 
-    Both take `:limit`; `fair`, made with `first_of_each`, takes `:each`. So the walk over tenants is paid only when
-    more is due than one batch.
+    `oldest` runs first; if it fills the batch, `fair` (made with `first_of_each`) runs too. So the walk over tenants
+    is paid for only when more is due than one batch. Both take `:limit`, and `fair` also `:each`.
     """
     found = list(session.execute(oldest, {"limit": limit}).scalars())
     if len(found) < limit:
@@ -136,11 +135,11 @@ def select_round_robin(session: Session, *, oldest: Executable, fair: Executable
 
 
 class RoundRobin:
-    """Whose turn it is in this process; may be shared by threads."""
+    """The position of a process in the round robin; thread-safe."""
 
     def __init__(self) -> None:
-        """Begin at a random tenant, so that processes that start together do not serve the same one."""
-        # Ids begin with their time: any 128 random bits would come after all of them.
+        """Start at a random tenant, so that processes started together do not all serve the same one."""
+        # Ids start with their creation time: 128 random bits would nearly always lie beyond all of them.
         started = time.time_ns() // 1_000_000
         self._after = random.randrange(started - _START_SPAN_MS, started) << 80  # noqa: S311 (no secret)
         self._members: dict[int, int] = {}
@@ -157,17 +156,18 @@ class RoundRobin:
         full_tenants: Collection[Any] = (),
         full_members: Collection[tuple[UUID, UUID]] = (),
     ) -> Any | None:
-        """Run a claiming statement made with `next_round_robin`; give its row, or None when no other waits.
+        """Run a claiming statement made with `next_round_robin`; return its row, or None if no row may be claimed.
 
-        `mark_ready` marks the rows whose time has come; it runs once in a while, and when nothing is ready. Passes
-        over `full_tenants` (strangers among them have no rows) and `full_members`, each named with its tenant.
-        A text is a statement in the driver's own form (`to_driver_parameters`).
+        `mark_ready` marks rows whose time has come; it runs at intervals, and whenever nothing is ready. Rows of
+        `full_tenants` and `full_members` (pairs of tenant and member) are skipped; anonymous clients among the
+        tenants have no rows. A string is a statement in the driver's form (`to_driver_parameters`).
         """
         ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
         values = {**(values or {}), **ranges}
         if mark_ready is not None and self._is_time_to_mark():
             session.execute(mark_ready)
         row = _claim(session, statement, values)
+        # Nothing was ready: a row may have become due since the last marking.
         if row is None and mark_ready is not None and session.execute(mark_ready).rowcount:
             row = _claim(session, statement, values)
         if row is None:
@@ -179,7 +179,7 @@ class RoundRobin:
     def parameters(
         self, *, full_tenants: Collection[Any] = (), full_members: Collection[tuple[UUID, UUID]] = ()
     ) -> dict[str, str]:
-        """Give the statement's ranges, in order: after the tenant that was served last, then from the beginning."""
+        """Return the statement's ranges in order: from after the last served tenant, then from the first."""
         if failpoints.is_armed(UNFAIR):
             return _parameters([(_BOTTOM, _TOP)])
         full = {at.int for at in full_tenants if isinstance(at, UUID)}
@@ -190,7 +190,7 @@ class RoundRobin:
         return _parameters([cut for each in whole for cut in _without(points, each)])
 
     def _between(self, low: int, high: int, full: set[int]) -> Iterator[Range]:
-        """Give the ranges of a run of whole tenants; a tenant that was served begins after the member served."""
+        """Yield the ranges between two keys. A remembered tenant's range starts after its last served member."""
         for tenant in sorted(full | self._members.keys()):
             first, last = _key(tenant, 0), _key(tenant, _LAST)
             if not low < last < high:
@@ -207,7 +207,7 @@ class RoundRobin:
         with self._lock:
             self._after = tenant
             if len(self._members) >= REMEMBERED_TENANTS and tenant not in self._members:
-                # Any of them: with the oldest, many tenants in turn would each be forgotten before their next.
+                # Evict a random one: evicting the oldest would forget each of many tenants just before its next turn.
                 del self._members[random.choice(list(self._members))]  # noqa: S311 (no secret)
             self._members[tenant] = member
 
@@ -235,7 +235,7 @@ def _key(tenant: int, member: int) -> int:
 
 
 def _without(points: list[int], whole: Range) -> Iterator[Range]:
-    """Cut these points out of a range; drop what is empty."""
+    """Yield what remains of a range without these points; empty ranges are dropped."""
     low, high = whole
     for point in points[bisect_left(points, low) : bisect_left(points, high)]:
         if point - low > 1:
@@ -255,5 +255,5 @@ def _parameters(ranges: list[Range]) -> dict[str, str]:
 
 
 def _array(values: Iterable[int]) -> str:
-    """Write an array of UUIDs as Postgres reads it."""
+    """Return a UUID array in Postgres' text form."""
     return "{" + ",".join(str(UUID(int=value)) for value in values) + "}"

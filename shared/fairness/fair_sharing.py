@@ -1,8 +1,8 @@
-"""The rule by which a pool's slots are shared: who may take one, who waits, and who is served next.
+"""The rule that shares a pool's slots: which caller gets one, which waits, and which is served next.
 
-A tenant's limit is the larger of what is still free (a dynamic threshold: an idle pool may be used, a busy one keeps
-room) and an equal part for each active tenant and one newcomer. All strangers are one tenant, shared alike by
-address. Nothing here locks or waits: `shared/fairness/admission.py` holds the pool's lock.
+A tenant's limit is the larger of the free slots (a dynamic threshold: an idle pool may be used, a busy one keeps
+room) and an equal part for each active tenant plus one newcomer. All anonymous clients are one tenant, shared equally
+by address. This module neither locks nor waits: `shared/fairness/admission.py` holds the pool's lock.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shared.errors import DomainError, Kind, ServiceUnavailable
 from shared.observability.telemetry import POOL_REFUSALS, POOL_SLOTS, POOL_USE, POOL_WAITS
 
 ALPHA = 1.0
-"""A tenant may use this multiple of what is free."""
+"""A tenant may use this multiple of the free slots."""
 RETRY_SECONDS = 1
 ANONYMOUS: Final = "anonymous"
-"""The tenant of everybody whose credential is not known."""
+"""The tenant of all clients without a verified credential."""
 
 
 class ConcurrencyLimited(DomainError):
-    """Too many requests are in progress, yours or of all without a credential; wait for some to end, then try again."""
+    """Too many of your requests, or of all anonymous ones, are in progress. Retry after some have ended."""
 
     code = "concurrency_limit"
     kind = Kind.LIMITED
@@ -34,11 +34,11 @@ class ConcurrencyLimited(DomainError):
 
 
 class PoolExhausted(ServiceUnavailable):
-    """The service is busy with other requests at the moment; try again."""
+    """The service is busy with other requests. Try again."""
 
 
 class PoolKey(NamedTuple):
-    """Who uses a slot: the tenant it counts for, and which of the tenant's members."""
+    """The user of a slot: the tenant it counts for, and the tenant's member."""
 
     tenant: Hashable
     member: Hashable
@@ -46,7 +46,7 @@ class PoolKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Tenant:
-    """The slots that a tenant uses and the callers that wait, in all and by member; waiting members take turns."""
+    """A tenant's used slots and waiting callers, in total and by member; its members are served round robin."""
 
     use: int = 0
     used_by: dict[Hashable, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Tenant:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it uses nothing and waits for nothing."""
+        """Whether it uses no slot and waits for none."""
         return not self.use and not self.waiting
 
 
@@ -70,7 +70,7 @@ class Waiter:
 
 
 class FairShares:
-    """The slots of a pool and their tenants."""
+    """The slots of a pool and the tenants that use or await them."""
 
     def __init__(self, name: str, slots: int, *, room: int, alpha: float) -> None:
         self.name = name
@@ -89,8 +89,9 @@ class FairShares:
         POOL_WAITS.labels(name)
 
     def _enter(self, key: PoolKey) -> Waiter | None:
-        """Take a slot, or begin to wait; None when the slot was given."""
+        """Take a slot, or start to wait. Return None if a slot was taken."""
         tenant = self._tenants.setdefault(key.tenant, Tenant())
+        # A member with waiting callers queues behind them, even if a slot is free.
         if key.member not in tenant.queues and self._may_take(tenant, key):
             self._take(tenant, key)
             return None
@@ -105,7 +106,7 @@ class FairShares:
         return waiter
 
     def _limit(self, free: int, whole: int, active: int) -> float:
-        """Compute how much of `whole` one of `active` may use while `free` is free."""
+        """Return how much of `whole` one of `active` tenants may use while `free` is free."""
         return max(self._alpha * free, whole / (active + 1)) if self._is_fair else whole
 
     def _has_room(self, tenant: Tenant) -> bool:
@@ -116,6 +117,7 @@ class FairShares:
             return False
         if key.tenant != ANONYMOUS:
             return True
+        # Second level: the anonymous tenant's share is divided among addresses by the same rule.
         whole = self._limit(self._free, self.slots, len(self._tenants))
         members = len(tenant.used_by.keys() | tenant.queues.keys() | {key.member})
         return tenant.used_by.get(key.member, 0) < self._limit(int(whole) - tenant.use, int(whole), members)
@@ -152,11 +154,12 @@ class FairShares:
         self._forget_if_idle(key.tenant, tenant)
 
     def _hand_over(self) -> None:
-        """Give free slots to those that wait: the tenant served longest ago first, its members in turn."""
+        """Give free slots to waiting callers: the tenant served longest ago first, its members round robin."""
         passed = 0
         while self._free and passed < len(self._queued):
             name, tenant = next(iter(self._queued.items()))
             self._queued.move_to_end(name)
+            # Ends after a full round in which no tenant could be served.
             passed = 0 if self._serve(name, tenant) else passed + 1
 
     def _serve(self, name: Hashable, tenant: Tenant) -> bool:
@@ -191,7 +194,10 @@ class FairShares:
             self._tenants.pop(name, None)
 
     def _uses(self, tenant: Tenant, key: PoolKey) -> bool:
-        """Tell whether a key's own use keeps it from a slot, or that of all strangers while others would get one."""
+        """Return whether the key's own use is the cause of a refusal, rather than an exhausted pool.
+
+        For an anonymous client it is also the use of all anonymous clients, while other tenants would get a slot.
+        """
         if key.tenant == ANONYMOUS:
             return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues
         return not tenant.is_idle

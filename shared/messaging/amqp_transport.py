@@ -1,8 +1,9 @@
-"""Corrections to kombu's AMQP transport, by which a broker that takes nothing holds up nobody.
+"""Corrections to kombu's AMQP transport, so that a broker that accepts nothing blocks no publisher.
 
-RabbitMQ in an alarm (memory, disk) reads no more from a connection that publishes. py-amqp then waits for a
-confirmation, and after that for the answer to its goodbye, without end. Here a connection that the broker blocks, or
-that brings no confirmation in time, is dropped without a goodbye. A test fails when the parts relied upon change.
+RabbitMQ in an alarm (memory, disk) stops reading from connections that publish. py-amqp then waits without limit: for
+the confirmation, and on close for the response to `connection.close`. Here a connection that the broker blocks, or
+that brings no confirmation in time, is dropped without a closing handshake. A test fails if the library's parts that
+this relies on change.
 """
 
 import ssl
@@ -15,7 +16,7 @@ CONFIRM_SECONDS = 2.0
 
 
 def register_transport() -> None:
-    """Make `amqp://` and `amqps://` broker addresses use the corrected transport."""
+    """Make kombu use the corrected transport for `amqp://` and `amqps://` URLs."""
     TRANSPORT_ALIASES.update(
         amqp="shared.messaging.amqp_transport:Transport",
         amqps="shared.messaging.amqp_transport:SecureTransport",
@@ -23,15 +24,19 @@ def register_transport() -> None:
 
 
 class Channel(pyamqp.Channel):
-    """kombu's channel, which waits for a confirmation only so long."""
+    """kombu's channel, with a time limit on confirmations."""
 
     def basic_publish_confirm(self, *args: Any, **kwargs: Any) -> Any:
-        """Publish, and wait until the broker has the message. Raises RecoverableConnectionError when it takes long."""
+        """Publish and wait for the broker's confirmation.
+
+        Raises RecoverableConnectionError if it takes longer than CONFIRM_SECONDS.
+        """
         connection = self.connection
         kwargs["confirm_timeout"] = kwargs.get("confirm_timeout") or CONFIRM_SECONDS
         try:
             return super().basic_publish_confirm(*args, **kwargs)
         except TimeoutError:
+            # collect() and not close(), which would wait for the broker again.
             connection.collect()
             raise RecoverableConnectionError("the broker did not confirm a message in time") from None
 
@@ -53,21 +58,23 @@ class Transport(pyamqp.Transport):
 
 
 class SecureTransport(pyamqp.SSLTransport):
-    """The same over TLS, by which kombu verifies no name and lets no address say whose certificates are good."""
+    """The same over TLS. kombu checks no host name, and its URLs cannot name a certificate authority."""
 
     Connection = Connection
 
     def establish_connection(self) -> Any:
-        """Connect to a server whose certificate is good for the address's host."""
+        """Connect, if the server's certificate is valid for the URL's host."""
         client: Any = self.client
         client.ssl = tls_options(client.ssl, client.hostname)
         return super().establish_connection()
 
 
 def tls_options(asked: Any, host: str) -> dict[str, Any]:
-    """Give py-amqp's options of TLS for what an address asks: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`."""
+    """Return py-amqp's TLS options for a URL's `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`."""
     given = (
         {name.removeprefix("ssl_"): value for name, value in asked.items()} if isinstance(asked, dict) else {}
     )
-    given.pop("check_hostname", None)  # not py-amqp's: the name is checked where it is given
+    given.pop(
+        "check_hostname", None
+    )  # not an option of py-amqp, which checks the name if `server_hostname` is set
     return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host} | given

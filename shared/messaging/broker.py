@@ -1,8 +1,8 @@
-"""The broker that carries jobs' messages, and what only one kind of broker has behind one port.
+"""The broker that carries jobs' messages: one port for what differs between brokers.
 
-`Broker.of(url)` gives the broker of an address: Valkey or Redis, one of these behind Sentinel, or RabbitMQ. On Valkey
-the publisher asks for a queue's length; RabbitMQ bounds its queues by itself. How the kinds compare, and how to
-run each, is told in `docs/guides/brokers.md`.
+`Broker.of(url)` returns the broker of a URL: Valkey or Redis, one of these behind Sentinel, or RabbitMQ. On Valkey
+the publisher checks a queue's length before it sends; RabbitMQ bounds its queues itself. `docs/guides/brokers.md`
+compares them and explains how to run each.
 """
 
 import threading
@@ -36,13 +36,13 @@ KEY_PREFIX = "quartermaster:"
 CALL_QUEUES = (*MODELS, MODELS_ASIDE)
 
 JOB_MESSAGES_LIMIT = 1_000
-"""Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
+"""Most messages of jobs in a queue. Without workers more would only use the broker's memory."""
 CALLS_LIMIT = 10_000
-"""Model calls that RabbitMQ keeps in a queue at the most; fronts refuse calls far below (QUEUED_MODEL_CALLS)."""
+"""Most model calls in a RabbitMQ queue; web processes refuse calls far below this (QUEUED_MODEL_CALLS)."""
 
 VISIBILITY_TIMEOUT_SECONDS = 3600
 CONSUMER_TIMEOUT_SECONDS = 1800
-"""A message that a live worker has not acknowledged for so long goes to another; longer than any job may take."""
+"""After this time an unacknowledged message of a live worker goes to another; no job takes longer."""
 DELIVERY_LIMIT = 20
 HEARTBEAT_SECONDS = 20
 CONNECT_SECONDS = 2.0
@@ -50,18 +50,18 @@ SOCKET_SECONDS = 5.0
 
 
 class Broker(ABC):
-    """A broker by its address; connects with the first question."""
+    """A broker, identified by its URL; connects on first use."""
 
     cooldown_seconds: ClassVar[float] = 0.0
-    """How long a publisher leaves a broker alone that has failed, where to fail takes long."""
+    """How long a publisher leaves a broker alone after a failure, if failing is slow."""
 
     def __init__(self, url: str) -> None:
-        """Connect to nothing yet."""
+        """Store the URL; connects on first use."""
         self.url = url
 
     @staticmethod
     def of(url: str) -> "Broker":
-        """Give the broker of an address. Raises ValueError, which names the known schemes, for any other."""
+        """Return the broker of a URL. Raises ValueError, listing the known schemes, for any other."""
         return _KINDS[scheme_of(require_scheme(url, BROKER_SCHEMES))](url)
 
     @property
@@ -76,36 +76,36 @@ class Broker(ABC):
 
     @property
     def celery_url(self) -> str:
-        """The address as Celery reads it; `broker_address` in its settings is the whole."""
+        """The URL in the form that Celery parses; the setting `broker_address` keeps the original."""
         return with_tls_verification(self.url)
 
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """The transport's options, with a bound on every wait."""
+        """The transport's options, with a limit on every wait."""
 
     @abstractmethod
     def queue(self, name: str) -> Queue:
-        """Describe a queue, as workers and publishers declare it."""
+        """Return a queue as workers and publishers declare it."""
 
     @abstractmethod
     def depth(self, queue: str) -> int:
-        """Count the messages of a queue that no worker has taken yet. Raises ServiceUnavailable."""
+        """Return the number of messages that no worker has taken yet. Raises ServiceUnavailable."""
 
-    def is_full(self, queue: str) -> bool:  # noqa: ARG002 (of interest to some kinds)
-        """Tell whether a publisher is to drop a hint for this queue. Raises ServiceUnavailable."""
+    def is_full(self, queue: str) -> bool:  # noqa: ARG002 (used by subclasses)
+        """Return whether a publisher should drop a job's message for this queue. Raises ServiceUnavailable."""
         return False
 
     @abstractmethod
     def close(self) -> None:
-        """Give connections back; the next question opens another."""
+        """Close the connections; the next use opens new ones."""
 
 
 class ValkeyBroker(Broker):
     """Valkey or Redis: a list for each queue."""
 
     def __init__(self, url: str) -> None:
-        """Connect to nothing yet."""
+        """Register the transport; connects on first use."""
         super().__init__(url)
         redis_transport.register_transport()
 
@@ -116,7 +116,7 @@ class ValkeyBroker(Broker):
             "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
             "unacked_restore_interval": 5,
             "unacked_restore_throttle": 1,
-            # Without these a broker that accepts and does not answer would block a publisher for ever.
+            # Without these a broker that accepts connections but does not respond would block publishers for ever.
             "socket_timeout": 5,
             "socket_connect_timeout": 1,
             "socket_keepalive": True,
@@ -126,15 +126,14 @@ class ValkeyBroker(Broker):
         }
 
     def queue(self, name: str) -> Queue:
-        """Describe a queue.
+        """Return a queue. Messages of model calls are not acknowledged.
 
-        A model call's message is not acknowledged, which would cost as much as all else: its front sends a lost one
-        again.
+        Acknowledging costs as much as everything else together; instead the web process sends a lost call again.
         """
         return Queue(name, no_ack=name.startswith(CALL_QUEUES))
 
     def depth(self, queue: str) -> int:
-        """Give the length of the queue's list."""
+        """Return the length of the queue's list."""
         try:
             length: Any = self._valkey.llen(KEY_PREFIX + queue)
         except redis.RedisError as error:
@@ -142,7 +141,7 @@ class ValkeyBroker(Broker):
         return int(length)
 
     def is_full(self, queue: str) -> bool:
-        """Tell whether so many hints wait that another would only cost memory."""
+        """Return whether the queue has reached JOB_MESSAGES_LIMIT."""
         return self.depth(queue) >= JOB_MESSAGES_LIMIT
 
     def close(self) -> None:
@@ -155,14 +154,14 @@ class ValkeyBroker(Broker):
 
 
 class SentinelBroker(ValkeyBroker):
-    """The Valkey or Redis that Sentinel names as the primary.
+    """The Valkey or Redis that Sentinel names as primary.
 
-    Written as Celery's operators do, `sentinel://:password@host:26379;sentinel://other:26379/0`, with
-    `?master_name=…` and, for sentinels with a password of their own, `&sentinel_password=…`.
+    The URL has Celery's form, `sentinel://:password@host:26379;sentinel://other:26379/0`, with `?master_name=…` and,
+    for sentinels with a password of their own, `&sentinel_password=…`.
     """
 
     def __init__(self, url: str) -> None:
-        """Connect to nothing yet."""
+        """Parse the URL; connects on first use."""
         addresses, _, query = url.partition("?")
         parts = [urlsplit(address) for address in addresses.split(";")]
         self._hosts = [(part.hostname or "127.0.0.1", part.port or 26379) for part in parts]
@@ -172,7 +171,7 @@ class SentinelBroker(ValkeyBroker):
 
     @property
     def celery_url(self) -> str:
-        """All sentinels with the credentials of the first and the database of the last."""
+        """All sentinels, with the credentials of the first and the database of the last."""
         return ";".join(
             f"sentinel://{self._credentials}{host}:{port}/{self._database}" for host, port in self._hosts
         )
@@ -209,13 +208,13 @@ class SentinelBroker(ValkeyBroker):
 
 
 class RabbitBroker(Broker):
-    """RabbitMQ: a quorum queue of bounded length for each queue, in a vhost that nobody else uses."""
+    """RabbitMQ: a bounded quorum queue for each queue, in a vhost that no other service uses."""
 
     cooldown_seconds = 3.0
     _lost: tuple[type[Exception], ...] = (OperationalError, *amqp_transport.Transport.connection_errors)
 
     def __init__(self, url: str) -> None:
-        """Connect to nothing yet."""
+        """Register the transport; connects on first use."""
         super().__init__(url)
         amqp_transport.register_transport()
         self._lock = threading.Lock()
@@ -223,7 +222,7 @@ class RabbitBroker(Broker):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Add what keeps workers from what quorum queues do not have."""
+        """Add settings that keep workers from features that quorum queues lack."""
         return super().settings | {
             "broker_heartbeat": HEARTBEAT_SECONDS,
             "broker_connection_timeout": CONNECT_SECONDS,
@@ -237,11 +236,12 @@ class RabbitBroker(Broker):
         return {"confirm_publish": True, "read_timeout": SOCKET_SECONDS, "write_timeout": SOCKET_SECONDS}
 
     def queue(self, name: str) -> Queue:
-        """Describe a queue: the oldest hint makes room for the newest, but a call too many is refused."""
+        """Return a queue. A full one drops its oldest job message, but rejects a new model call."""
         is_for_calls = name.startswith(CALL_QUEUES)
         arguments = {
             "x-queue-type": "quorum",
             "x-max-length": CALLS_LIMIT if is_for_calls else JOB_MESSAGES_LIMIT,
+            # A dropped job message costs one sweep interval. A dropped call would cost its client the whole timeout.
             "x-overflow": "reject-publish" if is_for_calls else "drop-head",
             "x-delivery-limit": DELIVERY_LIMIT,
             "x-consumer-timeout": CONSUMER_TIMEOUT_SECONDS * 1000,
@@ -249,13 +249,13 @@ class RabbitBroker(Broker):
         return Queue(name, exchange=EXCHANGE, routing_key=name, queue_arguments=arguments)
 
     def depth(self, queue: str) -> int:
-        """Ask for the messages that are ready; none where the queue has not been declared yet."""
+        """Return the number of ready messages; 0 if the queue has not been declared yet."""
         with self._lock:
             try:
                 return self._ask(queue)
             except self._lost:
                 self._forget()
-            try:  # the first connection may only have gone stale
+            try:  # once more: the connection may only have been stale
                 return self._ask(queue)
             except self._lost as error:
                 self._forget()
@@ -279,6 +279,7 @@ class RabbitBroker(Broker):
             except NotFound:
                 return 0
 
+    # Caller holds the lock.
     def _forget(self) -> None:
         if self._connection is not None:
             self._connection.collect()

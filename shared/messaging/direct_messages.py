@@ -1,7 +1,8 @@
-"""Messages that a process of ours sends and takes itself, past Celery's tasks: what RabbitMQ's model calls need.
+"""Messages that our processes publish and fetch themselves, outside Celery tasks: RabbitMQ's model calls need this.
 
-Threads share a few connections. After a failure nobody tries for a moment, so that no request waits for what is away;
-but a connection that fails while others bring messages says nothing about the broker, nor does a message it refuses.
+Threads share a few connections. After a failure no thread tries for `cooldown_seconds`, so that no request waits for
+a broker that is down. Two failures do not start a cooldown: one during which another connection succeeded, and a
+message that the broker rejects.
 """
 
 import time
@@ -29,16 +30,16 @@ _RETRY = {"max_retries": 1, "interval_start": 0}
 
 
 class BrokerMessages:
-    """What one process sends by a broker; safe to share between threads."""
+    """Publishes and fetches messages of one broker; thread-safe."""
 
     def __init__(self, broker: Broker) -> None:
-        """Connect with the first message."""
+        """Store the broker; connects on first use."""
         self.broker = broker
         self._cooldown_until = 0.0
         self._answered_at = 0.0
 
     def send(self, queue: str, body: str, headers: dict[str, Any]) -> None:
-        """Send a JSON message and wait until the broker has it. Raises ServiceUnavailable."""
+        """Publish a JSON message and wait for the broker's confirmation. Raises ServiceUnavailable."""
         described = self.broker.queue(queue)
         with self._producer() as producer:
             producer.publish(
@@ -55,7 +56,10 @@ class BrokerMessages:
             )
 
     def take(self, queue: str) -> Any:
-        """Take the next message of a queue for good; None when there is none. Raises ServiceUnavailable."""
+        """Fetch the next message of a queue, acknowledged at once; None if it is empty.
+
+        Raises ServiceUnavailable.
+        """
         with self._producer() as producer:
             channel: Any = producer.channel
             maybe_declare(self.broker.queue(queue), channel)
@@ -74,6 +78,7 @@ class BrokerMessages:
         except _FAILURES as error:
             if isinstance(error.__cause__, MessageNacked):
                 raise ServiceUnavailable("the broker refuses the message") from error
+            # Otherwise another thread reached the broker meanwhile: only this connection is broken.
             if self._answered_at < began_at:
                 self._cooldown_until = time.monotonic() + self.broker.cooldown_seconds
             raise ServiceUnavailable(f"the broker does not answer: {error}") from error

@@ -1,16 +1,17 @@
-"""Background work: what a job is, which queue its message travels by, and the function that does it.
+"""Background work: what a job is, which queue carries its message, and which function handles it.
 
-The row in Postgres is the truth and the message only a hint that there is work: a handler looks for work under a lock
-or lease and does nothing when there is none, and a sweep on the schedule looks without any message. So a message may
-be lost, late or doubled.
+The row in Postgres is the truth; a message only wakes a worker up. A handler looks for due rows under a lock or lease
+and does nothing if there are none, and a periodic sweep looks without any message. So a message may be lost, delayed
+or duplicated.
 
-A job is declared where it is implemented, by a decorator that gives its kind, its queue, and how often beat sends it:
+A job is declared where it is implemented, by a decorator with its kind, its queue and the interval at which beat
+sends it:
 
     @sweep("files.expire_due", queue=RETENTION, every_seconds=5)
     def _expire_due(context: StoreContext) -> int:
         return expire_due(context.database, context.store)
 
-`workers/registry.py` lists the modules in which a queue's handlers stand; bindings and schedule follow from that.
+`workers/registry.py` lists the modules with each queue's handlers; bindings and schedule follow from that.
 """
 
 from collections.abc import Callable
@@ -27,16 +28,16 @@ Run = TypeVar("Run", bound=Callable[[Any], int])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A piece of background work as it is sent; its fields are ids and plain values, never bytes."""
+    """A piece of background work as it is sent; its fields are ids and plain values, never content."""
 
     kind: ClassVar[str]
     queue: ClassVar[str]
     spacing_seconds: ClassVar[float] = 0.0
-    """How far apart a process sends its messages, for work that is cheaper in batches; the first goes at once."""
+    """Shortest interval between a process's messages of this class, for work that is cheaper in batches."""
 
 
 class Context(Protocol):
-    """What handlers work with: the parts of the worker process that they share."""
+    """What handlers work with: the shared parts of the worker process."""
 
     settings: Settings
     threads: int
@@ -44,36 +45,36 @@ class Context(Protocol):
 
     @property
     def database(self) -> Database:
-        """The database, publishing the jobs that handlers enqueue."""
+        """The database, which publishes the jobs that handlers enqueue."""
 
     def once(self, make: Callable[[Any], Part]) -> Part:
-        """Give what `make` makes of this context, made with the first call in a process."""
+        """Return the result of `make(context)`, which is created once in a process."""
 
     def when_stopping(self, act: Callable[[], object]) -> None:
-        """Do something when the process is asked to end."""
+        """Register a callback for the moment at which the process is asked to end."""
 
     def wake(self, queue: str) -> None:
-        """Have the consumers of a queue, if this process has any, look for work now."""
+        """Make this process's consumers of a queue, if any, check for work now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """How one kind of job is done."""
+    """How one kind of job is handled."""
 
     kind: str
     queue: str
     run: Callable[[Any], int]
-    """Does what is due with the worker's context; returns how much that was."""
+    """Does what is due with the worker's context; returns the number of rows."""
     every_seconds: float | None
-    """How often beat sends it; None for a job that only an event sends."""
+    """The interval at which beat sends the job; None if only events send it."""
     budget_seconds: float
-    """How long it may keep a thread before it is sent for again behind whatever else waits."""
+    """How long it may use a thread before its job is sent again, behind other waiting jobs."""
     in_parallel: bool
-    """Whether several threads of a process may do it at once; otherwise a second message makes up for later."""
+    """Whether several threads of a process may run it at once; if not, a second message waits for the first."""
 
 
 HANDLERS: dict[str, Handler] = {}
-"""Those of the modules that have been imported, by kind."""
+"""The handlers of all imported modules, by kind."""
 
 
 def handles(
@@ -83,7 +84,7 @@ def handles(
     budget_seconds: float = BUDGET_SECONDS,
     in_parallel: bool = False,
 ) -> Callable[[Run], Run]:
-    """Declare the function that does every job of a class; with an interval beat sends the job as well."""
+    """Declare the function that handles a class of jobs; with an interval beat sends the job too."""
     return _declare(job.kind, job.queue, every_seconds, budget_seconds, in_parallel=in_parallel)
 
 
@@ -95,7 +96,7 @@ def sweep(
     budget_seconds: float = BUDGET_SECONDS,
     in_parallel: bool = False,
 ) -> Callable[[Run], Run]:
-    """Declare a function that beat has called at an interval, and nobody else."""
+    """Declare a function that beat's schedule alone triggers, at an interval."""
     return _declare(kind, queue, every_seconds, budget_seconds, in_parallel=in_parallel)
 
 

@@ -1,6 +1,6 @@
-"""Send jobs' messages through Celery, to the broker of `broker.py`.
+"""Send jobs' messages through Celery to the broker of `broker.py`.
 
-Publishing never fails a request: a lost message costs its job no more than the interval of its sweep.
+Publishing never fails a request: a lost message delays its job by at most the interval of its sweep.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ log = get_logger(__name__)
 COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
 RECONNECT_SECONDS = 2
-"""The longest that a process of Celery's waits between two attempts to reach its broker."""
+"""Longest pause between two attempts of a Celery process to reach its broker."""
 
 
 class BrokerConnection(Connection):
-    """kombu's connection, which asks for a broker that is away every two seconds, however long it has been away.
+    """kombu's connection, which retries an unreachable broker every RECONNECT_SECONDS.
 
-    As it comes, kombu asks less and less often: work would stand still for half a minute after a broker's return.
+    By default kombu's pauses grow without limit: work would stand still for half a minute after the broker's return.
     """
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Connect, or try again until it works."""
+        """Connect, retrying until it succeeds."""
         return super().ensure_connection(*args, **{"interval_max": RECONNECT_SECONDS} | kwargs)
 
 
@@ -45,9 +45,9 @@ class _BrokerConnections(AMQP):
 
 
 def create_celery(broker_url: str) -> Celery:
-    """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits.
+    """Return a Celery app for wake-up messages: late acknowledgement, no results, no events, bounded waits.
 
-    Raises ValueError for the address of no broker that is known.
+    Raises ValueError if the broker's URL has an unknown scheme.
     """
     app = Celery("quartermaster", set_as_current=False, amqp=_BrokerConnections)
     app.conf.update(
@@ -82,19 +82,19 @@ def create_celery(broker_url: str) -> Celery:
 
 
 class Publisher:
-    """Sends job messages from a thread of its own, so that no request waits for the broker.
+    """Sends jobs' messages from a thread of its own, so that no request waits for the broker.
 
-    The first job goes out at once; equal jobs within the next 30 milliseconds, or the spacing of their class, go out
-    as one. A job that the broker does not take, or that finds the queue full, is dropped and counted.
+    The first job is sent at once. Equal jobs within the next 30 ms, or within the spacing of their class, become one
+    message. A job is dropped and counted if the broker rejects it or its queue is full.
     """
 
     def __init__(self, app: Celery) -> None:
-        """Start no thread before the first job."""
+        """Create the publisher; its thread starts with the first job."""
         self._app = app
         self._broker = Broker.of(app.conf.broker_address)
         self._cooldown_until = 0.0
         self._pending: dict[Job, str | None] = {}
-        """With the trace of the request that was first to ask for it."""
+        """Each with the trace of the first request that enqueued it."""
         self._spaced_until: dict[type[Job], float] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
@@ -105,29 +105,30 @@ class Publisher:
         )
 
     def publish(self, jobs: Sequence[Job]) -> None:
-        """Hand over jobs; returns at once."""
+        """Queue jobs for sending; returns at once."""
         with self._lock:
             if len(self._pending) < PENDING_LIMIT:
-                asked_by = traceparent()
+                trace = traceparent()
                 for job in jobs:
-                    self._pending.setdefault(job, asked_by)
+                    self._pending.setdefault(job, trace)
             else:
                 PUBLISH_FAILURES.inc(len(jobs))
         self._thread.wake()
 
     def _send_pending(self) -> None:
-        for job, asked_by in self._take_due().items():
-            self._send(job, asked_by)
+        for job, trace in self._take_due().items():
+            self._send(job, trace)
 
     def _take_due(self) -> dict[Job, str | None]:
         now = time.monotonic()
         with self._lock:
             ready = [job for job in self._pending if self._spaced_until.get(type(job), 0.0) <= now]
             due = {job: self._pending.pop(job) for job in ready}
+        # Only this thread reads and writes it, so it needs no lock.
         self._spaced_until |= {type(job): now + job.spacing_seconds for job in due if job.spacing_seconds}
         return due
 
-    def _send(self, job: Job, asked_by: str | None = None) -> None:
+    def _send(self, job: Job, trace: str | None = None) -> None:
         if time.monotonic() < self._cooldown_until:
             PUBLISH_FAILURES.inc()
             return
@@ -135,24 +136,24 @@ class Publisher:
             if self._broker.is_full(job.queue):
                 PUBLISH_FAILURES.inc()
                 return
-            send(self._app, job, asked_by)
-        except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
+            send(self._app, job, trace)
+        except Exception as error:  # noqa: BLE001 (any failure of the client is harmless: the row stays)
             PUBLISH_FAILURES.inc()
             self._cooldown_until = time.monotonic() + self._broker.cooldown_seconds
             log.warning("job.not_published", kind=job.kind, error=str(error))
 
 
-def send(app: Celery, job: Job, asked_by: str | None = None) -> None:
-    """Send one job's message now, with the trace of who asked for it; raises as `send_kind` does."""
+def send(app: Celery, job: Job, trace: str | None = None) -> None:
+    """Send a job's message now, with the trace of its request. Raises as `send_kind` does."""
     fields = {name: str(value) for name, value in dataclasses.asdict(job).items()}
-    send_kind(app, job.kind, queue=job.queue, fields=fields, asked_by=asked_by)
+    send_kind(app, job.kind, queue=job.queue, fields=fields, trace=trace)
 
 
 def send_kind(
-    app: Celery, kind: str, *, queue: str, fields: dict[str, Any] | None = None, asked_by: str | None = None
+    app: Celery, kind: str, *, queue: str, fields: dict[str, Any] | None = None, trace: str | None = None
 ) -> None:
-    """Send a message of this kind now; raises kombu's OperationalError when the broker does not take it."""
-    headers = {HEADER: asked_by} if asked_by is not None else None
+    """Send a message of this kind now. Raises kombu's OperationalError if the broker does not accept it."""
+    headers = {HEADER: trace} if trace is not None else None
     app.send_task(
         kind,
         kwargs=fields,

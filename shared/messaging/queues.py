@@ -1,4 +1,4 @@
-"""The queues of background work, by kind of work, and which worker process serves each: one place for both."""
+"""The queues of background work by kind, and the worker process that serves each."""
 
 from itertools import chain
 
@@ -6,7 +6,7 @@ UPLOADS = "uploads"
 RETENTION = "retention"
 LEDGER = "ledger"
 MODELS = tuple(f"models.{number}" for number in range(16))
-"""A model call waits in one of them, by a hash of its provider and organization; a worker reads them in turn."""
+"""A model call is queued by a hash of its provider and organization; a worker reads these queues round robin."""
 MEDIA = "media"
 NOTIFICATIONS = "notifications"
 AGENTS = "agents"
@@ -17,10 +17,10 @@ WORKER_QUEUES = {
     "media": (MEDIA, NOTIFICATIONS),
     "agents": (AGENTS,),
     "background": (RETENTION,),
-    # Threads of their own: holds of dead workers are not to wait for whatever has expired.
+    # Threads of their own: releasing the credit holds of dead workers must not wait behind long sweeps.
     "ledger": (LEDGER,),
 }
 QUEUES = tuple(chain.from_iterable(WORKER_QUEUES.values()))
 
 MODELS_ASIDE = "models.aside."
-"""With a provider's name behind it, the queue of calls for which a worker had no room at their provider."""
+"""Prefix of a provider's queue for calls that a worker could not run for lack of that provider's slots."""

@@ -1,15 +1,15 @@
-"""Corrections to kombu's Redis transport, the broker of jobs, under its own name.
+"""Corrections to kombu's Redis transport.
 
-Three, each found by measurement against kombu 5.7 (a test fails when the parts relied upon change):
+Three corrections, each found by measurement against kombu 5.7 (a test fails when the parts relied upon change):
 
-- When a broker restarts while late-acknowledged messages are in flight, the closing channel asks a transport that has
-  lost its client for the connection's parameters and raises AttributeError, which ends the worker. Here that is the
-  connection error it really is, and the worker reconnects.
-- A server that refuses to write, because its disk is full or its replicas are gone, answers an error that kombu takes
-  for our mistake, which ends the worker too. Here the worker reconnects until the server writes again.
-- A new `redis.Redis` is built for every command, a fifth of the cost of publishing; here one is kept per pool.
+- When a broker restarts while late-acknowledged messages are in flight, the closing channel asks a transport without a
+  client for the connection's parameters. The AttributeError ends the worker. Here it is a connection error, and the
+  worker reconnects.
+- A server that refuses writes (disk full, replicas gone) returns an error that kombu takes for a bug of the
+  application; it ends the worker too. Here the worker reconnects until the server accepts writes.
+- kombu builds a new `redis.Redis` for every command, a fifth of the cost of publishing. Here a pool keeps one.
 
-Queues are read in turn, as kombu does it, but without those from which a process wants nothing now.
+Queues are read round robin as in kombu, without those that the process does not want at the moment.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from shared.messaging.queues import MODELS_ASIDE
 
 
 def register_transport() -> None:
-    """Make `redis://`, `rediss://` and `sentinel://` broker addresses use the corrected transport."""
+    """Make kombu use the corrected transport for `redis://`, `rediss://` and `sentinel://` URLs."""
     TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "shared.messaging.redis_transport:Transport"
     TRANSPORT_ALIASES["sentinel"] = "shared.messaging.redis_transport:SentinelTransport"
 
@@ -34,23 +34,23 @@ _RoundRobin: Any = scheduling.round_robin_cycle
 
 
 class QueueRoundRobin(_RoundRobin):  # type: ignore[misc] # its types say less than it does
-    """kombu's round robin over the queues that a process reads now; what was put aside comes first."""
+    """kombu's round robin over the queues that a process reads; queues of parked calls come first."""
 
     closed: ClassVar[Callable[[], Collection[str]]] = frozenset
-    """Tells which queues not to read; set in the process that leaves some out."""
+    """Returns the queues to skip; set by the process that skips some."""
 
     def update(self, it: Iterable[str]) -> None:
-        """Take these queues, in their first order."""
+        """Set the queues, parked calls first."""
         super().update(sorted(it, key=_comes_later))
 
     def consume(self, n: int) -> list[str]:
-        """Give the queues of the next read, in order."""
+        """Return the queues of the next read, in order."""
         closed = QueueRoundRobin.closed()
         queues: list[str] = self.items[:n]
         return [queue for queue in queues if queue not in closed] if closed else queues
 
     def rotate(self, last_used: str) -> str:
-        """Let the queue that was read wait for its next turn."""
+        """Move the queue that was read to the end; queues of parked calls keep their place."""
         if _comes_later(last_used):
             super().rotate(last_used)
         return last_used
@@ -64,7 +64,7 @@ _RedisChannel: Any = redis.Channel
 
 
 class _Corrected(_RedisChannel):  # type: ignore[misc] # its types say less than it does
-    """kombu's channel with a closed transport reported as such, its client kept, and its queues read in our order."""
+    """kombu's channel with the corrections of the module's docstring."""
 
     queue_order_strategy = "shared.messaging.redis_transport:QueueRoundRobin"
     _kept: tuple[Any, Any] | None = None
@@ -76,7 +76,7 @@ class _Corrected(_RedisChannel):  # type: ignore[misc] # its types say less than
 
     @contextlib.contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """Give the client of the current pool, made once."""
+        """Yield the pool's client, which is created once."""
         if client is None:
             pool = self.pool
             if self._kept is None or self._kept[0] is not pool:
@@ -90,13 +90,14 @@ class Channel(_Corrected):
 
 
 class SentinelChannel(_Corrected, redis.SentinelChannel):
-    """The channel to the server that Sentinel names."""
+    """The channel to the primary that Sentinel names."""
 
 
 class Transport(redis.Transport):
     """kombu's Redis transport with our channel."""
 
     Channel = Channel
+    # A ResponseError reconnects instead of ending the worker: see the second correction.
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
 

@@ -1,9 +1,9 @@
-"""Carry replies from workers back to the front that waits for them: one Valkey channel per web process.
+"""Replies from workers to the web process that waits for them: one Valkey channel for each web process.
 
-One thread reads the channel for all requests, because a blocking read for each costs five times the processor. A
-stream would keep replies, at twice the processor on all sides; with a channel nothing is stored, and a worker learns
-whether anybody has listened. Replies may be lost but not silently: they are numbered, and a waiting request is notified
-of a gap. What must survive is in Postgres.
+One thread reads the channel for all requests, because a blocking read for each costs five times the CPU. A stream
+would store replies, at twice the CPU on all sides; a channel stores nothing and tells the worker whether it has a
+subscriber. Replies may be lost, but not silently: they are numbered, and the request is notified of a gap. Data that
+must survive is in Postgres.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEAD = struct.Struct(">16sIc")
 
 
 class ReplyKind(StrEnum):
-    """What a reply says; in a message it is the first letter."""
+    """What a reply carries; its first letter stands for it in a message."""
 
     ALIVE = "alive"
     DATA = "data"
@@ -50,7 +50,7 @@ _LAST = frozenset({ReplyKind.END, ReplyKind.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One reply; `data` is for the front to send on or to read, as the two sides agree."""
+    """One reply; the two sides agree on the content of `data`."""
 
     kind: ReplyKind
     data: bytes = b""
@@ -65,25 +65,25 @@ class ReplyAddress:
 
 
 class Inbox:
-    """The replies to one request, in order; close it when nobody waits any more."""
+    """The replies to one request, in order. Close it when the request no longer waits."""
 
     def __init__(self, channel: ReplyChannel, address: ReplyAddress) -> None:
         self.address = address
         self._channel = channel
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self._expected = 0
-        # Two counters, each written by one thread: their difference is what waits.
+        # Two counters, each written by one thread only, so no lock is needed; their difference is the backlog.
         self._delivered_bytes = 0
         self._received_bytes = 0
         self._is_lost = False
         self._wake_up: WakeUp | None = None
 
     def attach(self, wake_up: WakeUp) -> None:
-        """Ring this wake-up whenever a reply has come."""
+        """Notify this wake-up whenever a reply arrives."""
         self._wake_up = wake_up
 
     def receive(self, timeout_seconds: float) -> Reply | None:
-        """Wait for the next reply; None when there is none in time. After a LOST one there are no more."""
+        """Wait for the next reply; None on timeout. A LOST reply is the last one."""
         try:
             reply = self._replies.get(block=timeout_seconds > 0, timeout=timeout_seconds or None)
         except queue.Empty:
@@ -92,7 +92,7 @@ class Inbox:
         return reply
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop receiving."""
         self._channel.forget(self.address.invocation_id)
 
     def __enter__(self) -> Inbox:
@@ -102,9 +102,9 @@ class Inbox:
         self.close()
 
     def deliver(self, number: int, reply: Reply) -> None:
-        """Take a reply from the channel's reader, who then rings the wake-up.
+        """Accept a reply from the channel's reader, which notifies the request afterwards.
 
-        A repeated one is dropped; a gap, or a request too slow to take its replies, loses the rest.
+        A duplicate is dropped. A gap, or a backlog above INBOX_LIMIT_BYTES, ends the inbox with LOST.
         """
         if self._is_lost or number < self._expected:
             return
@@ -116,22 +116,22 @@ class Inbox:
         self._replies.put(reply)
 
     def lose(self) -> None:
-        """Tell the waiting request that replies are missing."""
+        """End the inbox with LOST: replies are missing."""
         self._is_lost = True
         self._replies.put(Reply(kind=ReplyKind.LOST))
         self.notify()
 
     def notify(self) -> None:
-        """Ring the wake-up: something was delivered."""
+        """Notify the attached wake-up that something was delivered."""
         if self._wake_up is not None:
             self._wake_up.notify()
 
 
 class ReplyChannel:
-    """The front's end: the channel of this process, and its reader."""
+    """The web process's end: its channel and the reader of it."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Start the thread with the first request, in the process that makes it."""
+        """Create the channel; its thread starts with the first request, after the process has forked."""
         self._valkey = valkey
         self._name = f"{BUNDLES}{uuid4().hex}"
         self._inboxes: dict[bytes, Inbox] = {}
@@ -140,11 +140,14 @@ class ReplyChannel:
         self._is_subscribed = threading.Event()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop reading."""
         self._reader.stop()
 
     def open(self, invocation_id: UUID) -> Inbox:
-        """Listen for the replies of an invocation; do so before a worker can know of it. Raises redis.RedisError."""
+        """Return an inbox for an invocation; open it before a worker can know of the invocation.
+
+        Raises redis.RedisError.
+        """
         inbox = Inbox(self, ReplyAddress(channel=self._name, invocation_id=invocation_id))
         if not self._is_subscribed.is_set():
             self._begin()
@@ -155,12 +158,12 @@ class ReplyChannel:
         return inbox
 
     def forget(self, invocation_id: UUID) -> None:
-        """Drop what still arrives for an invocation."""
+        """Drop later replies of an invocation."""
         self._inboxes.pop(invocation_id.bytes, None)
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for replies."""
+        """The number of requests that wait for replies."""
         return len(self._inboxes)
 
     def _begin(self) -> None:
@@ -176,10 +179,10 @@ class ReplyChannel:
             self._lose_all()
 
     def _read_channel(self) -> None:
-        """Read the channel until the connection breaks or this end is closed."""
+        """Read the channel until the connection breaks or the channel is closed."""
         pool: Any = self._valkey.connection_pool
-        # One of its own, whose standing timeout is the look's: to set another for each read would cost as much as it.
-        # The client logs what RESP3 pushes: the text of every reply, formatted whether or not anybody wants the line.
+        # A connection of its own with a fixed timeout: setting one for each read costs as much as the read. Protocol
+        # 2, because with RESP3 the client formats a log line with the text of every pushed reply.
         own = {"socket_timeout": READ_TIMEOUT_SECONDS, "protocol": 2}
         connection = pool.connection_class(**pool.connection_kwargs | own)
         try:
@@ -189,7 +192,8 @@ class ReplyChannel:
             received_at = time.monotonic()
             pinged_at: float | None = None
             while not self._reader.is_stopping:
-                # Silence ends here: what comes while this thread has no processor is found by the next look.
+                # Measured before the read: data that arrives while this thread is not scheduled is read next time and
+                # does not count as silence.
                 read_at = time.monotonic()
                 try:
                     message = connection.read_response(disconnect_on_error=False)
@@ -206,8 +210,9 @@ class ReplyChannel:
             connection.disconnect()
 
     def _deliver(self, response: Any) -> None:
-        if response[0] != b"message":  # the answer to a ping
+        if response[0] != b"message":  # the response to a ping
             return
+        # One notification for each inbox, however many of its replies a bundle carries.
         notified: dict[bytes, Inbox] = {}
         for message in unbundle(response[2]):
             invocation, number, kind = _HEAD.unpack_from(message)
@@ -219,7 +224,7 @@ class ReplyChannel:
             inbox.notify()
 
     def _lose_all(self) -> None:
-        """Tell every waiting request that replies may be missing; nobody begins to wait until we listen again."""
+        """End every inbox with LOST; no request can open one until the channel is subscribed again."""
         with self._lock:
             self._is_subscribed.clear()
             inboxes = list(self._inboxes.values())
@@ -264,15 +269,15 @@ class ReplyWriter:
         with self._lock:
             self._is_over = True
 
-    def _post(self, letter: ReplyMessage) -> bool:
+    def _post(self, message: ReplyMessage) -> bool:
         if not self._is_over:
             if not self._is_streaming:
-                return self._publisher.publish(letter)
-            self._publisher.put(letter)
+                return self._publisher.publish(message)
+            self._publisher.put(message)
             return self.has_listener
         if self._is_streaming:
-            return self._publisher.put_final(letter)
+            return self._publisher.put_final(message)
         try:
-            return self._publisher.publish(letter)
+            return self._publisher.publish(message)
         except redis.RedisError:
-            return self._publisher.publish(letter)
+            return self._publisher.publish(message)

@@ -1,10 +1,10 @@
-"""One connection over which a worker publishes what its calls stream: the replies of a few milliseconds at once.
+"""One connection over which a worker publishes all replies of its calls, those of a few milliseconds together.
 
-Each step of a reply's way (here, in Valkey, in the front) wakes a thread, and that costs several times what is then
-done. A reply that comes after a pause is sent at once; those that follow within `GATHER_SECONDS` are sent together.
-Replies stay in the order in which they were put. Nothing waits for Valkey's answers but a last reply; the others are
-read before the next are sent, and tell whether anybody has listened. A front that reads bundles, as the name of its
-channel says, gets all that is for it in one message.
+Each step on a reply's way (here, in Valkey, in the web process) wakes a thread, which costs several times the work
+itself. A reply after a pause is sent at once; replies within GATHER_SECONDS are sent together, in the order in which
+they were put. Only a final reply waits for Valkey's response. The other responses are read before the next send, and
+tell whether the channel had a subscriber. A web process whose channel begins with BUNDLES receives its replies of one
+send as one message.
 """
 
 import struct
@@ -24,34 +24,34 @@ log = get_logger(__name__)
 
 GATHER_SECONDS = 0.008
 MAX_WAITING_BYTES = 8 << 20
-"""Beyond this a reply is not left to the thread; who puts it waits for Valkey."""
+"""Above this backlog a reply is not left to the thread: its caller sends and waits for Valkey."""
 
 
 BUNDLES = "quartermaster:bundles:"
-"""The channels of fronts that read bundles begin so."""
+"""Prefix of the channels of web processes that read bundles."""
 MAX_BUNDLE_BYTES = 256 << 10
 _MARK = bytes(16)
-"""Begins a bundle; any other message begins with the id of its invocation."""
+"""Start of a bundle; any other message starts with the id of its invocation."""
 _LENGTH = struct.Struct(">I")
 
 
-class Sender(Protocol):
-    """The sender of letters: what it learns of them."""
+class ReplySender(Protocol):
+    """What the sender of a message learns about its delivery."""
 
     has_listener: bool
-    """Set to false once nobody has listened to one of its letters, or one could not be sent."""
+    """Set to false after a message reached no subscriber or could not be sent."""
 
 
 class ReplyMessage(NamedTuple):
-    """A message on its way."""
+    """A message with its channel and sender."""
 
     channel: str
-    message: bytes
-    sender: Sender
+    payload: bytes
+    sender: ReplySender
 
 
 def unbundle(message: bytes) -> Iterator[bytes]:
-    """Give the messages of a bundle, or a message that is none."""
+    """Yield the messages of a bundle, or the message itself if it is none."""
     if not message.startswith(_MARK):
         yield message
         return
@@ -63,24 +63,24 @@ def unbundle(message: bytes) -> Iterator[bytes]:
 
 
 class Bundle(NamedTuple):
-    """What is published at once: letters to one channel."""
+    """Messages for one channel that are published at once."""
 
     channel: str
-    letters: list[ReplyMessage]
+    messages: list[ReplyMessage]
 
     @property
-    def message(self) -> bytes:
+    def payload(self) -> bytes:
         """The message that carries them."""
-        if len(self.letters) == 1:
-            return self.letters[0].message
+        if len(self.messages) == 1:
+            return self.messages[0].payload
         pieces = [_MARK]
-        for letter in self.letters:
-            pieces += _LENGTH.pack(len(letter.message)), letter.message
+        for message in self.messages:
+            pieces += _LENGTH.pack(len(message.payload)), message.payload
         return b"".join(pieces)
 
 
 class ReplyPublisher:
-    """The lane of one process; safe to share between threads."""
+    """The publisher of one process; thread-safe."""
 
     def __init__(self, valkey: redis.Redis) -> None:
         self._valkey = valkey
@@ -98,19 +98,19 @@ class ReplyPublisher:
         )
 
     def close(self) -> None:
-        """Send what waits, and give the connection back."""
+        """Send the backlog and release the connection."""
         self._thread.stop()
         self._send_waiting()
         with self._sending:
             self._release_connection()
 
-    def publish(self, letter: ReplyMessage) -> bool:
-        """Send by itself, and tell whether anybody has listened. Raises redis.RedisError."""
-        return int(self._valkey.publish(letter.channel, letter.message)) > 0
+    def publish(self, message: ReplyMessage) -> bool:
+        """Send one message in a round trip; return whether it had a subscriber. Raises redis.RedisError."""
+        return int(self._valkey.publish(message.channel, message.payload)) > 0
 
     @contextmanager
     def batched(self) -> Iterator[None]:
-        """Send at the end of the block what is put within it."""
+        """Send everything put during the block at its end."""
         self._is_gathering = True
         try:
             yield
@@ -118,12 +118,12 @@ class ReplyPublisher:
             self._is_gathering = False
             self._send_waiting()
 
-    def put(self, letter: ReplyMessage) -> None:
-        """Send now, or with others within milliseconds."""
+    def put(self, message: ReplyMessage) -> None:
+        """Send now, or together with others within GATHER_SECONDS."""
         with self._lock:
             is_first = not self._waiting
-            self._waiting.append(letter)
-            self._waiting_bytes += len(letter.message)
+            self._waiting.append(message)
+            self._waiting_bytes += len(message.payload)
             is_too_much = self._waiting_bytes > MAX_WAITING_BYTES
         is_due = is_first and time.monotonic() - self._sent_at > GATHER_SECONDS
         if is_too_much or (is_due and not self._is_gathering):
@@ -131,37 +131,37 @@ class ReplyPublisher:
         elif is_first and not self._is_gathering:
             self._thread.wake()
 
-    def put_final(self, letter: ReplyMessage) -> bool:
-        """Send behind all that was put, and tell whether anybody has listened. Raises redis.RedisError."""
+    def put_final(self, message: ReplyMessage) -> bool:
+        """Send after everything put before; return whether it had a subscriber. Raises redis.RedisError."""
         with self._lock:
-            self._waiting.append(letter)
+            self._waiting.append(message)
         self._send_waiting()
         with self._sending:
             self._read_confirmations()
-        return letter.sender.has_listener or self.publish(letter)  # a front drops what comes twice
+        return message.sender.has_listener or self.publish(message)  # a web process drops duplicates
 
     def _send_gathered(self) -> None:
-        """Send what gathers, every few milliseconds, until nothing has."""
+        """Send what gathers, every GATHER_SECONDS, until a round finds nothing."""
         while not self._thread.is_stopping:
             time.sleep(GATHER_SECONDS)
             if not self._send_waiting():
                 return
 
     def _send_waiting(self) -> bool:
-        """Send what waits; tell whether anything did."""
+        """Send the backlog; return whether there was any."""
         with self._sending:
             with self._lock:
-                letters, self._waiting = self._waiting, []
+                messages, self._waiting = self._waiting, []
                 self._waiting_bytes = 0
-            if not letters:
+            if not messages:
                 return False
             self._read_confirmations()
-            self._send(letters)
+            self._send(messages)
             self._sent_at = time.monotonic()
         return True
 
-    def _send(self, letters: list[ReplyMessage]) -> None:
-        bundles = _bundle(letters)
+    def _send(self, messages: list[ReplyMessage]) -> None:
+        bundles = _bundle(messages)
         self._unconfirmed.extend(bundles)
         try:
             self._write(bundles)
@@ -175,7 +175,7 @@ class ReplyPublisher:
             self._send_again()
 
     def _send_again(self) -> None:
-        """Send what was not answered over a new connection; a front drops what it has heard already."""
+        """Send unconfirmed messages over a new connection; a web process drops duplicates."""
         self._release_connection()
         try:
             self._write(self._unconfirmed)
@@ -190,13 +190,14 @@ class ReplyPublisher:
     def _write(self, bundles: Iterable[Bundle]) -> None:
         if self._connection is None:
             self._connection = self._pool.get_connection()
-        commands = [("PUBLISH", bundle.channel, bundle.message) for bundle in bundles]
+        commands = [("PUBLISH", bundle.channel, bundle.payload) for bundle in bundles]
         if commands:
             self._connection.send_packed_command(self._connection.pack_commands(commands))
 
     def _read(self) -> None:
-        """Read how many have heard each message that was sent."""
+        """Read the number of subscribers that each sent message had."""
         while self._unconfirmed:
+            # Popped only after its response was read: a failure in between leaves it to be sent again.
             if self._connection.read_response() == 0:
                 _mark_without_listener(self._unconfirmed[0])
             self._unconfirmed.popleft()
@@ -208,21 +209,21 @@ class ReplyPublisher:
             self._pool.release(connection)
 
 
-def _bundle(letters: Sequence[ReplyMessage]) -> list[Bundle]:
-    """Bundle what is for one channel, as far as it is small and the front reads bundles; orders stay."""
+def _bundle(messages: Sequence[ReplyMessage]) -> list[Bundle]:
+    """Group messages by channel into bundles of at most MAX_BUNDLE_BYTES; the order within a channel stays."""
     bundles: list[Bundle] = []
     open_bundles: dict[str, tuple[Bundle, int]] = {}
-    for letter in letters:
-        bundle, size_bytes = open_bundles.get(letter.channel, (None, 0))
-        size_bytes += len(letter.message)
-        if bundle is None or size_bytes > MAX_BUNDLE_BYTES or not letter.channel.startswith(BUNDLES):
-            bundle, size_bytes = Bundle(letter.channel, []), len(letter.message)
+    for message in messages:
+        bundle, size_bytes = open_bundles.get(message.channel, (None, 0))
+        size_bytes += len(message.payload)
+        if bundle is None or size_bytes > MAX_BUNDLE_BYTES or not message.channel.startswith(BUNDLES):
+            bundle, size_bytes = Bundle(message.channel, []), len(message.payload)
             bundles.append(bundle)
-        bundle.letters.append(letter)
-        open_bundles[letter.channel] = bundle, size_bytes
+        bundle.messages.append(message)
+        open_bundles[message.channel] = bundle, size_bytes
     return bundles
 
 
 def _mark_without_listener(bundle: Bundle) -> None:
-    for letter in bundle.letters:
-        letter.sender.has_listener = False
+    for message in bundle.messages:
+        message.sender.has_listener = False

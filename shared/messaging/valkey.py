@@ -1,4 +1,4 @@
-"""Connect to Valkey (or Redis), rather failing than waiting."""
+"""Connect to Valkey or Redis with short timeouts: a command fails rather than waits."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from redis.retry import Retry
 
 TIMEOUT_SECONDS = 5.0
 MAX_CONNECTIONS = 64
-"""Of one client; a command needs one for its round trip only, and threads beyond these wait for their turn."""
+"""Connections of one client. A command uses one for its round trip; further threads wait."""
 
 
 def connect_valkey(
     redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, max_connections: int = MAX_CONNECTIONS
 ) -> redis.Redis:
-    """Prepare a client whose every command ends within about thrice the time given.
+    """Return a client whose every command ends within about three times `timeout_seconds`.
 
-    A stale connection is made anew once; the library's ten repeats, timeouts included, would hold a request for a
-    minute. A full pool waits, where the library's own refuses the hundred-and-first command.
+    A stale connection is replaced once: the library's default of ten retries with timeouts would block a request for
+    a minute. A full pool waits, where the library's default pool would refuse the command.
     """
     pool = redis.BlockingConnectionPool.from_url(
         redis_url,
@@ -31,9 +31,9 @@ def connect_valkey(
 
 
 def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
-    """Send commands and read their answers in one round trip, without a transaction or a retry.
+    """Send several commands in one round trip and return their results. Raises redis.RedisError.
 
-    A pipeline's own work would cost as much again. Raises redis.RedisError.
+    Without a transaction or a retry; redis-py's pipeline would double the CPU cost.
     """
     pool: Any = valkey.connection_pool
     connection = pool.get_connection()
@@ -48,7 +48,7 @@ def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
 
 
 def writes_to_disk(valkey: redis.Redis) -> bool:
-    """Tell whether a server writes what it holds to a disk, by a log or by snapshots. Raises redis.RedisError."""
+    """Return whether the server persists its data, by a log or by snapshots. Raises redis.RedisError."""
     persistence: Any = valkey.info("persistence")
     snapshots: Any = valkey.config_get("save")
     return bool(persistence["aof_enabled"] or snapshots.get("save"))

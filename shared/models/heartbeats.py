@@ -109,7 +109,7 @@ class Heartbeats:
 
     def keep_alive(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[LeasedCall]:
         """Keep a call alive within the block."""
-        return self._calls.attend(LeasedCall(dispatch, listener))
+        return self._calls.track(LeasedCall(dispatch, listener))
 
     def cancel_all(self) -> None:
         """Cancel every call under way: this process is about to end."""

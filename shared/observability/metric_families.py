@@ -1,4 +1,4 @@
-"""What a process has counted, as plain data: read from its registry, written down, read back, added up."""
+"""A process's metrics as plain data: read from its registry, written to a file, read back, added up."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Family:
-    """One metric: its kind and meaning, and per series a value and, of a `LatestGauge`, when it was set."""
+    """A metric: its type and help text, and each series' value with, for a `LatestGauge`, the time it was set."""
 
     kind: str
     meaning: str
@@ -29,7 +29,7 @@ Families = dict[str, Family]
 
 
 def snapshot(metrics: Iterable[Metric]) -> Families:
-    """Read what this process has counted."""
+    """Return the current values of this process's metrics."""
     families: Families = {}
     for metric in metrics:
         if metric.name.startswith(PREFIX):
@@ -46,8 +46,9 @@ def _set_at(sample: Sample) -> float | None:
 
 
 def add(total: Families, other: Mapping[str, Family], *, is_alive: bool) -> None:
-    """Add a snapshot: counts are summed, of latest gauges the newest stands, other gauges end with their process."""
+    """Add a snapshot: counters are summed, the newest `LatestGauge` wins, other gauges need a live process."""
     for name, family in other.items():
+        # A plain gauge (connections in use, free slots) means nothing after its process has ended.
         if family.kind == "gauge" and not is_alive:
             series = {key: value for key, value in family.series.items() if value[1] is not None}
         else:
@@ -64,7 +65,7 @@ def add(total: Families, other: Mapping[str, Family], *, is_alive: bool) -> None
 
 
 def as_metrics(families: Families) -> Iterator[Metric]:
-    """Give what was gathered as the client library renders it."""
+    """Yield the families as the client library renders them."""
     for name, family in families.items():
         metric = Metric(name, family.meaning, family.kind)
         for (sample, labels), (value, _) in family.series.items():
@@ -73,7 +74,7 @@ def as_metrics(families: Families) -> Iterator[Metric]:
 
 
 def dump(families: Families, *, folded: Iterable[str] = ()) -> str:
-    """Write a snapshot down; `folded` are the names of those that it already contains."""
+    """Return a snapshot as JSON; `folded` names the snapshots it already includes."""
     written = {
         name: [family.kind, family.meaning, [[*key, *value] for key, value in family.series.items()]]
         for name, family in families.items()
@@ -82,14 +83,14 @@ def dump(families: Families, *, folded: Iterable[str] = ()) -> str:
 
 
 def load(path: Path) -> Families | None:
-    """Read a snapshot; None where it is gone or is none."""
+    """Read a snapshot; None if the file is gone or invalid."""
     with contextlib.suppress(*_NO_SNAPSHOT):
         return _read(json.loads(path.read_text()))
     return None
 
 
 def load_folded(path: Path) -> tuple[Families, list[str]]:
-    """Read the snapshot of the processes that ended, and which ones it contains; nothing where there is none."""
+    """Read the snapshot of ended processes and the names it includes; both empty if there is none."""
     with contextlib.suppress(*_NO_SNAPSHOT):
         written = json.loads(path.read_text())
         return _read(written), list(written["folded"])

@@ -1,8 +1,8 @@
-"""The metrics of all processes of a host; counting never fails, delays or kills a process.
+"""The metrics of all processes of a host. Counting never fails, delays or kills a process.
 
-Each process counts in memory; a thread writes a snapshot into a shared directory, and the process that is asked adds
-the snapshots up. A directory that is full, read-only or gone costs freshness only. A process locks a file of its own
-as long as it lives; snapshots of ended processes are folded into one file, so counters never fall.
+Each process counts in memory. A thread writes snapshots into a shared directory, and the process that serves /metrics
+adds them up. A directory that is full, read-only or missing only makes the metrics older. A process holds a lock on a
+file of its own while it lives; snapshots of ended processes are folded into one file, so counters never decrease.
 """
 
 import atexit
@@ -27,7 +27,7 @@ from prometheus_client.samples import Sample
 from shared.observability.metric_families import Families, add, as_metrics, dump, load, load_folded, snapshot
 from shared.observability.process_metrics import measure_process
 
-# Where PROMETHEUS_MULTIPROC_DIR is set the client library would map files, and a full disk would kill us (SIGBUS).
+# With PROMETHEUS_MULTIPROC_DIR set the client library would map files, and a full disk would kill the process (SIGBUS).
 values.ValueClass = values.MutexValue
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -36,7 +36,7 @@ DIRECTORY_PREFIX = "quartermaster-metrics-"
 ABANDONED_SECONDS = 60.0
 FOLDED = "ended.json"
 REMEMBERED = 64
-"""How many folded snapshots are remembered, for a reader that listed the directory before they were removed."""
+"""Names of folded snapshots to keep, for a reader that listed the directory before they were deleted."""
 
 UNWRITTEN = Counter(
     "quartermaster_metrics_unwritten_total",
@@ -45,12 +45,12 @@ UNWRITTEN = Counter(
 
 
 class LatestGauge(Gauge):
-    """A gauge that speaks for the whole service: of several processes the one that set it last is believed."""
+    """A gauge for the whole service: of several processes, the value set last counts."""
 
     _set_at = 0.0
 
     def set(self, value: float) -> None:
-        """Set the gauge, and note when."""
+        """Set the gauge and record the time."""
         super().set(value)
         self._set_at = time.time()
 
@@ -59,12 +59,12 @@ class LatestGauge(Gauge):
 
 
 class HostMetrics(Collector):
-    """The metrics of this host, as one of its processes knows them."""
+    """The metrics of this host, as one of its processes collects them."""
 
     def __init__(
         self, directory: Path | None, process_type: str, *, registry: CollectorRegistry = REGISTRY
     ) -> None:
-        """Without a directory there are the numbers of this process only."""
+        """Create the collector; without a directory it covers this process only."""
         self._directory = directory
         self._role = process_type
         self._registry = registry
@@ -74,21 +74,21 @@ class HostMetrics(Collector):
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to write snapshots, every five seconds and at the end of the process."""
+        """Write snapshots every WRITE_SECONDS and at the end of the process."""
         if self._directory is None:
             return
         threading.Thread(target=self._write_repeatedly, name="metrics", daemon=True).start()
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Write a last snapshot and let go of the directory."""
+        """Write a last snapshot and release the lock."""
         if not self._ended.is_set():
             self._ended.set()
             self.write()
             self._release_lock()
 
     def write(self) -> None:
-        """Write a snapshot if anything changed; a failure is counted and tried again with the next."""
+        """Write a snapshot if any value changed; a failure is counted and retried next time."""
         if self._directory is None:
             return
         try:
@@ -97,11 +97,11 @@ class HostMetrics(Collector):
             if text != self._written:
                 _write_whole(self._directory / f"{self._name}.json", text)
                 self._written = text
-        except Exception:  # noqa: BLE001 (whatever it is, it must not end what is counted, nor the next attempt)
+        except Exception:  # noqa: BLE001 (no failure of metrics may end the process or the next attempt)
             UNWRITTEN.inc()
 
     def fold(self) -> None:
-        """Gather what processes that ended have left into one file, if nobody else does."""
+        """Fold the snapshots of ended processes into one file, unless another process does."""
         if self._directory is None:
             return
         with contextlib.suppress(OSError), _locked(self._directory / "lock") as is_mine:
@@ -109,7 +109,7 @@ class HostMetrics(Collector):
                 self._fold(self._directory)
 
     def collect(self) -> Iterator[Metric]:
-        """Give the sum over all processes, and how many of each kind are alive."""
+        """Yield the sums over all processes, and the number of live processes by type."""
         total = self._snapshot()
         alive = Tally({self._role: 1})
         for name, families, is_alive in self._others():
@@ -132,12 +132,13 @@ class HostMetrics(Collector):
             self._ended.wait(WRITE_SECONDS)
 
     def _live(self, directory: Path) -> None:
-        """Hold the lock that says that this process is alive; taken under another name, so that none sees it free."""
+        """Take the lock that marks this process as alive."""
         path = directory / f"{self._name}.alive"
         if self._alive is not None and path.exists():
             return
         self._written = None
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Locked under a draft name and then renamed, so that no other process sees the file unlocked.
         draft = directory / f"{self._name}.new"
         with contextlib.ExitStack() as on_failure:
             descriptor = os.open(draft, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -154,7 +155,7 @@ class HostMetrics(Collector):
             self._alive = None
 
     def _others(self) -> Iterator[tuple[str, Families, bool]]:
-        """Give the snapshots of other processes, then those folded; in that order, so that none is missed."""
+        """Yield the snapshots of other processes, then the folded one."""
         if self._directory is None:
             return
         names = [name for name in _names(self._directory, "json") if name != self._name]
@@ -181,9 +182,10 @@ class HostMetrics(Collector):
 
 
 def make_directory(place: Path) -> Path:
-    """Make a directory for the processes of one host; remove those there whose processes were all killed."""
+    """Create a directory for one host's processes; delete directories there whose processes were all killed."""
     for left in place.glob(f"{DIRECTORY_PREFIX}*"):
         with contextlib.suppress(OSError):
+            # A new directory may not have its first lock yet.
             is_settled = left.stat().st_mtime < time.time() - ABANDONED_SECONDS
             if is_settled and not any(_is_alive(left, name) for name in _names(left, "alive")):
                 shutil.rmtree(left, ignore_errors=True)
@@ -191,14 +193,14 @@ def make_directory(place: Path) -> Path:
 
 
 def _names(directory: Path, suffix: str) -> list[str]:
-    """List the processes that left a file of this kind; none while the directory cannot be read."""
+    """Return the processes that left a file with this suffix; none if the directory cannot be read."""
     with contextlib.suppress(OSError):
         return [path.stem for path in directory.glob(f"*.*.{suffix}")]
     return []
 
 
 def _is_alive(directory: Path, name: str) -> bool:
-    """Tell whether a process of that name holds its lock."""
+    """Return whether a process with this name holds its lock."""
     try:
         descriptor = os.open(directory / f"{name}.alive", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -213,7 +215,7 @@ def _is_alive(directory: Path, name: str) -> bool:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Replace a file at once, or leave it as it was."""
+    """Replace a file atomically, or leave it unchanged."""
     draft = path.with_suffix(".new")
     try:
         draft.write_text(text)
@@ -226,7 +228,7 @@ def _write_whole(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Take a lock for a block, without waiting; tell whether it was free."""
+    """Try to take a lock for a block; yield whether it was free."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

@@ -1,8 +1,8 @@
-"""OpenTelemetry behind `tracing`: imported only where traces are wanted, and the only module that does.
+"""The OpenTelemetry implementation of `tracing`; the only module that imports the SDK, and imported only if needed.
 
-Endpoint, headers, sampler and resource are the SDK's own variables (`OTEL_…`); its default sampler follows the
-caller's decision and keeps all that begins here. Spans are sent from a thread; what a collector does not take is
-dropped.
+Endpoint, headers, sampler and resource come from the SDK's own variables (`OTEL_…`). Its default sampler follows the
+caller's decision and keeps every trace that starts here. Spans are sent from a thread; spans that the collector does
+not accept are dropped.
 """
 
 import os
@@ -27,11 +27,11 @@ _KINDS = {
 _UNNAMED = "unknown_service"
 SERVICE = "quartermaster"
 EXPORT_SECONDS = 3.0
-"""How long spans are offered to a collector that does not answer; a process that ends waits as long."""
+"""How long the exporter retries a collector that does not respond; the end of the process waits as long."""
 
 
 def open_tracer(role: str) -> Tracer:
-    """Send spans of this process to the collector that the environment names."""
+    """Return a tracer that sends this process's spans to the collector that the environment names."""
     resource = Resource.create({"quartermaster.role": role})
     if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
         resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
@@ -46,7 +46,7 @@ class _Tracer:
         self._tracer = tracer
 
     def span(self, name: str, kind: SpanKind, parent: str | None, attributes: dict[str, Attribute]) -> Span:
-        """Begin a span; nothing of an exception is kept but what `fail` is told."""
+        """Start a span. Details of an exception are recorded only by `fail`."""
         above = _read(parent) if parent is not None else None
         made = self._tracer.start_span(
             name,
@@ -59,13 +59,13 @@ class _Tracer:
         return _Span(made)
 
     def traceparent(self) -> str | None:
-        """Write the present context."""
+        """Return the current context as a `traceparent`; None if there is none."""
         at = trace.get_current_span().get_span_context()
         return f"00-{at.trace_id:032x}-{at.span_id:016x}-{at.trace_flags:02x}" if at.is_valid else None
 
 
 def _read(traceparent: str) -> Context:
-    """Read a context that somebody else has written; the SDK's propagator takes five times as long."""
+    """Parse a valid `traceparent`; the SDK's propagator takes five times as long."""
     _, trace_id, span_id, flags = traceparent.split("-")
     at = trace.SpanContext(int(trace_id, 16), int(span_id, 16), True, trace.TraceFlags(int(flags, 16)))  # noqa: FBT003
     return trace.set_span_in_context(trace.NonRecordingSpan(at), Context())
@@ -79,26 +79,26 @@ class _Span:
         self._token: Token[Context] | None = None
 
     def enter(self) -> None:
-        """Make it the present one."""
+        """Make the span the current one."""
         self._token = context.attach(trace.set_span_in_context(self._span))
 
     def leave(self) -> None:
-        """Restore what was present before."""
+        """Restore the span that was current before."""
         if self._token is not None:
             context.detach(self._token)
             self._token = None
 
     def set(self, name: str, value: Attribute) -> None:
-        """Note something."""
+        """Set an attribute."""
         self._span.set_attribute(name, value)
 
     def fail(self, code: str) -> None:
-        """Note how it failed."""
+        """Record the error's code and mark the span as failed."""
         self._span.set_attribute("error.type", code)
         self._span.set_status(trace.StatusCode.ERROR)
 
     def end(self) -> None:
-        """Send it."""
+        """Send the span, once."""
         if self._span.is_recording():
             self._span.end()
 
@@ -108,6 +108,7 @@ class _Span:
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
         self.leave()
+        # GeneratorExit is how a closed generator ends, and no failure.
         if error is not None and not isinstance(error, GeneratorExit):
             self.fail(error.code if isinstance(error, DomainError) else type(error).__name__)
         self.end()

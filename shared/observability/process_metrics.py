@@ -1,4 +1,4 @@
-"""What the kernel says of this process: CPU time, memory, threads, open files. Read when metrics are; never counted."""
+"""This process's resources by the kernel's figures: CPU time, memory, threads, open files. Read when metrics are."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ _RESIDENT_PAGES = 1  # of /proc/self/statm
 
 
 def measure_process(role: str) -> Iterator[Metric]:
-    """Give the figures of this process; without those that this system does not tell."""
+    """Yield the figures of this process, without those that this system does not provide."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = CounterMetricFamily(f"{PREFIX}cpu_seconds", "CPU time used, by role.", labels=["role"])
     seconds.add_metric([role], usage.ru_utime + usage.ru_stime)
@@ -23,7 +23,7 @@ def measure_process(role: str) -> Iterator[Metric]:
             "open_files": (_count("/proc/self/fd"), "Open files and connections, by role."),
             "threads": (_count("/proc/self/task"), "Threads, by role."),
         }
-    except OSError:  # no /proc here, or no descriptor left to look into it
+    except OSError:  # no /proc, or no file descriptor left to open it
         return
     for name, (value, meaning) in figures.items():
         gauge = GaugeMetricFamily(PREFIX + name, meaning, labels=["role"])

@@ -1,4 +1,4 @@
-"""What a span is to those who make one (`tracing`), and how a trace travels: in a header named as W3C names it."""
+"""The port of a tracer and its spans, and the header that carries a trace (W3C Trace Context)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ Attribute = str | int
 
 
 class Span(Protocol):
-    """A piece of work that is traced. It is the present one, of this thread, from `enter` to `leave`."""
+    """A traced piece of work. It is its thread's current span from `enter` to `leave`."""
 
     def enter(self) -> None:
-        """Let spans that begin from now on, and messages that are sent, belong to it."""
+        """Make the span the parent of spans that start, and messages that are sent, from now on."""
 
     def leave(self) -> None:
-        """Restore what was present before; from the thread that entered."""
+        """Restore the previous span; call it in the thread that entered."""
 
     def set(self, name: str, value: Attribute) -> None:
-        """Note something."""
+        """Set an attribute."""
 
     def fail(self, code: str) -> None:
-        """Note that it failed, and how; never the text of an error."""
+        """Mark the span as failed with an error code, never with an error's text."""
 
     def end(self) -> None:
-        """Send it to the collector; again does nothing."""
+        """Send the span to the collector. A second call does nothing."""
 
     def __enter__(self) -> Self: ...
 
@@ -33,17 +33,17 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """What makes spans (`opentelemetry_export`)."""
+    """Creates spans; `opentelemetry_export` implements it."""
 
     def span(self, name: str, kind: SpanKind, parent: str | None, attributes: dict[str, Attribute]) -> Span:
-        """Begin a span, below `parent` if that is given, else below the present one."""
+        """Start a span below `parent`, or below the current span if `parent` is None."""
 
     def traceparent(self) -> str | None:
-        """Write the present context as W3C Trace Context does."""
+        """Return the current context in W3C Trace Context's form."""
 
 
 class NoSpan:
-    """Stands for a span where nothing is traced."""
+    """The span of a process that traces nothing."""
 
     __slots__ = ()
 
@@ -54,13 +54,13 @@ class NoSpan:
         """Do nothing."""
 
     def set(self, name: str, value: Attribute) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
     def fail(self, code: str) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Send nothing."""
+        """Do nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
-"""Logs and metrics: JSON lines with static event names, and Prometheus counters.
+"""Logs and metrics: JSON lines with static event names, and Prometheus metrics.
 
-No token, grant, key or webhook secret reaches a log line, however it got into the fields. Metrics are declared here,
-so that names and labels are found in one place. `shared/runtime/log_writer.py` writes the lines.
+No token, grant, key or webhook secret reaches a log line, whichever field it is in. All metrics are declared here, so
+that names and labels have one place. `shared/runtime/log_writer.py` writes the lines.
 """
 
 import contextvars
@@ -21,7 +21,7 @@ _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
 _MALFORMED = re.compile(r"Invalid request from ip=(\S*): ")
-_write = json.JSONEncoder(default=str).encode  # a standing one: json.dumps would build one for every line
+_write = json.JSONEncoder(default=str).encode  # created once: json.dumps would create one for every line
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
     "log_context", default=MappingProxyType({})
 )
@@ -136,15 +136,15 @@ class Logger:
         self._logger = logging.getLogger(name)
 
     def info(self, event: str, **fields: Any) -> None:
-        """Record that something expected happened."""
+        """Log an expected event."""
         self._log(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Record something an operator may want to know."""
+        """Log an event that an operator may need to know."""
         self._log(logging.WARNING, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """Record a failure of ours, with the traceback of the exception being handled."""
+        """Log a failure of ours with the traceback of the current exception."""
         self._logger.error(event, extra=_extra(fields), exc_info=True)  # noqa: LOG014 (callers handle one)
 
     def _log(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
@@ -157,25 +157,25 @@ def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def get_logger(name: str) -> Logger:
-    """Give the logger of a module."""
+    """Return the logger of a module."""
     return Logger(name)
 
 
 def bind_log_context(**fields: Any) -> contextvars.Token[Mapping[str, Any]]:
-    """Add fields to every line of this request or job; hand the token to `reset_log_context`."""
+    """Add fields to every line of this request or job. Pass the token to `reset_log_context`."""
     return _context.set({**_context.get(), **fields})
 
 
 def reset_log_context(token: contextvars.Token[Mapping[str, Any]]) -> None:
-    """Drop what `bind_log_context` added."""
+    """Remove the fields that `bind_log_context` added."""
     _context.reset(token)
 
 
 class MalformedRequestFilter(logging.Filter):
-    """Keep out of the log what gunicorn quotes of requests that it cannot parse: it may be a secret in a header."""
+    """Removes the request text that gunicorn quotes when it cannot parse one: it may hold a secret."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Name the event and the address; drop the rest."""
+        """Replace the message by an event name and the client's address."""
         match = _MALFORMED.match(record.getMessage())
         if match is not None:
             record.msg, record.args = "request.malformed", None
@@ -189,10 +189,10 @@ def redact(text: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Render a record as one redacted JSON line."""
+    """Renders a record as one redacted JSON line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give `ts`, `level`, `event`, `logger`, then the event's own fields."""
+        """Return `ts`, `level`, `event`, `logger` and then the event's fields as JSON."""
         line: MutableMapping[str, Any] = {
             "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z",
@@ -203,4 +203,5 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        # Redacted as a whole: a secret may also be in an exception's text or a nested field.
         return redact(_write(line))

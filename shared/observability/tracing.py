@@ -1,8 +1,8 @@
-"""Traces across client, front, broker, worker, provider and egress, by OpenTelemetry where a collector is named.
+"""Traces across client, web process, broker, worker, provider and egress, by OpenTelemetry if a collector is named.
 
-Nothing of OpenTelemetry is imported before `start_tracing` finds `OTEL_EXPORTER_OTLP_ENDPOINT` (or that of traces
-alone); until then a span costs a call. Spans are made by hand, at requests, jobs, attempts at providers and egress.
-Their attributes are routes, kinds, providers, hosts and codes: no prompt, key, file name, path or query.
+OpenTelemetry is imported only if `start_tracing` finds OTEL_EXPORTER_OTLP_ENDPOINT (or that of traces alone); without
+it a span costs one call. Spans are created at requests, jobs, provider attempts and egress. Their attributes are
+routes, kinds, providers, hosts and codes: no prompt, key, file name, path or query.
 """
 
 import os
@@ -19,11 +19,11 @@ _tracers: list[Tracer] = []
 
 
 def start_tracing(role: str) -> None:
-    """Trace this process if a collector is named; call once, in the process that works (a fork loses the exporter)."""
+    """Trace this process if a collector is named. Call once in the working process: a fork loses the exporter."""
     if _tracers or not any(os.environ.get(name) for name in ENDPOINTS):
         return
     try:
-        # Imported here: the SDK costs memory and time that only who asks for traces should pay.
+        # Imported here: the SDK costs memory and start-up time, needed only with tracing.
         from shared.observability.opentelemetry_export import open_tracer
     except ImportError:
         log.warning("tracing.not_installed", remedy="pip install 'quartermaster[tracing]'")
@@ -32,9 +32,9 @@ def start_tracing(role: str) -> None:
 
 
 def span(name: str, kind: SpanKind, *, parent: str | None = None, **attributes: Attribute) -> Span:
-    """Begin a span, below a sound `parent`, else below the present one; nothing where nothing is traced.
+    """Start a span below a valid `parent`, else below the current span. Return NO_SPAN if nothing is traced.
 
-    Attributes are named with two underscores for a dot.
+    Two underscores in an attribute's name stand for a dot.
     """
     if not _tracers:
         return NO_SPAN
@@ -43,16 +43,16 @@ def span(name: str, kind: SpanKind, *, parent: str | None = None, **attributes: 
 
 
 def continued(name: str, parent: str | None, **attributes: Attribute) -> Span:
-    """Begin the span of work that a message asked for; nothing for work that no traced request is behind."""
+    """Start the span of work that a message asked for; NO_SPAN if no traced request sent it."""
     return span(name, "consumer", parent=parent, **attributes) if parent is not None else NO_SPAN
 
 
 def traceparent() -> str | None:
-    """Write the present context for a message or a request; None where nothing is traced."""
+    """Return the current context for a message or request; None if nothing is traced."""
     return _tracers[0].traceparent() if _tracers else None
 
 
 def trace_id(of: str | None) -> str | None:
-    """Read the trace of a `traceparent`; None for what is none."""
+    """Return the trace id of a `traceparent`; None if it is invalid."""
     match = _TRACEPARENT.fullmatch(of or "")
     return match[1] if match else None

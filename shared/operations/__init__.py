@@ -1,1 +1,1 @@
-"""What operators read: health checks, service metrics, queue depths, action items."""
+"""Data for operators: health checks, service metrics, queue depths, action items."""

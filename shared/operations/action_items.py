@@ -1,6 +1,7 @@
-"""What somebody of an organization should do something about, beside its credits: bounded looks at what failed.
+"""What an organization should act on, besides its credits: endpoints, imports, notifications and tasks that failed.
 
-Each look reads at most so many rows along an index: it says that there are some, and how many up to a bound.
+Each query reads a bounded number of rows along an index and counts up to a limit, so its cost does not grow with the
+number of failures.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ FAILED_IMPORTS_DAYS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEndpoint:
-    """An agent's server that does not answer as it should."""
+    """A remote agent's endpoint that does not respond correctly."""
 
     deployment_id: UUID
     name: str
@@ -31,20 +32,20 @@ class DeadEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledDistribution:
-    """A distribution with imports or notifications that came to nothing; none is counted beyond MAX_COUNTED."""
+    """A distribution with failed or held imports or dead notifications; counts stop at MAX_COUNTED."""
 
     distribution_id: UUID
     name: str
     held: int
     failed: int
     code: str | None
-    """Why the newest of them failed or is held."""
+    """Why the newest of these imports failed or is held."""
     dead: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingAgent:
-    """An agent whose tasks failed in the last day, and the newest of them."""
+    """An agent with failed tasks in the last day, and the newest of them."""
 
     deployment_id: UUID
     name: str
@@ -54,12 +55,12 @@ class FailingAgent:
 
 
 def list_dead_endpoints(session: Session, organization_id: UUID) -> Sequence[DeadEndpoint]:
-    """List endpoints with a problem, those that were looked at longest ago first."""
+    """Return endpoints with a problem, the ones checked longest ago first."""
     return [DeadEndpoint(**row._asdict()) for row in _run(session, _ENDPOINTS, organization_id)]
 
 
 def list_troubled_distributions(session: Session, organization_id: UUID) -> Sequence[TroubledDistribution]:
-    """List distributions of which an import failed in the last days or is held, or a notification was given up."""
+    """Return distributions with recently failed or held imports, or dead notifications."""
     return [
         TroubledDistribution(**row._asdict())
         for row in _run(
@@ -69,7 +70,7 @@ def list_troubled_distributions(session: Session, organization_id: UUID) -> Sequ
 
 
 def list_failing_agents(session: Session, organization_id: UUID) -> Sequence[FailingAgent]:
-    """List the agents of the newest failed tasks of the last day."""
+    """Return the agents of the newest tasks that failed in the last day."""
     return [
         FailingAgent(**row._asdict())
         for row in _run(session, _TASKS, organization_id, counted=MAX_COUNTED, days=FAILED_TASKS_DAYS)

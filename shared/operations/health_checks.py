@@ -1,7 +1,7 @@
-"""What a process says of itself: whether it can do its work, and its numbers; for routes and the operations port.
+"""Readiness and metrics of a process, for routes and the operations port.
 
-Whatever hangs, an answer comes within seconds: each check runs in a thread of its own, one at a time, and has failed
-if it has not ended after a bounded wait.
+A response comes within seconds even if a dependency hangs: each check runs in a thread of its own, one run at a time,
+and counts as failed if it has not ended after a bounded wait.
 """
 
 import threading
@@ -28,12 +28,12 @@ Measure = Callable[[], Iterable[Metric]]
 
 
 class HealthChecks:
-    """Answers to probes, whatever the number of those who ask."""
+    """Readiness and metrics, cached so that their cost does not depend on the number of probes."""
 
     def __init__(
         self, checks: Mapping[str, Check], metrics: HostMetrics, measures: Mapping[str, Measure] | None = None
     ) -> None:
-        """Answer readiness by these checks, and metrics with what these measure of the whole service."""
+        """Use `checks` for readiness, and `measures` for metrics of the whole service."""
         self._checks = {name: _Bounded(name, check) for name, check in checks.items()}
         self._measures = {name: _Bounded(name, _whole(measure)) for name, measure in (measures or {}).items()}
         self._metrics = metrics
@@ -42,7 +42,7 @@ class HealthChecks:
         self._measured: tuple[float, list[Metric]] = (0.0, [])
 
     def readiness(self) -> dict[str, str]:
-        """Tell of each check `ok` or what it is instead; asked at most once a second, answered within about one."""
+        """Return each check's outcome, `ok` or an error code; at most one second old, within about one second."""
         with self._checking:
             if time.monotonic() - self._ready[0] > READINESS_CACHE_SECONDS:
                 outcomes = _run_all(self._checks, CHECK_SECONDS)
@@ -51,27 +51,30 @@ class HealthChecks:
 
     @staticmethod
     def status(outcomes: Mapping[str, str]) -> str:
-        """Combine the outcomes of all checks: `ok` or `unavailable`."""
+        """Return `ok` if all outcomes are, else `unavailable`."""
         return "ok" if all(outcome == "ok" for outcome in outcomes.values()) else "unavailable"
 
     def metrics(self) -> bytes:
-        """Give the numbers of all processes of this host in Prometheus' format, without what none can measure."""
+        """Return the metrics of all processes of this host in Prometheus' text format.
+
+        Parts of the service that could not be measured in time are left out.
+        """
         with self._measuring:
             if time.monotonic() - self._measured[0] > MEASURED_CACHE_SECONDS:
                 self._measured = (time.monotonic(), self._measure())
         return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Give every metric."""
+        """Yield every metric."""
         yield from self._metrics.collect()
         yield from self._measured[1]
 
     def _measure(self) -> list[Metric]:
-        """Measure at most so long; of several families of one name make one."""
+        """Measure within MEASURE_SECONDS; families of the same name are merged."""
         outcomes = _run_all(self._measures, MEASURE_SECONDS)
         success = GaugeMetricFamily(
             "quartermaster_measurement_success",
-            "Whether a part of the service could be measured for this answer.",
+            "Whether a part of the service could be measured for this response.",
             labels=["measurement"],
         )
         families: dict[str, Metric] = {success.name: success} if outcomes else {}
@@ -84,7 +87,7 @@ class HealthChecks:
 
 
 class _Bounded:
-    """A check that runs at most once at a time, and is waited for only so long."""
+    """A check with one run at a time and a bounded wait."""
 
     def __init__(self, name: str, check: Check) -> None:
         self._name = name
@@ -95,13 +98,13 @@ class _Bounded:
         self.result: Any = None
 
     def start(self) -> None:
-        """Begin, unless the check of last time still hangs."""
+        """Start a run, unless the last one still hangs."""
         if self._ended.is_set():
             self._ended.clear()
             threading.Thread(target=self._run, name=f"check-{self._name}", daemon=True).start()
 
     def outcome(self, deadline: float) -> str:
-        """Give the outcome, or a failure if there is none at the deadline."""
+        """Return the outcome, or `unavailable` if there is none at the deadline."""
         return self._outcome if self._ended.wait(max(0.0, deadline - time.monotonic())) else "unavailable"
 
     def _run(self) -> None:
@@ -116,12 +119,12 @@ class _Bounded:
 
 
 def _whole(measure: Measure) -> Check:
-    """Have a generator do its work where it is bounded, not where its metrics are written."""
+    """Return a check that exhausts a generator within its time limit, and not when metrics are rendered."""
     return lambda: list(measure())
 
 
 def _outcome_of(error: Exception) -> str:
-    """Tell a full or read-only store, of which reads go on, from a server that is not there."""
+    """Distinguish a full or read-only store, which still serves reads, from an unreachable server."""
     if isinstance(error, DomainError) and error.kind is Kind.STORAGE_FULL:
         return error.code
     return "unavailable"

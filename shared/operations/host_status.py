@@ -1,4 +1,4 @@
-"""What a host and the broker are at, for operators: processes by kind, queues, and when each sweep last ended well."""
+"""The state of a host and the broker: processes by type, queue depths, and when each sweep last succeeded."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ LATE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepState:
-    """A sweep, how often it is sent, when it last ended well, and how many of its runs failed on this host."""
+    """A sweep: its interval, its last success on this host, and the number of failed runs."""
 
     kind: str
     every_seconds: float
@@ -28,23 +28,23 @@ class SweepState:
     failures: int
 
     def is_overdue(self, now: datetime) -> bool:
-        """Tell whether it should have ended well by now."""
+        """Return whether the sweep should have succeeded by now."""
         if self.succeeded_at is None:
-            return False  # another host may do it
+            return False  # another host may run it
         max_delay_seconds = max(LATE_INTERVALS * self.every_seconds, LATE_SECONDS)
         return (now - self.succeeded_at).total_seconds() > max_delay_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """What the metrics of a host say; empty without a directory of metrics."""
+    """What the metrics of a host say; empty without METRICS_DIRECTORY."""
 
     processes: Mapping[str, int]
     sweeps: Sequence[SweepState]
 
 
 def read_host_state(settings: Settings) -> HostState:
-    """Read the metrics that the processes of this host have written."""
+    """Read the metrics that the processes of this host wrote."""
     if settings.metrics_directory is None:
         return HostState(processes={}, sweeps=())
     metrics = HostMetrics(settings.metrics_directory, "command", registry=CollectorRegistry())
@@ -61,7 +61,7 @@ def read_host_state(settings: Settings) -> HostState:
 
 
 def measure_queues(settings: Settings) -> Mapping[str, int] | None:
-    """Count the messages that wait in each queue; None while the broker does not answer."""
+    """Return the number of messages in each queue; None if the broker does not respond."""
     try:
         with closing(Broker.of(settings.broker)) as broker:
             return {queue: broker.depth(queue) for queue in QUEUES}

@@ -1,8 +1,8 @@
-"""The operations port: health, readiness and metrics on an address of their own, out of reach of the public one.
+"""The operations port: health, readiness and metrics on an address of their own, unreachable from the public one.
 
-A process listens with a thread that does nothing else, so probes are answered while all that do its work are busy. It
-knows three paths and no credentials; where it is bound decides who may reach it. The processes of one front share a
-listener; a worker and beat have one each, where the address is theirs (a container's, or one set for them alone).
+A dedicated thread serves it, so probes succeed while all working threads are busy. It has three paths and needs no
+credentials; its bind address decides who can reach it. The web processes of one host share a listener; a worker and
+beat have one each, if the address is theirs (a container's, or one set for them).
 """
 
 import json
@@ -36,7 +36,10 @@ PortResponse = tuple[int, str, bytes]
 
 
 def listen_for_operators() -> socket.socket | None:
-    """Listen at `OPERATIONS_BIND`, or on `OPERATIONS_PORT` of 127.0.0.1; None where neither is set. Raises OSError."""
+    """Listen at OPERATIONS_BIND, or on OPERATIONS_PORT of 127.0.0.1. Raises OSError.
+
+    Returns None if neither is set.
+    """
     port = os.environ.get("OPERATIONS_PORT")
     address = os.environ.get("OPERATIONS_BIND") or (port and f"127.0.0.1:{port}")
     if not address:
@@ -47,7 +50,7 @@ def listen_for_operators() -> socket.socket | None:
 
 
 class OperationsPort:
-    """What answers on a listening socket."""
+    """The server of a listening socket."""
 
     def __init__(self, probes: HealthChecks) -> None:
         self._probes = probes
@@ -55,12 +58,12 @@ class OperationsPort:
         self._is_draining: Callable[[], bool] = lambda: False
 
     def serve(self, listener: socket.socket, *, is_draining: Callable[[], bool]) -> None:
-        """Start to answer, in threads of its own, for the life of this process."""
+        """Serve in threads of its own until the process ends."""
         self._is_draining = is_draining
         threading.Thread(target=self._accept, args=(listener,), name="operations", daemon=True).start()
 
     def answer(self, method: str, target: str) -> PortResponse:
-        """Give the status, media type and body of one request."""
+        """Return status, media type and body for one request."""
         path = target.partition("?")[0]
         if path not in ("/healthz", "/readyz", "/metrics"):
             return 404, _TEXT, b"Only /healthz, /readyz and /metrics are here.\n"
@@ -76,11 +79,12 @@ class OperationsPort:
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
+            # Before accepting: further clients wait in the listener's backlog instead of in threads of ours.
             self._slots.acquire()
             try:
                 connection, _ = listener.accept()
                 threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
-            except (OSError, RuntimeError):  # no descriptor or no thread left at the moment
+            except (OSError, RuntimeError):  # no file descriptor or thread is free; retry
                 self._slots.release()
                 time.sleep(PAUSE_SECONDS)
 
@@ -95,6 +99,7 @@ class OperationsPort:
                 response = self.answer(*words[:2]) if is_sound else (400, _TEXT, b"Not a request.\n")
                 connection.settimeout(SEND_SECONDS)
                 connection.sendall(_render(response, with_body=words[0] != "HEAD"))
+                # Shut down before close, which would reset the connection if request bytes were unread.
                 connection.shutdown(socket.SHUT_WR)
         finally:
             self._slots.release()
@@ -105,7 +110,7 @@ def _document(**members: object) -> bytes:
 
 
 def _read_head(connection: socket.socket) -> bytes:
-    """Read up to the end of the head; nothing if it does not come whole, in time and size."""
+    """Read the head of a request; empty if it exceeds HEAD_SECONDS or HEAD_BYTES or ends early."""
     deadline = time.monotonic() + HEAD_SECONDS
     head = b""
     while b"\r\n\r\n" not in head:

@@ -1,4 +1,4 @@
-"""What waits for workers, of every domain: for metrics, by which operators scale, and for commands."""
+"""The pending work of every domain, for metrics (by which operators scale) and for commands."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from shared.media.importing.backlog import measure_imports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingWork:
-    """Each state with its rows and the age of the oldest, and how many deliveries were given up."""
+    """The backlog of each kind of work, and the number of dead deliveries."""
 
     backlogs: tuple[Backlog, ...]
     dead_deliveries: int
 
 
 def measure_waiting_work(session: Session) -> WaitingWork:
-    """Count what waits in Postgres."""
+    """Count the pending rows in Postgres."""
     imports, turn_backlog = measure_imports(session), measure_turns(session)
     deliveries = measure_deliveries(session)
     return WaitingWork(

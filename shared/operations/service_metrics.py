@@ -1,7 +1,7 @@
-"""Metrics of the whole service, measured by a front when somebody asks: what waits, and how full the services are.
+"""Metrics of the whole service, measured by a web process on request: backlogs, and the load of each server.
 
-Each part is measured on its own, so that one service that is away hides no other (`shared/operations/health_checks.py`
-bounds the time).
+Each part is measured separately, so that an unreachable server hides no other part; `health_checks.py` bounds the
+time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ JOB_QUEUES = tuple(queue for queue in QUEUES if queue not in MODELS)
 
 
 def measure_backlog(database: Database) -> Iterator[Metric]:
-    """Count the rows that wait for a worker, by state."""
+    """Count pending rows by state."""
     with database.autocommit() as session:
         work = measure_waiting_work(session)
     yield from _backlog(
@@ -36,18 +36,18 @@ def measure_backlog(database: Database) -> Iterator[Metric]:
 
 
 def measure_model_calls(queue: CallQueue) -> Iterator[Metric]:
-    """Count the model calls that wait for a worker."""
+    """Count model calls that wait for a worker."""
     yield from _backlog({"model_calls": queue.count()}, {"model_calls": queue.oldest_seconds()})
 
 
 def measure_queues(broker: Broker) -> Iterator[Metric]:
-    """Count the messages that wait for each kind of worker."""
+    """Count messages in each queue."""
     lengths = {queue: broker.depth(queue) for queue in JOB_QUEUES}
     yield _gauges("queue_messages", "Messages that wait in a queue of the broker.", "queue", lengths)
 
 
 def measure_postgres(database: Database) -> Iterator[Metric]:
-    """Ask Postgres for its connections, its oldest transaction and its size."""
+    """Yield Postgres' connections, oldest transaction and database size."""
     with database.autocommit() as session:
         row = session.execute(_POSTGRES).one()
     yield _gauge("postgres_connections", "Connections to Postgres, of all its clients.", row.connections)
@@ -72,7 +72,7 @@ FROM pg_stat_activity WHERE backend_type = 'client backend'
 
 
 def measure_valkeys(valkeys: Mapping[str, redis.Redis]) -> Iterator[Metric]:
-    """Ask each Valkey, by what it is for, how much memory it uses and may use."""
+    """Yield used and maximum memory of each Valkey, by its purpose."""
     used, most = {}, {}
     for name, valkey in valkeys.items():
         memory: Any = valkey.info("memory")
@@ -82,7 +82,7 @@ def measure_valkeys(valkeys: Mapping[str, redis.Redis]) -> Iterator[Metric]:
 
 
 def measure_store(store: BlobStore) -> Iterator[Metric]:
-    """Ask a local blob store for its disk."""
+    """Yield free space and size of a local blob store's disk."""
     disk = store.disk()
     if disk is not None:
         yield _gauge("store_free_bytes", "Room left on the disk of a local blob store.", disk.free_bytes)

@@ -1,1 +1,1 @@
-"""What a process needs to run: threads, retries, batches, sockets, the log writer, garbage collection."""
+"""What a process runs on: threads, retries, batches, sockets, the log writer, garbage collection."""

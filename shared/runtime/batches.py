@@ -1,7 +1,7 @@
-"""Sweep in bounded batches, within a budget of time: a long sweep gives its thread back and goes on later.
+"""Run sweeps in bounded batches within a time budget; a long sweep releases its thread and continues later.
 
-`drain` is the one loop of every sweep; `run_in_batches` drains a single statement. A caller sets the time by
-`budget`, and asks afterwards whether the sweep was cut short, to send for it again. Without a budget it ends when
+`drain` is the loop of every sweep; `run_in_batches` drains a single statement. The caller sets the time with
+`budget`, and checks `is_truncated` afterwards to send the sweep's job again. Without a budget a sweep ends when
 nothing is left.
 """
 
@@ -18,20 +18,20 @@ from shared.db.database import Database
 from shared.observability.telemetry import SWEPT
 
 BUDGET_SECONDS = 5.0
-"""How long a sweep keeps a thread; a batch that has begun is finished."""
+"""How long a sweep may use a thread; a started batch is completed."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """The time of one sweep."""
+    """The time budget of one sweep."""
 
     ends_at: float
     is_truncated: bool = False
-    """Whether a loop ended before it found nothing more."""
+    """Whether a loop ended while there may be more to do."""
 
     @property
     def is_over(self) -> bool:
-        """Whether no further batch may begin."""
+        """Whether no further batch may start."""
         return time.monotonic() >= self.ends_at
 
 
@@ -40,7 +40,7 @@ _current: ContextVar[Budget | None] = ContextVar("sweep_budget", default=None)
 
 @contextlib.contextmanager
 def budget(seconds: float = BUDGET_SECONDS) -> Iterator[Budget]:
-    """Give every drain within this block so much time together."""
+    """Set the time that all drains in this block may use together."""
     given = Budget(time.monotonic() + seconds)
     token = _current.set(given)
     try:
@@ -50,13 +50,13 @@ def budget(seconds: float = BUDGET_SECONDS) -> Iterator[Budget]:
 
 
 def is_over() -> bool:
-    """Tell whether the time of the sweep is over."""
+    """Return whether the current sweep's time is over."""
     given = _current.get()
     return given is not None and given.is_over
 
 
 def must_stop() -> bool:
-    """Tell a loop whether it has to end although it may find more; then the sweep is sent for again."""
+    """Return whether the current loop must end although more may be left; the sweep's job is then sent again."""
     given = _current.get()
     if given is None or not given.is_over:
         return False
@@ -65,7 +65,7 @@ def must_stop() -> bool:
 
 
 def drain(batch: Callable[[], int], *, size: int) -> int:
-    """Carry out batches until one finds less than `size` or the time is over; return how much all of them found."""
+    """Run batches until one finds fewer than `size` rows or the time is over; return the total found."""
     total = 0
     while True:
         found = batch()
@@ -82,9 +82,9 @@ def run_in_batches(
     size: int,
     swept: str | None = None,
 ) -> int:
-    """Drain a statement that claims, deletes or changes at most `:limit` rows; return how many all of them were.
+    """Drain a statement that claims, deletes or changes at most `:limit` rows; return the total.
 
-    Each batch is a transaction of its own. `swept` is the label under which they are counted.
+    Each batch is a transaction of its own. `swept` is the metric label under which rows are counted.
     """
 
     def batch() -> int:

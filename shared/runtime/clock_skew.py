@@ -1,4 +1,4 @@
-"""By how much the clocks of hosts may differ (deploy/README.md#clocks); promises go by the database's alone."""
+"""How far the clocks of two hosts may differ (deploy/README.md#clocks). Deadlines use the database's clock only."""
 
 CLOCKS_APART_SECONDS = 60
-"""Between two hosts that are each within 30 s of the database's."""
+"""For two hosts that are each within 30 s of the database."""

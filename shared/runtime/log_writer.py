@@ -1,8 +1,8 @@
-"""Write the log: JSON lines to standard output, many at a time.
+"""Write the log as JSON lines to standard output, many at a time.
 
-A request that wrote its own line would pay more for that than for most of its work. Lines are therefore kept and
-written together, `FLUSH_SECONDS` later at the most; one at WARNING or above is written at once, after those before it.
-A process writes what is left at its end. One that is killed (`kill -9`) loses the lines of its last `FLUSH_SECONDS`.
+Writing each line from its request would cost more than most of the request's work. So lines are buffered and written
+together after at most FLUSH_SECONDS; a line at WARNING or above is written at once, after those before it. A process
+writes its buffer when it ends. One that is killed (`kill -9`) loses its last FLUSH_SECONDS.
 """
 
 import logging
@@ -18,7 +18,7 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 FLUSH_SECONDS = 0.05
 MAX_BUFFERED_LINES = 1000
-"""So many are kept while the output takes nothing; then each writer waits for it."""
+"""Lines buffered while the output blocks; beyond that, each logging thread waits for it."""
 _CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
 _INDISCREET = ("urllib3",)
 
@@ -28,19 +28,19 @@ def configure_logging(level: str) -> None:
     handler = LineHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # An event's name says where it comes from; looking up the line that logs it costs as much as writing it.
+    # Disables the lookup of the calling line, which costs as much as writing; the event's name says where it is from.
     logging._srcfile = None  # noqa: SLF001 (as the logging documentation advises)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # nobody reads them
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines
     for name in _CHATTY:
-        # A line for every sweep, which our own handlers log when there was something to do.
+        # These log a line for every sweep; our own handlers log those that did something.
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in _INDISCREET:
-        # Repeats whole URLs, whose paths and queries may be secret.
+        # Logs whole URLs, whose paths and queries may be secret.
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Write lines to standard output; one that cannot be written is counted, and fails nothing."""
+    """Writes lines to standard output; a line that cannot be written is counted and raises nothing."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
@@ -48,31 +48,31 @@ class LineHandler(logging.StreamHandler[TextIO]):
         _handlers.add(self)
 
     def begin(self) -> None:
-        """Begin without lines, as a forked process does: what it has is its parent's, and no thread came along."""
-        self.writing = threading.RLock()  # a signal may interrupt the writer, and log
+        """Start with an empty buffer, also in a forked process: the buffered lines are its parent's to write."""
+        self.writing = threading.RLock()  # reentrant: a signal handler may log while the writer holds it
         self._lines: deque[str] = deque()
         self._writer = PeriodicThread(
             self.flush, name="log-lines", pause_seconds=FLUSH_SECONDS, has_work=lambda: self._lines
         )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line for the writer; write it at once if it is a warning, or too many are kept."""
+        """Buffer a line; write it at once if it is a warning or the buffer is full."""
         try:
             self._lines.append(self.format(record))
-        except Exception:  # noqa: BLE001 (a field may raise anything where it is shown)
+        except Exception:  # noqa: BLE001 (a field's __str__ may raise anything)
             self.handleError(record)
             return
         kept = len(self._lines)
         if record.levelno >= logging.WARNING or kept >= MAX_BUFFERED_LINES or self._writer.is_stopping:
             self.flush()
-        elif kept == 1:  # else the writer knows, or is about to look
+        elif kept == 1:  # otherwise the writer was woken already
             self._writer.wake()
 
     def flush(self) -> None:
-        """Write what is kept."""
+        """Write the buffered lines."""
         with self.writing:
             lines = []
-            while self._lines:  # one by one, as others go on adding
+            while self._lines:  # one by one: other threads keep appending
                 lines.append(self._lines.popleft())
             if not lines:
                 return
@@ -83,13 +83,13 @@ class LineHandler(logging.StreamHandler[TextIO]):
                 LOST_LOG_LINES.inc(len(lines))
 
     def close(self) -> None:
-        """Write what is kept, and every later line at once."""
+        """Write the buffer; later lines are written at once."""
         self._writer.stop()
         self.flush()
         super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (the standard library's)
-        """Count the line; complaining on standard error would only fail, or fill a disk, once more."""
+        """Count the line. Reporting on standard error would fail again, or fill a disk."""
         LOST_LOG_LINES.inc()
 
 
@@ -97,7 +97,7 @@ _handlers: weakref.WeakSet[LineHandler] = weakref.WeakSet()
 
 
 def _lock_writers() -> None:
-    """Let nobody write while this process forks: in the child the lock of a stream would stay locked."""
+    """Stop all writing before a fork: in the child the stream's lock would stay locked for ever."""
     for handler in _handlers:
         handler.writing.acquire()
 

@@ -1,7 +1,7 @@
-"""Run a function again and again in a daemon thread of its own: renewals, watchdogs, writers behind a queue.
+"""Run a function repeatedly in a daemon thread: lease renewals, watchdogs, writers behind a queue.
 
-The thread starts when it is first needed, because a fork takes no thread along. A failure is logged, and the next
-round comes after the usual pause.
+The thread starts on first use, because a fork takes no thread along. A failure is logged, and the next round follows
+after the usual pause.
 """
 
 import threading
@@ -23,7 +23,7 @@ def _always() -> bool:
 
 
 class PeriodicThread:
-    """A thread that runs `act`, pauses, and runs it again, as long as there is work."""
+    """A thread that runs `act`, pauses, and repeats while there is work."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class PeriodicThread:
         has_work: Callable[[], object] = _always,
         starts_with_pause: bool = False,
     ) -> None:
-        """While `has_work` says no, the thread sleeps until `wake`."""
+        """Create the thread without starting it. While `has_work` is false it sleeps until `wake`."""
         self._act = act
         self._name = name
         self._pause_seconds = pause_seconds
@@ -48,23 +48,23 @@ class PeriodicThread:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the thread was asked to end; an `act` that lasts looks at it."""
+        """Whether the thread was asked to end; a long `act` must check it."""
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Begin, unless the thread has begun or was stopped."""
+        """Start the thread, unless it runs or was stopped."""
         if self._thread is None:
             with self._changed:
                 self._start()
 
     def wake(self) -> None:
-        """Begin if need be, and look for work now rather than when next woken."""
+        """Start the thread if necessary, and check for work now."""
         with self._changed:
             self._start()
             self._changed.notify()
 
     def stop(self, *, wait: bool = False) -> None:
-        """End after the round under way; `wait` for that end."""
+        """End after the current round; with `wait`, return when it has ended."""
         self._stopping.set()
         with self._changed:
             self._changed.notify()
@@ -89,12 +89,12 @@ class PeriodicThread:
         return not self._stopping.is_set()
 
     def _round(self) -> float:
-        """Act once; give how long to pause."""
+        """Run `act` once; return the seconds to pause."""
         try:
             self._act()
         except DomainError as error:
             log.warning("thread.round_failed", thread=self._name, error=error.code)
-        except Exception:  # the next round must come whatever became of this one
+        except Exception:  # the thread must survive any failure of one round
             log.exception("thread.round_failed", thread=self._name)
         else:
             return self._pause_seconds
@@ -102,10 +102,10 @@ class PeriodicThread:
 
 
 class InFlight(Generic[T]):
-    """The work under way in a process, and threads that check all of it at once: to renew leases, to end calls."""
+    """The work in progress in a process, with threads that check all of it at once: leases, deadlines."""
 
     def __init__(self, checks: dict[str, Callable[[Sequence[T]], object]], *, pause_seconds: float) -> None:
-        """Run each check in a thread of this name, which sleeps while there is no work."""
+        """Run each check in a thread with this name, which sleeps while there is no work."""
         self._work: set[T] = set()
         self._lock = threading.Lock()
         self._threads = [
@@ -123,20 +123,20 @@ class InFlight(Generic[T]):
         return len(self._work)
 
     def add(self, work: T) -> None:
-        """Begin to check a piece of work."""
+        """Start checking a piece of work."""
         with self._lock:
             self._work.add(work)
         for thread in self._threads:
             thread.wake()
 
     def discard(self, work: T) -> None:
-        """Stop checking it; a second time does nothing."""
+        """Stop checking a piece of work; a second call does nothing."""
         with self._lock:
             self._work.discard(work)
 
     @contextmanager
-    def attend(self, work: T) -> Iterator[T]:
-        """Check a piece of work within a block."""
+    def track(self, work: T) -> Iterator[T]:
+        """Check a piece of work for the duration of a block."""
         self.add(work)
         try:
             yield work
@@ -144,12 +144,12 @@ class InFlight(Generic[T]):
             self.discard(work)
 
     def all(self) -> list[T]:
-        """Give what is under way now."""
+        """Return the work in progress."""
         with self._lock:
             return list(self._work)
 
     def stop(self, *, wait: bool = False) -> None:
-        """End the threads; `wait` for that end."""
+        """End the threads; with `wait`, return when they have ended."""
         for thread in self._threads:
             thread.stop(wait=wait)
 

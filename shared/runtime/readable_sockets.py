@@ -1,7 +1,7 @@
-"""Whether something waits to be read from a connection.
+"""Check whether a socket has unread bytes.
 
-Who watches for silence asks it before cutting a connection: what has arrived and was not read yet, because its reader
-was busy or the process slept, is not the other side's silence.
+A watchdog for silence asks this before it closes a connection: bytes that have arrived but were not read, because the
+reader was busy or the process was suspended, are not the peer's silence.
 """
 
 import socket
@@ -10,7 +10,7 @@ from urllib3.util import wait_for_read
 
 
 def has_unread_bytes(connection: socket.socket) -> bool:
-    """Whether bytes, or the end, have arrived on a connection; False for one that has been closed."""
+    """Return whether bytes, or the end of the stream, have arrived; False for a closed connection."""
     try:
         return wait_for_read(connection, 0)
     except (OSError, ValueError):

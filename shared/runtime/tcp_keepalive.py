@@ -1,6 +1,6 @@
-"""Notice that the other end of a silent connection is gone: a link that was cut without a word is given up after 25 s.
+"""TCP keepalive options: a connection whose link was cut silently is closed after 25 s.
 
-Without it a stream whose link was cut waits for as long as it may be silent.
+Without them a stream on such a link waits until its own timeout for silence.
 """
 
 import socket
@@ -13,4 +13,4 @@ KEEPALIVE_OPTIONS = (
         if hasattr(socket, name)
     ),
 )
-"""Level, name and value of each, for `setsockopt`."""
+"""Level, name and value of each option, for `setsockopt`."""

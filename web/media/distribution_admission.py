@@ -1,4 +1,4 @@
-"""Whom a request is counted for that a distribution signed, once its signature is verified."""
+"""Count a signed request for its distribution's organization, once the signature is verified."""
 
 from uuid import UUID
 
@@ -11,14 +11,16 @@ KNOWN_DISTRIBUTIONS = 4096
 KNOWN_SECONDS = 3600.0
 
 _organizations = ExpiringCache[UUID](KNOWN_DISTRIBUTIONS)
+"""Cached, because a distribution never changes its organization."""
 
 
 def count_for_distribution(call: RequestContext, distribution_id: UUID) -> None:
-    """Count a request for its distribution's organization. Raises ConcurrencyLimited, PoolExhausted."""
+    """Move the request's slot to its organization. Raises ConcurrencyLimited and PoolExhausted."""
     organization_id = _organizations.find(distribution_id.bytes)
     if organization_id is None:
         with call.services.database.autocommit() as session:
             organization_id = find_distribution_organization(session, distribution_id)
+        # The distribution was deleted after its signature was verified: the request stays with its address.
         if organization_id is None:
             return
         _organizations.put(distribution_id.bytes, organization_id, ttl_seconds=KNOWN_SECONDS)

@@ -1,6 +1,6 @@
-"""Receive a form that holds the part `file` and a few short text fields around it, in constant memory.
+"""Receive a form with the part `file` and a few short text fields, in constant memory.
 
-The rules of `web/http/multipart.py` hold: nothing is taken from a body that is not whole.
+The rules of `web/http/multipart.py` apply: content counts only once the whole body has arrived.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ MAXIMUM_FIELD_BYTES = 4 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedForm:
-    """A form, all of it; `head` is how the file's content begins."""
+    """A complete form; `head` is the first HEAD_BYTES of the file's content."""
 
     fields: Mapping[str, str]
     content: ReceivedContent
@@ -37,9 +37,9 @@ def receive_form(
     sink: Sink,
     body_digests: tuple[str, ...] = (),
 ) -> ReceivedForm:
-    """Receive a form with fields of these names; its file goes into the sink, opened once its header is known.
+    """Receive a form with these fields; the file's content goes to the sink, opened once its header is read.
 
-    Raises what `receive_file_part` does, UnknownParameter and DuplicateParameter.
+    Raises what `receive_file_part` raises, UnknownParameter for other fields, and DuplicateParameter.
     """
     parser = FormParser(read_boundary(content_type), names)
     expected_digests = read_digests(*body_digests)
@@ -59,7 +59,7 @@ def receive_form(
 
 
 class FormParser(PartParser[PartHeader | FieldHeader]):
-    """Parses a body that holds the part `file` once, and each of some fields at most once."""
+    """Parses a body with exactly one part `file` and each allowed field at most once."""
 
     def __init__(self, boundary: bytes, names: Collection[str]) -> None:
         super().__init__(boundary)
@@ -74,6 +74,7 @@ class FormParser(PartParser[PartHeader | FieldHeader]):
                 raise FilePartRequired
             self._has_file = True
             return header
+        # Unknown and repeated fields are refused, not ignored: a misspelled field would lose data without notice.
         if header.name not in self._names:
             raise UnknownParameter(errors=[_wrong(header.name, "is not a field of this form")])
         if header.name in self._seen:
@@ -87,7 +88,7 @@ class FormParser(PartParser[PartHeader | FieldHeader]):
 
 
 class _Fields:
-    """Keeps what belongs to fields, and passes on what belongs to the file."""
+    """Collects the values of text fields and passes the file's parts on."""
 
     def __init__(self, content: PartContent) -> None:
         self._content = content
@@ -114,6 +115,7 @@ class _Fields:
 
     def _keep(self, name: str, piece: memoryview) -> None:
         value = self._values[name]
+        # Checked while receiving: fields are kept in memory, unlike the file.
         if len(value) + len(piece) > MAXIMUM_FIELD_BYTES:
             message = f"is longer than {MAXIMUM_FIELD_BYTES} bytes"
             raise MalformedRequest("A field of the form is too long.", errors=[_wrong(name, message)])
@@ -121,7 +123,7 @@ class _Fields:
 
 
 class _HeadKeeper:
-    """A sink in front of the file's own, which keeps how the content begins."""
+    """A sink that records the first bytes of the content and forwards all of it to another sink."""
 
     def __init__(self, sink: Sink) -> None:
         self.head = bytearray()

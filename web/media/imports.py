@@ -1,4 +1,4 @@
-"""Tell what became of pushed media: to the distribution that pushed it, and to the users of its organization."""
+"""Routes that read and retry imports, for the distribution that pushed them and users of its organization."""
 
 from uuid import UUID
 
@@ -62,7 +62,7 @@ def list_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     "POST",
     "/distributions/<id:distribution_id>/media/<id:import_id>/retry",
     summary="Retry an import that failed or is held",
-    description="For those who manage the distribution. The import keeps its id and is fetched as it was pushed.",
+    description="For callers that manage the distribution. The import keeps its id and is fetched as it was pushed.",
     authentication=Authentication.CALLER,
     answers={200: schemas.ImportBody},
     errors=(*_REFUSED, ImportNotFound, ImportNotRetryable, TooManyImports),
@@ -80,7 +80,7 @@ def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -
     "POST",
     "/distributions/<id:distribution_id>/media/retry",
     summary="Retry the imports that failed or are held, up to 500, oldest first",
-    description="For those who manage the distribution.",
+    description="For callers that manage the distribution.",
     authentication=Authentication.CALLER,
     administers=True,
     body=schemas.RetryRequest,
@@ -88,7 +88,7 @@ def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -
     errors=(*_REFUSED, ValidationFailed, TooManyImports),
 )
 def retry_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
-    asked: schemas.RetryRequest = call.read_body()
+    request: schemas.RetryRequest = call.read_body()
     actor = call.actor
     with call.services.database.transaction() as session:
         count = retries.retry_imports(
@@ -96,17 +96,21 @@ def retry_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
             call.services.settings,
             actor=actor,
             distribution_id=distribution_id,
-            state=None if asked.state is None else ImportState(asked.state),
-            code=asked.code,
-            since=asked.since,
+            state=None if request.state is None else ImportState(request.state),
+            code=request.code,
+            since=request.since,
         )
     return JsonResponse(body=schemas.RetriedImports(count=count))
 
 
 def require_reader(call: RequestContext, distribution_id: UUID) -> None:
-    """Raise ResourceNotFound, PermissionDenied or OrganizationSuspended unless the caller may see the imports."""
+    """Check that the caller may read the distribution's imports.
+
+    Raises ResourceNotFound, PermissionDenied or OrganizationSuspended.
+    """
     distribution = call.credential.distribution
     if distribution is not None:
+        # 404 and not 403: a token must not reveal which other distributions exist.
         if distribution.id != distribution_id:
             raise ResourceNotFound
         if distribution.is_suspended:

@@ -1,4 +1,4 @@
-"""Install an app of Slack's in workspaces: an administrator begins, and Slack sends back the person who agreed."""
+"""Routes that install a Slack app in workspaces: an administrator starts, a person of the workspace consents."""
 
 from uuid import UUID
 
@@ -24,15 +24,17 @@ INSTALLED = "The app is installed. This page can be closed.\n"
 
 
 class NewInstallation(RequestModel):
-    """Which distribution receives for the workspace."""
+    """The distribution that receives messages for the workspace."""
 
     target_distribution_id: Id = Field(description="The distribution that takes the workspace's messages.")
 
 
 class InstallationBody(ResponseModel):
-    """An installation that was begun."""
+    """An installation that was started."""
 
-    authorize_url: str = Field(description="Where somebody of the workspace agrees; good once.")
+    authorize_url: str = Field(
+        description="The address at Slack where a person of the workspace consents; valid once."
+    )
     expires_at: UtcTime
 
 
@@ -43,11 +45,11 @@ class InstallationBody(ResponseModel):
     NetworkNotRouted,
     AppClientMissing,
     body=NewInstallation,
-    summary="Get the address at which a workspace agrees to the distribution's Slack app",
+    summary="Get the address at which a workspace consents to the distribution's Slack app",
     description=(
-        "Needs the settings `clientId` and `clientSecret`. Once somebody of the workspace has agreed, its token is a "
-        "setting of the target distribution and its messages are routed there. The address is good once, for ten "
-        "minutes, while the credential that asked for it is good and may administer both distributions."
+        "Needs the settings `clientId` and `clientSecret`. After a person of the workspace has consented, its token "
+        "is a setting of the target distribution and its messages are routed there. The address is valid once, for "
+        "ten minutes, while the credential that requested it is valid and may administer both distributions."
     ),
 )
 def begin_installation(call: RequestContext, distribution_id: UUID) -> JsonResponse:
@@ -68,23 +70,25 @@ def begin_installation(call: RequestContext, distribution_id: UUID) -> JsonRespo
     "GET",
     "/distributions/<id:distribution_id>/webhooks/slack/installed",
     summary="Exchange the code that Slack sends back for the workspace's token",
-    description="Slack sends the browser of the person who agreed here; `state` proves that an administrator began.",
+    description="Slack redirects the browser here after consent; `state` proves that an administrator started it.",
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
     answers={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited, InstallationRefused),
 )
 def complete_installation(call: RequestContext, distribution_id: UUID) -> Response:
-    given = call.http.args
+
+    parameters = call.http.args
     with brute_force_throttle(call):
         try:
             slack_installations.complete_installation(
                 call.services.database,
                 call.services.settings,
                 distribution_id=distribution_id,
-                state=given.get("state", ""),
-                code=given.get("code", ""),
+                state=parameters.get("state", ""),
+                code=parameters.get("code", ""),
             )
+        # To the browser every failure is an invalid state: this route has no credential and must reveal nothing.
         except (
             PermissionDenied,
             ResourceNotFound,

@@ -1,4 +1,4 @@
-"""Administer which distribution receives for which account of a network: workspaces and numbers of one app."""
+"""Routes that map an account of a network (a workspace, a number) to the distribution that receives for it."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -18,15 +18,15 @@ routes = AdministrationRoutes("networks")
 
 
 class NewNetworkAccount(RequestModel):
-    """Who receives for an account."""
+    """The distribution that receives for an account."""
 
-    target_distribution_id: Id = Field(description="The distribution that takes the account's messages.")
+    target_distribution_id: Id = Field(description="The distribution that receives the account's messages.")
 
 
 class NetworkAccountBody(ResponseModel):
     """An account of a network, and the distribution that receives for it."""
 
-    distribution_id: Id = Field(description="The distribution whose address the network has.")
+    distribution_id: Id = Field(description="The distribution whose webhook address the network calls.")
     network: str
     account: str
     target_distribution_id: Id
@@ -47,8 +47,9 @@ class NetworkAccountPage(PageResponse):
     NetworkNotRouted,
     summary="Replace the distribution that receives for an account of a network",
     description=(
-        "For an app that one address serves for many: `account` is Slack's `team_id`, WhatsApp's `phone_number_id`, "
-        "Twilio's receiving number or Discord's `guild_id`. Media is fetched with the settings of that distribution."
+        "For an app with one webhook address and many accounts. `account` is Slack's `team_id`, WhatsApp's "
+        "`phone_number_id`, Twilio's receiving number or Discord's `guild_id`. Media is fetched with the settings of "
+        "the target distribution."
     ),
 )
 def put_network_account(
@@ -76,5 +77,5 @@ routes.lists(
 )
 routes.resource(f"{PATH}/<account>", NetworkAccountBody).removes(
     network_accounts.remove_network_account,
-    summary="Delete the route of an account; the distribution whose address it is receives for it again",
+    summary="Delete the route of an account; the distribution of the webhook address receives for it again",
 )

@@ -1,4 +1,4 @@
-"""The JSON of a distribution's settings for its messaging networks."""
+"""JSON schemas of a distribution's settings for messaging networks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
@@ -37,32 +37,32 @@ class NewNetworkSettings(RequestModel):
     overlap_seconds: Annotated[
         JsonCount,
         Between(minimum=0, maximum=MAX_OVERLAP_SECONDS),
-        Field(description="How long a signing secret that is replaced stays good, in seconds."),
+        Field(description="How long a replaced signing secret stays valid, in seconds."),
     ] = DEFAULT_OVERLAP_SECONDS
 
 
 class SetValueBody(ResponseModel):
-    """A setting that has a value, which is not shown again."""
+    """A setting that has a value; the value itself is never returned."""
 
     name: str
     last4: str = Field(description="The value's last four characters.")
     previous_expires_at: UtcTime | None = Field(
-        description="Until when webhooks signed with the value that this one replaced are accepted too."
+        description="Until when webhooks signed with the replaced value are also accepted."
     )
     changed_at: UtcTime
 
 
 class NetworkSettingsBody(ResponseModel):
-    """A network that a distribution is set up for."""
+    """The settings of a distribution for one network."""
 
     distribution_id: Id
     network: str
-    webhook_url: str = Field(description="The address to give to the network.")
+    webhook_url: str = Field(description="The webhook address to register at the network.")
     settings: Sequence[SetValueBody]
 
     @classmethod
     def at(cls, base_url: str, shown: NetworkSettings) -> Self:
-        """Show settings, with the address that goes with them."""
+        """Return the settings with their webhook address below `base_url`."""
         address = f"{base_url}/distributions/{shown.distribution_id}/webhooks/{shown.network}"
         return cls(
             distribution_id=shown.distribution_id,

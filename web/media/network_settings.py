@@ -1,4 +1,4 @@
-"""Administer what a distribution's messaging networks need of it; values go in and do not come out again."""
+"""Routes that administer a distribution's settings for messaging networks; values are write-only."""
 
 from uuid import UUID
 
@@ -19,9 +19,9 @@ routes = AdministrationRoutes("networks")
     NewNetworkSettings,
     NetworkSettingsBody,
     NetworkNotRouted,
-    summary="Replace a distribution's settings for a network; a replaced signing secret stays good for the overlap",
+    summary="Replace a distribution's settings for a network; a replaced signing secret stays valid for the overlap",
     description=(
-        "What is left out goes back to its default. The network has to be among the distribution's networks."
+        "A setting left out returns to its default. The network must be among the distribution's networks."
     ),
 )
 def put_network_settings(call: RequestContext, distribution_id: UUID, network: Network) -> JsonResponse:
@@ -57,5 +57,5 @@ def read_network_settings(call: RequestContext, distribution_id: UUID, network: 
 
 routes.resource(PATH, NetworkSettingsBody).removes(
     network_administration.remove_network_settings,
-    summary="Delete a distribution's settings for a network; its webhooks are refused from now on",
+    summary="Delete a distribution's settings for a network; its webhooks are refused from then on",
 )

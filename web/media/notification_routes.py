@@ -1,4 +1,4 @@
-"""Declare how notifications are listed, sent now and replayed, alike for a distribution's and an organization's."""
+"""Declare the routes that list, resend and replay notifications, shared by distributions and organizations."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from web.media.notification_schemas import (
 
 
 def declare_list(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
-    """Declare the list of notifications at this path."""
+    """Declare the route that lists notifications at `path`."""
 
     def handle(call: RequestContext, **ids: Any) -> JsonResponse:
         page = administer(call, act, **ids, state=call.query.delivery_state, **call.query.position)
@@ -25,7 +25,7 @@ def declare_list(routes: AdministrationRoutes, path: str, act: Act, **texts: str
 
 
 def declare_resend(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
-    """Declare how one of them that waits or was given up is sent now."""
+    """Declare the route that sends one waiting or dead notification now."""
 
     def handle(call: RequestContext, **ids: Any) -> JsonResponse:
         return JsonResponse(body=NotificationBody.of_delivery(administer(call, act, **ids)))
@@ -37,13 +37,13 @@ def declare_resend(routes: AdministrationRoutes, path: str, act: Act, **texts: s
 
 
 def declare_replay(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
-    """Declare how those are sent again that did not arrive."""
+    """Declare the route that replays notifications that were not delivered."""
 
     def handle(call: RequestContext, **ids: Any) -> JsonResponse:
-        asked: ReplayRequest = call.read_body()
+        request: ReplayRequest = call.read_body()
         actor = call.actor
         with call.services.database.transaction() as session:
-            replayed = act(session, actor=actor, **ids, since=asked.since, cursor=asked.cursor)
+            replayed = act(session, actor=actor, **ids, since=request.since, cursor=request.cursor)
         return JsonResponse(
             body=ReplayedNotifications(count=replayed.count, next_cursor=replayed.next_cursor)
         )

@@ -1,4 +1,4 @@
-"""The JSON of notifications: where a distribution wants them, and what became of each."""
+"""JSON schemas of notifications: their endpoints, and the delivery state of each."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -20,69 +20,69 @@ Url = Annotated[
 
 
 class NewNotificationEndpoint(RequestModel):
-    """The endpoint to send notifications to from now on."""
+    """The endpoint that receives notifications from now on."""
 
     url: Url
 
 
 class NotificationEndpointBody(ResponseModel):
-    """Where a distribution's notifications go."""
+    """The notification endpoint of a distribution."""
 
     distribution_id: Id
     url: str
     disabled_at: UtcTime | None = Field(
-        description="When it answered 410 and was disabled; put it again to enable it."
+        description="When it responded 410 and was disabled; put it again to enable it."
     )
     created_at: UtcTime
 
 
 class OrganizationEndpointBody(ResponseModel):
-    """Where an organization's notifications go."""
+    """The notification endpoint of an organization."""
 
     organization_id: Id
     url: str
     disabled_at: UtcTime | None = Field(
-        description="When it answered 410 and was disabled; put it again to enable it."
+        description="When it responded 410 and was disabled; put it again to enable it."
     )
     created_at: UtcTime
 
 
 class IssuedOrganizationEndpoint(OrganizationEndpointBody):
-    """An endpoint with the secret that its messages are signed with."""
+    """An endpoint with the secret that signs its messages."""
 
     webhook_secret: str = Field(description="The secret, shown only now.")
 
 
 class NotificationQuery(PageQuery):
-    """The parameters of a listing of notifications."""
+    """Parameters of a list of notifications."""
 
     state: StateName | None = Field(default=None, description="Only notifications in this state.")
 
     @property
     def delivery_state(self) -> DeliveryState | None:
-        """The state as the domain has it."""
+        """The requested state as the domain's type; None for all."""
         return None if self.state is None else DeliveryState(self.state)
 
 
 class NotificationBody(ResponseModel):
-    """A notification without its content, which is kept until it has arrived."""
+    """A notification without its content, which is deleted on delivery."""
 
     id: Id = Field(description="The value of `webhook-id`.")
-    type: str = Field(description="What it tells about, such as `media.import.stored`.")
+    type: str = Field(description="The event's type, such as `media.import.stored`.")
     state: StateName
     attempts: JsonCount
     next_attempt_at: UtcTime | None = Field(
-        description="When it is tried again, while it waits; absent while it waits for another before it."
+        description="The next attempt, while it waits; absent while it waits for an earlier notification."
     )
-    last_status: JsonCount | None = Field(description="What the endpoint answered last.")
-    last_code: str | None = Field(description="Why the last attempt failed, when there was no answer.")
+    last_status: JsonCount | None = Field(description="Status of the endpoint's last response.")
+    last_code: str | None = Field(description="Why the last attempt failed, if there was no response.")
     last_attempt_at: UtcTime | None
     ended_at: UtcTime | None
     created_at: UtcTime
 
     @classmethod
     def of_delivery(cls, delivery: Delivery) -> Self:
-        """Show a delivery."""
+        """Return the JSON of a delivery."""
         return cls(
             id=delivery.id,
             type=delivery.event,
@@ -108,31 +108,31 @@ class NotificationPage(PageResponse):
 
     @classmethod
     def of_deliveries(cls, page: Page[Delivery]) -> Self:
-        """Show a page of deliveries."""
+        """Return the JSON of a page of deliveries."""
         notifications = [NotificationBody.of_delivery(delivery) for delivery in page.items]
         return cls.model_validate({"notifications": notifications, "next_cursor": page.next_cursor})
 
 
 class ResentNotifications(CamelModel):
-    """What is being sent again."""
+    """How many notifications are sent again."""
 
     count: JsonCount
 
 
 class ReplayRequest(RequestModel):
-    """From where on notifications are replayed; from the oldest that is kept where nothing is named."""
+    """Where a replay starts; without a field, at the oldest notification that is kept."""
 
     since: UtcTime | None = Field(
-        default=None, description="Only notifications that were written from then on."
+        default=None, description="Only notifications created at or after this time."
     )
     cursor: Id | None = Field(
         default=None,
-        description="Only those after this one: the last `webhook-id` received, or `nextCursor`.",
+        description="Only notifications after this one: the last `webhook-id` received, or `nextCursor`.",
     )
 
 
 class ReplayedNotifications(CamelModel):
-    """How many notifications are sent again, in the order in which they were written."""
+    """How many notifications are sent again, in the order of their creation."""
 
     count: JsonCount
     next_cursor: Id | None = Field(description="The `cursor` of the next request, if there are more.")

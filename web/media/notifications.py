@@ -1,4 +1,4 @@
-"""Administer where a distribution is told what became of its media, and have told again what did not arrive."""
+"""Routes that administer a distribution's notification endpoint and replay its notifications."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ routes = AdministrationRoutes("notifications")
     summary="Replace the endpoint of a distribution's notifications, or enable it again",
     description=(
         "The endpoint receives Standard Webhooks, signed with the distribution's webhook secret: "
-        "`media.import.stored`, `media.import.failed` and `file.expired`. What still waits goes to "
+        "`media.import.stored`, `media.import.failed` and `file.expired`. Waiting notifications go to "
         "the new address too."
     ),
 )
@@ -58,7 +58,7 @@ def read_notification_endpoint(call: RequestContext, distribution_id: UUID) -> J
     "DELETE",
     ENDPOINT,
     {204: None},
-    summary="Delete the endpoint of notifications; what waits is given up, and can be replayed to the next one",
+    summary="Delete the endpoint of notifications; waiting notifications become dead and can be replayed",
 )
 def remove_notification_endpoint(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     actor = call.actor
@@ -79,17 +79,17 @@ declare_resend(
     NOTIFICATIONS,
     notification_endpoints.resend_notification,
     name="resend_notification",
-    summary="Send a notification now that waits or was given up, under the id it had",
+    summary="Send a waiting or dead notification now, under its id",
 )
 declare_replay(
     routes,
     NOTIFICATIONS,
     notification_endpoints.replay_notifications,
     name="replay_notifications",
-    summary="Replay a distribution's notifications that did not arrive, in order, up to 1,000",
+    summary="Replay a distribution's undelivered notifications, in order, up to 1,000",
     description=(
-        "From a time or after a notification; also what happened while the endpoint was disabled. Each keeps its id, "
-        "and none is sent that has arrived. What was missed or given up is kept for 30 days."
+        "From a time or after a notification, including those missed while the endpoint was disabled. Each keeps its "
+        "id; delivered ones are not sent again. Missed and dead notifications are kept for 30 days."
     ),
 )
 
@@ -98,7 +98,7 @@ declare_replay(
     "POST",
     f"{NOTIFICATIONS}/resend-dead",
     {200: schemas.ResentNotifications},
-    summary="Replay the notifications of a distribution that were given up, up to 1,000, oldest first",
+    summary="Replay a distribution's dead notifications, up to 1,000, oldest first",
 )
 def resend_dead_notifications(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     actor = call.actor

@@ -1,4 +1,4 @@
-"""Administer where an organization is notified, of its budgets for one, and replay what did not arrive."""
+"""Routes that administer an organization's notification endpoint and replay its notifications."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ routes = AdministrationRoutes("notifications")
     summary="Replace the endpoint of an organization's notifications, with a new secret",
     description=(
         "The endpoint receives Standard Webhooks, such as `budget.share_reached`, in order, signed with the secret "
-        "that is shown only now. What still waits goes to the new address too."
+        "that is shown only now. Waiting notifications go to the new address too."
     ),
 )
 def put_organization_endpoint(call: RequestContext, organization_id: UUID) -> JsonResponse:
@@ -58,7 +58,7 @@ def read_organization_endpoint(call: RequestContext, organization_id: UUID) -> J
 
 routes.resource(ENDPOINT, schemas.OrganizationEndpointBody).removes(
     organization_endpoints.remove_organization_endpoint,
-    summary="Delete the endpoint of an organization's notifications; what waits is given up",
+    summary="Delete the endpoint of an organization's notifications; waiting notifications become dead",
 )
 declare_list(
     routes,
@@ -72,13 +72,13 @@ declare_resend(
     NOTIFICATIONS,
     organization_endpoints.resend_notification,
     name="resend_organization_notification",
-    summary="Send a notification of an organization now that waits or was given up, under the id it had",
+    summary="Send a waiting or dead notification of an organization now, under its id",
 )
 declare_replay(
     routes,
     NOTIFICATIONS,
     organization_endpoints.replay_notifications,
     name="replay_organization_notifications",
-    summary="Replay an organization's notifications that did not arrive, in order, up to 1,000",
-    description="From a time or after a notification; also what happened while the endpoint was disabled.",
+    summary="Replay an organization's undelivered notifications, in order, up to 1,000",
+    description="From a time or after a notification, including those missed while the endpoint was disabled.",
 )

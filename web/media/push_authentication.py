@@ -1,7 +1,7 @@
-"""Authenticate a distribution by its token, or by what it signed with its webhook secret.
+"""Authenticate a distribution by its token, or by a signature with its webhook secret.
 
-A signature covers the whole body, which is therefore read whole and bounded; longer files are pushed with the token.
-A stranger's bytes are neither stored nor parsed.
+A signature covers the whole body, so a signed body is read whole and limited to MAXIMUM_SIGNED_BYTES; larger files
+are pushed with the token. Bytes of an anonymous client are neither stored nor parsed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,27 +30,32 @@ MAXIMUM_QUERY_FIELDS = 100
 
 
 def read_pushed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes | None, Proof]:
-    """Authenticate a push; give its body where a signature had to be verified over it, and the proof.
+    """Authenticate a push. Return its body if a signature was verified over it, and the proof.
 
-    Raises SignatureInvalid; PermissionDenied unless the token is a distribution's, ResourceNotFound for another's.
+    Raises SignatureInvalid, PermissionDenied if the token is not a distribution's, and ResourceNotFound if it is
+    another distribution's.
     """
     if not call.has_credential:
         return _read_signed_body(call, distribution_id)
     distribution = call.credential.distribution
     if distribution is None:
-        raise PermissionDenied("Only a distribution pushes media, with its own token or signature.")
+        raise PermissionDenied("Only a distribution may push media. Use its token, or sign with its secret.")
     if distribution.id != distribution_id:
         raise ResourceNotFound
     return None, Proof(token_hash=distribution.token_hash)
 
 
 def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes, Proof]:
-    """Read the whole body and verify it. Raises SignatureInvalid, whatever is wrong, for whatever distribution."""
+    """Read the whole body and verify it.
+
+    Raises SignatureInvalid, with one text for every cause: it must not reveal which distributions exist.
+    """
     services = call.services
     encryption = Encryption(services.settings)
     check_header_rules(call.http)
     with brute_force_throttle(call):
         request = standard_names(webhook_request(call, b""))
+        # Before the body is read: a request without plausible headers costs no memory.
         check_signed_headers(STANDARD_WEBHOOKS, request)
         body = call.read_small_body(MAXIMUM_SIGNED_BYTES)
         signed = replace(request, body=body)
@@ -68,7 +73,7 @@ def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[byte
 
 @contextmanager
 def brute_force_throttle(call: RequestContext) -> Iterator[None]:
-    """Count the invalid signatures of a block, and slow their sender down."""
+    """Count each SignatureInvalid that the block raises, and slow its client down."""
     try:
         yield
     except SignatureInvalid:
@@ -78,8 +83,9 @@ def brute_force_throttle(call: RequestContext) -> Iterator[None]:
 
 
 def webhook_request(call: RequestContext, body: bytes) -> WebhookRequest:
-    """Give a request as what its signature is checked against."""
+    """Return the parts of a request that its signature is verified against."""
     query_string = call.http.environ.get("QUERY_STRING", "")
+    # The public address and not the Host header: some networks sign the URL they were given.
     address = call.services.settings.base_url + call.http.path
     return WebhookRequest(
         method=call.http.method,
@@ -92,9 +98,10 @@ def webhook_request(call: RequestContext, body: bytes) -> WebhookRequest:
 
 
 def _parameters(query_string: str) -> Mapping[str, str]:
-    """Read the query, the first value of each name; one of more fields than networks send is empty."""
+    """Parse the query; the first value of each name counts. With too many fields it counts as empty."""
     try:
         pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAXIMUM_QUERY_FIELDS)
     except ValueError:
         return {}
+    # Reversed, so that the first of repeated names is the one that stays.
     return dict(reversed(pairs))

@@ -1,7 +1,7 @@
-"""Take media that a distribution pushes: an address to fetch, or the bytes themselves.
+"""Receive media that a distribution pushes: an address to fetch later, or the bytes themselves.
 
-Bytes that come with the distribution's token go into the store as they arrive, under the limits of every upload.
-Nothing is fetched here.
+Bytes pushed with the distribution's token stream into the store under the limits of every upload. This module fetches
+nothing.
 """
 
 import io
@@ -66,7 +66,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
 )
 
 
-_OF_PUSHED = {
+_LINKS = {
     "read_import": {
         "distributionId": "$request.path.distributionId",
         "importId": "$response.body#/importId",
@@ -80,14 +80,14 @@ _OF_PUSHED = {
     "/distributions/<id:distribution_id>/media",
     summary="Push an inbound attachment, or several of one message",
     description=(
-        "With a `url` it is Queued, and fetched soon; with the bytes, as the part `file` of a form, "
-        "it is Stored when this is answered. Pushing the same attachment again gives its first "
-        "import; describing it differently is refused."
+        "With a `url` it is Queued and fetched soon; with the bytes, as the part `file` of a form, "
+        "it is Stored before the response. Pushing the same attachment again returns its first "
+        "import; a different description is refused."
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=JsonOrForm(json=(schemas.NewMedia, schemas.NewMediaBatch), fields=schemas.NewMediaFields),
     answers={202: schemas.PushResult},
-    links=_OF_PUSHED,
+    links=_LINKS,
     errors=_ERRORS,
 )
 def push_media(call: RequestContext, distribution_id: UUID) -> JsonResponse:
@@ -135,12 +135,14 @@ def _push_form(
     services = call.services
     settings = services.settings
     content_length = call.http.content_length or settings.max_media_bytes
+    # Twice the framing: the exact limit is on the file part, whose size is known only while parsing.
     if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
         raise upload_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
     def receive(sink: Sink) -> PushedPart:
         if signed_body is not None:
             return _read_form(call, io.BytesIO(signed_body), sink)
+        # Only unsigned bodies take a slot here: a signed one was already received into memory.
         with services.receptions.admit(call.http.environ) as body:
             return _read_form(call, body, sink)
 
@@ -193,7 +195,7 @@ def _read_push(raw: bytes) -> schemas.NewMedia | schemas.NewMediaBatch:
         return _validated(schemas.NewMedia, parsed)
     batch = _validated(schemas.NewMediaBatch, parsed)
     if len({item.attachment_id for item in batch.items}) < len(batch.items):
-        message = "must not name an attachment twice"
+        message = "must not contain the same attachmentId twice"
         raise ValidationFailed(errors=[FieldError(location="body", name="items", message=message)])
     return batch
 
@@ -206,7 +208,10 @@ def _validated(shape: type[Shape], values: object) -> Shape:
 
 
 def check_source(call: RequestContext, item: schemas.AttachedMedia) -> None:
-    """Refuse now what the fetcher would refuse by its form alone."""
+    """Check a pushed description before it is stored, with the rules that fetching would apply.
+
+    Raises UrlRefused, SchemeRefused, AddressRefused, HeaderRefused and ContentTooLarge.
+    """
     settings = call.services.settings
     if item.url is not None:
         parse_url(item.url, EgressPolicy.of(settings), with_secrets=bool(item.headers))
@@ -216,7 +221,7 @@ def check_source(call: RequestContext, item: schemas.AttachedMedia) -> None:
 
 
 def read_attachment(item: schemas.AttachedMedia, message_id: str, conversation_id: str | None) -> Attachment:
-    """Give what is said of an attachment; one without an address has no location."""
+    """Return the attachment that an item describes; without an address its location is empty."""
     return Attachment(
         message_id=message_id,
         attachment_id=item.attachment_id,

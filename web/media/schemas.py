@@ -1,4 +1,4 @@
-"""The JSON and the form fields of pushed media, and what is shown of imports."""
+"""JSON and form schemas of pushed media, and of imports in responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -24,35 +24,35 @@ HeaderValue = Annotated[str, Field(max_length=8192)]
 
 
 class AttachedMedia(RequestModel):
-    """One attachment of a message: to be fetched, or pushed before."""
+    """An attachment of a message: to be fetched, or pushed earlier."""
 
     attachment_id: ExternalId = Field(description="The network's id of the attachment.")
     url: Url | None = Field(
         default=None,
-        description="Where the attachment is; without it, one that was pushed before as media of this message.",
+        description="Where to fetch the attachment; without it, an attachment of this message that was pushed earlier.",
     )
-    file_name: FileName | None = Field(default=None, description="Its name; cleaned of whatever is no name.")
+    file_name: FileName | None = Field(default=None, description="Its file name, cleaned like an upload's.")
     media_type: MediaType | None = Field(
-        default=None, description="Its media type, which is checked against its content."
+        default=None, description="Its media type, checked against the content."
     )
-    byte_size: JsonCount | None = Field(default=None, description="Its exact size, if known.")
+    byte_size: JsonCount | None = Field(default=None, description="Its exact size in bytes, if known.")
     sha256: Sha256 | None = Field(default=None, description="The SHA-256 of its content, if known.")
     headers: Annotated[Mapping[HeaderName, HeaderValue], Field(max_length=32)] | None = Field(
         default=None,
-        description="Headers to send when fetching, such as Authorization; kept secret, and erased afterwards.",
+        description="Headers to send when fetching, such as Authorization; kept encrypted and erased afterwards.",
     )
 
 
 class NewMediaItem(AttachedMedia):
-    """One attachment of a message, to be fetched."""
+    """An attachment of a message, to be fetched."""
 
-    url: Url = Field(description="Where the attachment is; fetched soon after the answer.")
-    file_name: FileName = Field(description="Its name; cleaned of whatever is no name.")
-    media_type: MediaType = Field(description="Its media type, which is checked against its content.")
+    url: Url = Field(description="Where to fetch the attachment, soon after the response.")
+    file_name: FileName = Field(description="Its file name, cleaned like an upload's.")
+    media_type: MediaType = Field(description="Its media type, checked against the content.")
 
 
 class NewMedia(NewMediaItem):
-    """A message's attachment, to be fetched."""
+    """An attachment to be fetched, with the ids of its message."""
 
     message_id: ExternalId = Field(description="The network's id of the message.")
     conversation_id: ExternalId | None = Field(
@@ -71,7 +71,7 @@ class NewMediaBatch(RequestModel):
 
 
 class NewMediaFields(RequestModel):
-    """The fields of a form that brings an attachment as its part `file`, whose own name and type they override."""
+    """The fields of a form with the part `file`; they override the part's own name and type."""
 
     message_id: ExternalId = Field(description="The network's id of the message.")
     attachment_id: ExternalId = Field(description="The network's id of the attachment.")
@@ -85,80 +85,80 @@ class NewMediaFields(RequestModel):
 
 
 class ImportBody(CamelModel):
-    """An import, as it is now."""
+    """The current state of an import."""
 
     import_id: Id
     state: ImportState
     code: str | None = Field(
-        description="Why it failed, or, while it waits for another attempt, why the last one did."
+        description="Why it failed or is held; while it waits for another attempt, why the last one failed."
     )
-    network: str = Field(description="`standard` for what was pushed in our own way.")
+    network: str = Field(description="The messaging network; `standard` for media pushed to this API.")
     message_id: str
     attachment_id: str
     conversation_id: str | None
-    attempts: JsonCount = Field(description="How often it was begun to fetch it.")
-    file_id: Id | None = Field(description="The file it became, once it is Stored.")
+    attempts: JsonCount = Field(description="Number of attempts to fetch it.")
+    file_id: Id | None = Field(description="The stored file, once it is Stored.")
     version_id: Id | None
     created_at: UtcTime
     ended_at: UtcTime | None = Field(description="When it was Stored or Failed.")
 
     @classmethod
     def of(cls, imported: Import) -> Self:
-        """Show an import."""
+        """Return the JSON of an import."""
         return cls(**_fields(imported))
 
 
 class PushedImportBody(ImportBody):
-    """The import that a push made, or found."""
+    """The import that a push created or found."""
 
-    replayed: bool = Field(description="Whether an earlier push had made it.")
+    replayed: bool = Field(description="Whether an earlier push created it.")
 
     @classmethod
     def of(cls, imported: Import) -> Self:
-        """Show an import."""
+        """Return the JSON of an import."""
         return cls(replayed=not imported.is_new, **_fields(imported))
 
 
 class ImportList(CamelModel):
-    """The imports of one message's attachments, in the order they were pushed."""
+    """The imports of a message's attachments, in the order they were pushed."""
 
     items: Sequence[PushedImportBody]
 
 
 class PushResult(RootModel[PushedImportBody | ImportList]):
-    """The import of what was pushed, or, where `items` were, one for each."""
+    """The import of a pushed attachment; for `items`, one import each."""
 
 
 class ImportPage(CamelModel):
-    """Some imports, newest first, and where the next page begins."""
+    """A page of imports, newest first."""
 
     imports: Sequence[ImportBody]
     next_cursor: Id | None
 
     @classmethod
     def of(cls, page: Page[Import]) -> Self:
-        """Show a page."""
+        """Return the JSON of a page."""
         return cls.model_validate(
             {"imports": [ImportBody.of(at) for at in page.items], "next_cursor": page.next_cursor}
         )
 
 
 class RetryRequest(RequestModel):
-    """Which imports to try again; all that failed or are held where nothing is named."""
+    """Which imports to retry; without a field, all that failed or are held."""
 
     state: Literal["Failed", "Held"] | None = Field(default=None, description="Only imports in this state.")
     code: str | None = Field(default=None, max_length=100, description="Only imports with this code.")
-    since: UtcTime | None = Field(default=None, description="Only imports that were pushed from then on.")
+    since: UtcTime | None = Field(default=None, description="Only imports pushed at or after this time.")
 
 
 class RetriedImports(CamelModel):
-    """How many imports are tried again; ask once more while it is as many as are taken at once."""
+    """How many imports are retried; repeat the request while the count equals the limit of 500."""
 
     count: JsonCount
 
 
 class ImportQuery(PageQuery):
-    """The parameters of a listing of imports."""
+    """Parameters of a list of imports."""
 
     state: Literal["Queued", "Fetching", "Held", "Stored", "Failed"] | None = Field(
         default=None, description="Only imports in this state."

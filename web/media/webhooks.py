@@ -1,7 +1,7 @@
-"""The networks' own webhooks: verify, queue every attachment, answer as the network expects.
+"""Routes of messaging networks' webhooks: verify, receive, and respond as the network expects.
 
-Nothing is believed before its signature is verified over the bytes as they came, and a sender who cannot sign gets
-one answer, whether the distribution exists or not. Workers fetch, because networks wait three seconds for an answer.
+No part of a body counts before its signature is verified over the received bytes. A client that cannot sign gets the
+same response whether or not the distribution exists.
 """
 
 from uuid import UUID
@@ -33,22 +33,22 @@ routes = Routes("webhooks")
 
 
 class Handshake(RequestModel):
-    """How a network asks whether a callback address is ours: WhatsApp alone does it so."""
+    """The request by which WhatsApp checks that it owns a callback address."""
 
     mode: str = Field(alias="hub.mode", default="", description="`subscribe`.")
     verify_token: str = Field(alias="hub.verify_token", default="", description="The setting `verifyToken`.")
-    challenge: str = Field(alias="hub.challenge", default="", description="What to answer with.")
+    challenge: str = Field(alias="hub.challenge", default="", description="The text to return.")
 
 
 @routes.route(
     "POST",
     "/distributions/<id:distribution_id>/webhooks/<network:network>",
-    summary="Import every attachment that a network's webhook tells of, and send messages to the agent",
+    summary="Import the attachments of a network's webhook and send its messages to the agent",
     description=(
         "Messages go to the deployment's agent where the distribution's `routesMessages` is on. "
-        "The request is signed in the network's own way, with the settings that the distribution "
-        "has for it. What tells of nothing is acknowledged and forgotten; what was taken in "
-        "before is acknowledged again; what cannot be fetched now is held."
+        "The request is signed in the network's own way, with the distribution's settings for it. "
+        "Webhooks without attachments or messages, and repeated ones, are acknowledged; an import "
+        "that cannot be fetched now is held."
     ),
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
@@ -109,6 +109,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
 def _render(sent: WebhookResponse | None) -> Response:
     if sent is not None:
         return Response(sent.body, sent.status, content_type=sent.media_type)
+    # Without a media type: an empty body has none, and some networks parse a declared one.
     response = Response(status=200)
     del response.headers["Content-Type"]
     return response

@@ -54,7 +54,7 @@ class TurnHeartbeats:
     @contextmanager
     def watch(self, lease: Lease) -> Iterator[WatchedTurn]:
         """Watch a turn within the block."""
-        with self._turns.attend(WatchedTurn(lease, self._turn_seconds)) as watched:
+        with self._turns.track(WatchedTurn(lease, self._turn_seconds)) as watched:
             # Asked once the turn is among those that `shut_down` tells: one of the two sees the other.
             if self._is_shutting_down:
                 watched.stop(StopReason.SHUTDOWN)

@@ -138,7 +138,7 @@ class AgentConnection:
             _translated(),
             observed("agent", target.host),
             Deadline(seconds, has_timer=False) as deadline,
-            self._exchanges.open.attend(_Open(deadline, is_unwanted)),
+            self._exchanges.open.track(_Open(deadline, is_unwanted)),
             exchange(request, policy=policy, deadline=deadline, idle_seconds=idle_seconds) as reply,
         ):
             yield reply

@@ -169,7 +169,7 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
         authorize_import(session, claimed.distribution_id)
     longest_seconds = fetcher.limits.deadline_seconds + OVERHEAD_SECONDS
     kept = RenewedLease(fetcher.database, claimed, longest_seconds=longest_seconds)
-    with fetcher.leases.attend(kept) as lease:
+    with fetcher.leases.track(kept) as lease:
         source = _locate(fetcher, claimed, headers)
         failpoints.hit("import.located")
         download = Download(

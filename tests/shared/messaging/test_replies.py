@@ -118,9 +118,9 @@ def test_replies_that_follow_each_other_closely_are_sent_together(
     sent: list[int] = []
     write = ReplyPublisher._write
 
-    def counted(publisher: ReplyPublisher, posts: Sequence[Bundle]) -> None:
-        sent.append(sum(len(post.letters) for post in posts))
-        write(publisher, posts)
+    def counted(publisher: ReplyPublisher, bundles: Sequence[Bundle]) -> None:
+        sent.append(sum(len(bundle.messages) for bundle in bundles))
+        write(publisher, bundles)
 
     monkeypatch.setattr(ReplyPublisher, "_write", counted)
     monkeypatch.setattr(reply_publisher, "GATHER_SECONDS", 0.1)
@@ -342,8 +342,8 @@ def test_only_a_front_that_reads_bundles_gets_them(
 def test_a_bundle_has_a_largest_size(valkey: redis.Redis) -> None:
     address = ReplyAddress(channel=f"{BUNDLES}x", invocation_id=new_id())
     sender = ReplyWriter(ReplyPublisher(valkey), address)
-    letters = [
+    messages = [
         ReplyMessage(address.channel, b"x" * (reply_publisher.MAX_BUNDLE_BYTES // 2), sender)
         for _ in range(5)
     ]
-    assert [len(post.letters) for post in reply_publisher._bundle(letters)] == [2, 2, 1]
+    assert [len(bundle.messages) for bundle in reply_publisher._bundle(messages)] == [2, 2, 1]
