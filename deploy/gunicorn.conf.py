@@ -1,7 +1,7 @@
-"""How gunicorn runs the HTTP front: threads for streams and uploads, sendfile for downloads, limits on everything.
+"""Settings and hooks of gunicorn for the web process: threads, connection limits, timeouts, shutdown and logging.
 
-Each setting can be changed by the environment variable beside it. Access logs are off because the application logs
-requests itself, without the query strings in which read grants travel.
+The environment overrides each value that comes from `server_settings`. Access logs are off: the application logs
+requests itself, without query strings, because these contain read grants.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import gunicorn.util
 
-from deploy.supervision.launch import bind_to_parent
+from deploy.supervision.launcher import bind_to_parent
 from shared.config.settings import load_settings
 from shared.config.settings_errors import SettingsInvalid
 from shared.observability.multiprocess_metrics import make_directory
@@ -28,38 +28,38 @@ from web.server.server_settings import load_server_settings
 from web.server.worker_class import BufferingWorker
 
 try:
-    _front = load_server_settings()
+    _settings = load_server_settings()
     if "BLOB_STORE" in os.environ:
         load_settings()
-except SettingsInvalid as wrong:
-    raise SystemExit(str(wrong)) from None  # gunicorn would write anything else with its traceback
-bind = _front.web_bind or f"127.0.0.1:{_front.port}"
+except SettingsInvalid as error:
+    raise SystemExit(str(error)) from None  # SystemExit alone is printed without a traceback
+bind = _settings.web_bind or f"127.0.0.1:{_settings.port}"
 worker_class = BufferingWorker
 BufferingWorker.limits = Limits(
-    head_seconds=_front.web_head_seconds,
-    small_body_seconds=_front.web_small_body_seconds,
-    gathered_bytes=_front.web_gathered_bytes,
-    turn_seconds=_front.slot_wait_seconds,
+    head_seconds=_settings.web_head_seconds,
+    small_body_seconds=_settings.web_small_body_seconds,
+    gathered_bytes=_settings.web_gathered_bytes,
+    turn_seconds=_settings.slot_wait_seconds,
 )
-workers = _front.web_processes
-threads = _front.web_threads  # made as they are needed; what waits holds none
-worker_connections = _front.web_connections
-_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection is a file
+workers = _settings.web_processes
+threads = _settings.web_threads  # created on demand; a request that waits for a slot uses none
+worker_connections = _settings.web_connections
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection needs a file descriptor
 resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))
 if _hard != resource.RLIM_INFINITY:
     worker_connections = min(worker_connections, max(_hard - 512, _hard // 2))
 backlog = 1024
-preload_app = False  # pools and threads are made in the process that uses them
+preload_app = False  # connection pools and threads do not survive a fork
 
-timeout = 60  # of a worker that no longer answers its parent; requests may last longer
-graceful_timeout = _front.web_drain_seconds
-keepalive = _front.web_keepalive_seconds
-BufferingWorker.send_seconds = _front.web_send_seconds
+timeout = 60  # seconds after which an unresponsive worker is killed; it does not limit requests
+graceful_timeout = _settings.web_drain_seconds
+keepalive = _settings.web_keepalive_seconds
+BufferingWorker.send_seconds = _settings.web_send_seconds
 
 limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
-# Nobody's: the application alone decides whom it believes (TRUSTED_PROXIES), and no client may name a SCRIPT_NAME.
+# Trust no proxy here: the application checks TRUSTED_PROXIES, and no client may set SCRIPT_NAME.
 forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers = {}
@@ -85,7 +85,7 @@ logconfig_dict = {
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 proc_name = "quartermaster-web"
 
-# One that was given is shared with the host's other processes and theirs to empty.
+# A given METRICS_DIRECTORY is shared with the host's other processes, so only a directory created here is deleted.
 _own_metrics = (
     None
     if os.environ.get("METRICS_DIRECTORY")
@@ -99,7 +99,7 @@ _operations = None
 
 
 def on_starting(server):
-    """Look at the blob store, and listen for operators before any process is forked: one that is alive answers them."""
+    """Check the servers and open the operations port before the first fork, so that every worker can serve the port."""
     if "BLOB_STORE" in os.environ:
         _refuse_wrong_servers()
     global _operations  # noqa: PLW0603 (gunicorn's hooks share nothing else)
@@ -107,11 +107,11 @@ def on_starting(server):
 
 
 def _refuse_wrong_servers():
-    """Start no front over a store that is not the database's, such as the directory below a mount that is lost.
+    """Exit if the blob store does not belong to the database, or if connections have no time limits.
 
-    Nor through a pooler behind which nothing has a time limit.
+    A lost mount leaves an empty directory that looks like a store; a connection pooler may drop time limits.
     """
-    # Imported here: not every start of gunicorn has a store.
+    # Imported here: tests start gunicorn without a blob store.
     from shared.db.database import Database
     from shared.db.role_limits import refuse_missing_limits
     from shared.files.stores import open_configured_store, refuse_wrong_store
@@ -120,13 +120,13 @@ def _refuse_wrong_servers():
     database = Database.of(settings, pool_size=1)
     refuse_missing_limits(settings, database)
     refuse_wrong_store(open_configured_store(settings, database))
-    database.dispose()  # connections are not for the processes that are forked
+    database.dispose()  # connections must not be shared with forked workers
 
 
 def _stop_listening_and(stop, server, graceful=True):  # noqa: FBT002 (gunicorn's)
-    """Stop as gunicorn does, new connections excluded first; those that were made are taken by the workers.
+    """Refuse new connections, then stop as gunicorn does; the workers still serve accepted connections.
 
-    Not where somebody else goes on to listen at the same sockets: the next gunicorn (USR2), or systemd.
+    The listeners stay open if another process uses them too: the next gunicorn (USR2) or systemd.
     """
     if server.reexec_pid == server.master_pid == 0 and not server.systemd:
         drop_new_connections(server.LISTENERS)
@@ -134,32 +134,34 @@ def _stop_listening_and(stop, server, graceful=True):  # noqa: FBT002 (gunicorn'
 
 
 def when_ready(server):
-    """Make the kernel close connections of clients that read nothing for too long: each holds a thread.
+    """Make the kernel close a connection if its client reads nothing for WEB_SEND_SECONDS: it occupies a thread.
 
-    Connections inherit it from their listener; sending then fails, which ends a download and cancels a stream's call.
+    Connections inherit the option from their listener. Sending then fails, which ends a download and cancels the model
+    call of a stream.
     """
     for listener in server.LISTENERS:
         if listener.sock.family in (socket.AF_INET, socket.AF_INET6):
             listener.sock.setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _front.web_send_seconds * 1000
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _settings.web_send_seconds * 1000
             )
     server.stop = partial(_stop_listening_and, server.stop, server)
 
 
 def post_fork(server, worker):
-    """End this worker when its master is killed, and let it load the application."""
+    """Bind the worker to its master's life, and pause the garbage collector while the application loads."""
     bind_to_parent(signal.SIGKILL)
     pause_while_loading()
 
 
 def post_worker_init(worker):
-    """Close connections without waiting for the client, which would block the accepting thread.
-
-    Have gunicorn's own refusals written in the dialect of their path too.
-    """
-    gunicorn.util.close_graceful = hang_up
-    gunicorn.util.write_error = worker.write_error
-    worker.log.access = lambda *_: None  # with a logconfig it would write nothing at the cost of writing it
+    """Replace gunicorn's closing, error responses and access log, and serve the operations port."""
+    gunicorn.util.close_graceful = (
+        hang_up  # gunicorn's waits for the client, which blocks the accepting thread
+    )
+    gunicorn.util.write_error = worker.write_error  # error responses in the API format of their path
+    worker.log.access = lambda *_: (
+        None
+    )  # with a logconfig, gunicorn would format each line and then discard it
     if _operations is not None:
         worker.app.wsgi().extensions["operations_port"].serve(
             _operations, is_draining=lambda: not worker.alive
@@ -168,6 +170,6 @@ def post_worker_init(worker):
 
 
 def on_exit(server):
-    """Remove what this process left behind."""
+    """Delete the metrics directory that this process created."""
     if _own_metrics:
         shutil.rmtree(_own_metrics, ignore_errors=True)

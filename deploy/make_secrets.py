@@ -1,8 +1,7 @@
-"""Write the secrets of `compose.yaml` below `deploy/secrets`, those that are not there yet; run it once per deployment.
+"""Generate the missing secrets of `compose.yaml` in `deploy/secrets`, and a first model catalog in `deploy/models`.
 
-The directory is closed; its files are not, because containers read them under accounts of their own. Keep a copy of
-`encryption_keys`: a database without it has lost the secrets stored in it. A first catalog of models is written into
-`deploy/models`, for the operator to replace.
+Run it once per installation; it never replaces a file. Keep a backup of `encryption_keys`: without it, the secrets in
+the database cannot be decrypted.
 """
 
 import base64
@@ -12,8 +11,8 @@ import sys
 from pathlib import Path
 
 FIRST_CATALOG = """\
-# The models on offer. It is read again when it changes. models.example.toml shows what it may hold; the keys of
-# providers stand in secrets/providers.env, a NAME=value a line.
+# The models that callers may use. The service reloads this file when it changes; models.example.toml shows all keys.
+# API keys of providers belong in secrets/providers.env, one NAME=value per line.
 [providers.scripted]
 kind = "scripted"
 
@@ -30,7 +29,7 @@ upstreams = [{ provider = "scripted", model = "echo" }]
 
 
 def main(directory: Path) -> None:
-    """Write what is missing."""
+    """Write the missing secrets to a directory that only this account can open."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _keep(directory / "postgres_password", secrets.token_urlsafe(24))
     migrations = _keep(directory / "migrations_password", secrets.token_urlsafe(24))
@@ -45,14 +44,15 @@ def main(directory: Path) -> None:
 
 
 def write_catalog(directory: Path) -> None:
-    """Write a first catalog, of a script that answers, unless there is one."""
+    """Write a catalog with one scripted model, unless there is a catalog."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     _keep(directory / "models.toml", FIRST_CATALOG)
 
 
 def _keep_addresses(directory: Path, migrations: str, application: str) -> None:
-    """Write the two addresses of the database; where one is known from before there were roles, it serves as both."""
+    """Write the database URLs of the migrations and the application role."""
     address = "postgresql://{}:{}@postgres/quartermaster"
+    # An installation of an older release has one role, which owns the schema: it serves as both.
     known = directory / "database_url"
     owner = address.format("quartermaster_migrations", migrations)
     _keep(directory / "migrations_database_url", known.read_text() if known.exists() else owner)
@@ -62,6 +62,7 @@ def _keep_addresses(directory: Path, migrations: str, application: str) -> None:
 def _keep(path: Path, value: str) -> str:
     if not path.exists():
         path.write_text(value)
+        # World-readable inside the closed directory: containers read it under accounts of their own.
         path.chmod(0o644)
     return path.read_text()
 

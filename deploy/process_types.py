@@ -1,7 +1,7 @@
-"""The service's processes: what each needs of a deployment, and the exact command that it becomes.
+"""The process types of the service: settings, network access and stop time of each, and the command it executes.
 
-`PROCESS_TYPES` is the one description of them. Tests hold the Procfile, the compose file, the chart, the units and the
-runbook to it. All processes are stateless: kill any, run many.
+`PROCESS_TYPES` is their only definition. Tests compare it with the Procfile, the compose file, the chart, the systemd
+units and the runbook. All processes are stateless: any may be killed, and each may run many times.
 """
 
 import os
@@ -16,8 +16,8 @@ from shared.messaging.queues import WORKER_QUEUES
 
 GUNICORN_SETTINGS = Path(__file__).with_name("gunicorn.conf.py")
 
-# Large buffers freed at the top of the heap make glibc give pages back and fault them in again for every chunk of an
-# upload; with these the front receives twice as fast, for 5 MiB more of memory.
+# By default glibc returns freed buffers to the kernel, and faults the pages in again for every chunk of an upload.
+# These settings double the upload speed of a web process, at 5 MiB more memory.
 ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "MALLOC_MMAP_THRESHOLD_": "33554432",
@@ -25,13 +25,13 @@ ALLOCATOR = {
 }
 
 
-# Said at every start in a container or a sandbox, where root is no more than a name.
+# Celery's warning, which is suppressed: in a container, root has no rights outside it.
 ROOT_WARNING = "You're running the worker with superuser privileges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A kind of worker process: with how many threads it serves its queues unless the environment says."""
+    """A worker process: its default number of threads, and the environment variable that overrides it."""
 
     threads: int
     threads_variable: str
@@ -39,7 +39,7 @@ class Worker:
 
 WORKERS = {
     "files": Worker(threads=8, threads_variable="FILES_THREADS"),
-    # A thread is made when a call needs it. One organization alone may have seven sixteenths of them at once: 224.
+    # Threads are created on demand. One organization may use at most 7/16 of them, 224, at a time.
     "models": Worker(threads=512, threads_variable="MODELS_THREADS"),
     "media": Worker(threads=32, threads_variable="MEDIA_THREADS"),
     "agents": Worker(threads=64, threads_variable="AGENTS_THREADS"),
@@ -49,28 +49,28 @@ WORKERS = {
 
 
 class Egress(Enum):
-    """Where a process connects to besides the servers of its installation."""
+    """Network destinations of a process outside its installation."""
 
     NONE = "none"
     PROVIDERS = "providers of models"
-    PUBLIC = "addresses on the public internet that others chose"
+    PUBLIC = "public internet addresses that users choose"
 
 
 NEEDED = frozenset(
     {"BASE_URL", "BLOB_STORE", "DATABASE_URL", "ENCRYPTION_KEYS", "MODELS_REDIS_URL", "REDIS_URL"}
 )
-"""The settings that every process is given."""
+"""The settings that every process requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessType:
-    """What a deployment has to give one kind of process."""
+    """The requirements of one process type."""
 
-    command: str  # behind `quartermaster`
+    command: str  # arguments of `quartermaster`
     settings: frozenset[str] = NEEDED
     egress: Egress = Egress.NONE
     has_provider_keys: bool = False
-    stop_seconds: int | None = 35  # between SIGTERM and SIGKILL; None for one that ends by itself
+    stop_seconds: int | None = 35  # from SIGTERM to SIGKILL; None for a process that ends by itself
 
 
 _WITH_CATALOG = NEEDED | {"MODELS_CONFIG"}
@@ -91,16 +91,16 @@ PROCESS_TYPES = {
     "worker-ledger": ProcessType(command="worker ledger"),
     "beat": ProcessType(command="beat", stop_seconds=10),
 }
-"""Every kind of process by its name in the Procfile, in the order of their start."""
+"""All process types by their names in the Procfile, in start order."""
 
 
 def web_command() -> list[str]:
-    """Give the command of the HTTP front."""
+    """Return the command of a web process."""
     return [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "web.wsgi:application"]
 
 
 def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Give the command of the worker of this name; TASK_EVENTS has it tell of its tasks, and that it lives."""
+    """Return the command of a worker; with TASK_EVENTS it sends Celery's task events and heartbeats."""
     worker = WORKERS[name]
     threads = environment.get(worker.threads_variable) or str(worker.threads)
     return [
@@ -113,9 +113,9 @@ def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> li
 
 
 def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Give the command of the process that sends out sweeps on schedule; two at once do no harm."""
-    # No pid file: a killed beat would leave it behind and keep the next from starting. Nor a file of last runs: every
-    # sweep may run again, and beat must not depend on a disk that the sweeps are there to empty.
+    """Return the command of the scheduler of sweeps. Several may run: sweeps are idempotent."""
+    # No pid file: a killed beat would leave it, and the next could not start. No schedule file: sweeps may repeat, and
+    # beat must run when the disk is full, because sweeps free space.
     return [
         *_celery("workers.beat:app", "beat", environment),
         "--scheduler",
@@ -126,13 +126,13 @@ def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def become(command: list[str]) -> NoReturn:
-    """Turn this process into the command, with the allocator tuned unless the environment says otherwise."""
+    """Replace this process by the command, with the allocator settings unless the environment overrides them."""
     sys.stdout.flush()
     os.execve(command[0], command, ALLOCATOR | dict(os.environ))  # noqa: S606
 
 
 def celery_command(flags: Sequence[str]) -> list[str]:
-    """Give Celery's own command over the broker of jobs: `inspect`, `control`, `status`, `events`, `flower`."""
+    """Return a command of Celery against the job broker: `inspect`, `control`, `status`, `events` or `flower`."""
     return [sys.executable, "-m", "celery", "--app", "workers.app:app", *flags]
 
 

@@ -1,18 +1,18 @@
-"""Take settings from files, one each, where an orchestrator mounts its secrets.
+"""Read settings from files in which an orchestrator mounts its secrets, one setting per file.
 
-A file `database_url` below `/run/secrets` (or `$SECRETS_DIRECTORY`) stands for the variable DATABASE_URL; a variable
-that is set wins.
+The file `/run/secrets/database_url` sets DATABASE_URL unless the variable is set. SECRETS_DIRECTORY names another
+directory.
 """
 
 from collections.abc import MutableMapping
 from pathlib import Path
 
 DIRECTORY = "/run/secrets"
-LIMIT_BYTES = 64 * 1024
+LIMIT_BYTES = 64 * 1024  # larger files are ignored: they are not settings
 
 
 def read_secret_files(environment: MutableMapping[str, str]) -> None:
-    """Add to the environment what the mounted files say."""
+    """Add the settings of mounted files to the environment; existing variables keep their values."""
     directory = Path(environment.get("SECRETS_DIRECTORY") or DIRECTORY)
     if not directory.is_dir():
         return

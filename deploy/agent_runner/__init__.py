@@ -1,1 +1,1 @@
-"""Run the program of a GitHub deployment from a checkout."""
+"""Run the agent program of a GitHub deployment from a git checkout (`quartermaster run`)."""

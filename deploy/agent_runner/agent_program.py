@@ -1,7 +1,7 @@
-"""Run a deployment's own program: its checkout, a version of that commit, a secret while it runs, and restarts.
+"""Run a deployment's agent program: check it out, record its commit as a version, issue a client secret, supervise it.
 
-The secret ends by itself some minutes after nobody extends it any more: so a run that is killed leaves none, nor one
-whose database was away when it ended.
+The client secret is extended every minute and expires ten minutes after the last extension. So no secret stays valid
+after a run that was killed, or that could not reach the database to revoke it.
 """
 
 import tempfile
@@ -33,15 +33,15 @@ from shared.identity.directory.repositories import get_repository
 from shared.identity.directory.versions import deploy_version
 from shared.runtime.periodic_thread import PeriodicThread
 
-SECRET_LIFE = timedelta(minutes=10)
+SECRET_TTL = timedelta(minutes=10)
 EXTENSION_SECONDS = 60.0
-HEALTH_SECONDS = 10.0
+HEALTH_CHECK_SECONDS = 10.0
 HEALTH_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run, where, and what of our environment the program gets."""
+    """The parameters of a run: the deployment, the command, its checkout or git server, and its environment."""
 
     deployment_id: UUID
     checkout: Path | None
@@ -52,7 +52,7 @@ class Plan:
 
 
 class AgentProgram:
-    """One run, from the checkout to the end of its secret."""
+    """One run of an agent program, from the checkout to the revocation of its client secret."""
 
     def __init__(self, database: Database, settings: Settings, plan: Plan) -> None:
         self._database = database
@@ -62,8 +62,11 @@ class AgentProgram:
         self._health: str | None = None
 
     def run(self) -> None:
-        """Run the program until somebody asks to stop it. Raises CheckoutFailed, and the errors of identity."""
-        self._supervisor.listen()
+        """Run the program, and restart it when it ends, until the process receives a stop signal.
+
+        Raises CheckoutFailed, or a DomainError if the deployment or its repository does not exist.
+        """
+        self._supervisor.install_signal_handlers()
         with self._checked_out() as directory, self._secret(describe(directory)) as issued:
             self._supervisor.start(self._program(directory, issued))
             extending = PeriodicThread(
@@ -72,14 +75,14 @@ class AgentProgram:
                 pause_seconds=EXTENSION_SECONDS,
                 starts_with_pause=True,
             )
-            watching = PeriodicThread(self._look, name="health", pause_seconds=HEALTH_SECONDS)
+            watching = PeriodicThread(self._check_health, name="health", pause_seconds=HEALTH_CHECK_SECONDS)
             extending.start()
             if self._plan.health_url is not None:
                 watching.start()
             try:
                 self._supervisor.run()
             except Interrupted:
-                self._supervisor.say("stopping")
+                self._supervisor.log("stopping")
             finally:
                 watching.stop()
                 extending.stop()
@@ -87,7 +90,7 @@ class AgentProgram:
 
     @contextmanager
     def _checked_out(self) -> Iterator[Path]:
-        """Give the directory to run in, which goes with the run unless it is somebody's own."""
+        """Yield the directory to run in: the given checkout, or a temporary one that is deleted after the block."""
         if self._plan.checkout is not None:
             with self._database.transaction() as session:
                 get_deployment(session, actor=OPERATOR, deployment_id=self._plan.deployment_id)
@@ -95,16 +98,16 @@ class AgentProgram:
             return
         with self._database.transaction() as session:
             repository = get_repository(session, actor=OPERATOR, deployment_id=self._plan.deployment_id)
-        with tempfile.TemporaryDirectory(prefix="quartermaster-") as made:
-            self._supervisor.say(
+        with tempfile.TemporaryDirectory(prefix="quartermaster-") as directory:
+            self._supervisor.log(
                 f"fetching {repository.repository} at {repository.ref or 'its default branch'}"
             )
-            fetch(self._plan.server, repository.repository, repository.ref, Path(made))
-            yield Path(made)
+            fetch(self._plan.server, repository.repository, repository.ref, Path(directory))
+            yield Path(directory)
 
     @contextmanager
     def _secret(self, commit: str) -> Iterator[IssuedClientCredential]:
-        """Record the commit as a version, and issue a secret that is revoked at the end of the block."""
+        """Record the commit as a version, and yield a client secret that is revoked after the block."""
         deployment_id = self._plan.deployment_id
         with self._database.transaction() as session:
             version = deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label=commit)
@@ -112,9 +115,9 @@ class AgentProgram:
                 session,
                 actor=OPERATOR,
                 deployment_id=deployment_id,
-                expires_at=datetime.now(UTC) + SECRET_LIFE,
+                expires_at=datetime.now(UTC) + SECRET_TTL,
             )
-        self._supervisor.say(f"version {version.number} is {commit}")
+        self._supervisor.log(f"version {version.number} is {commit}")
         try:
             yield issued
         finally:
@@ -125,14 +128,16 @@ class AgentProgram:
             with self._database.transaction() as session:
                 revoke_client_credential(session, actor=OPERATOR, credential_id=issued.credential.id)
         except DomainError as error:
-            self._supervisor.say(f"the secret was not revoked and ends within ten minutes: {error.detail}")
+            self._supervisor.log(
+                f"could not revoke the client secret, which expires within ten minutes: {error.detail}"
+            )
 
     def _extend(self, issued: IssuedClientCredential) -> None:
         with self._database.transaction() as session:
-            extend_client_credential(session, credential_id=issued.credential.id, life=SECRET_LIFE)
+            extend_client_credential(session, credential_id=issued.credential.id, life=SECRET_TTL)
 
     def _program(self, directory: Path, issued: IssuedClientCredential) -> Program:
-        ours = {
+        service_variables = {
             "SERVICE_BASE_URL": self._settings.base_url,
             "SERVICE_CLIENT_ID": str(issued.credential.client_id),
             "SERVICE_CLIENT_SECRET": issued.secret.value,
@@ -140,17 +145,17 @@ class AgentProgram:
         return Program(
             name="agent",
             command=self._plan.command,
-            environment={**self._plan.environment, **ours},
+            environment={**self._plan.environment, **service_variables},
             directory=directory,
         )
 
-    def _look(self) -> None:
-        """Say when the program begins to be well, or ceases."""
+    def _check_health(self) -> None:
+        """Request the health URL, and log a change of the program's health."""
         try:
-            answer = requests.get(self._plan.health_url or "", timeout=HEALTH_TIMEOUT_SECONDS)
-            health = "healthy" if answer.ok else f"not healthy: status {answer.status_code}"
+            response = requests.get(self._plan.health_url or "", timeout=HEALTH_TIMEOUT_SECONDS)
+            health = "healthy" if response.ok else f"not healthy: status {response.status_code}"
         except requests.RequestException as error:
             health = f"not healthy: {type(error).__name__}"
         if health != self._health:
             self._health = health
-            self._supervisor.say(f"agent is {health}")
+            self._supervisor.log(f"agent is {health}")

@@ -1,7 +1,7 @@
-"""What the administrative commands share: the database, as the operator; its output; errors as one line.
+"""The common parts of administrative commands: options, the database transaction, JSON output and error messages.
 
-Who can run these commands holds the database's credentials, and acts as the operator. The domain's rules and the
-spelling of the JSON are those of the HTTP API.
+A caller who can read the database's credentials acts as the operator. The commands apply the domain rules of the HTTP
+API, and name JSON members as it does.
 """
 
 import dataclasses
@@ -34,34 +34,38 @@ PROGRESS_SECONDS = 5.0
 
 
 def _require(context: click.Context, parameter: click.Parameter, value: UUID | None) -> UUID:
-    """Refuse a default that found nothing, which click takes for a value."""
+    """Raise MissingParameter if neither the command line nor the default supplied an id."""
+    # click counts a default that returned None as a value, so `required=True` alone would let it pass.
     if value is None:
         raise click.MissingParameter(ctx=context, param=parameter)
     return value
 
 
-organization = click.option(
+organization_option = click.option(
     "--organization",
     "organization_id",
     type=click.UUID,
     required=True,
     default=find_active_organization,
     callback=_require,
-    help="The id of the organization.",
-    show_default="the active one, unless DATABASE_URL is set",
+    help="Id of the organization.",
+    show_default="the active organization; required if DATABASE_URL is set",
 )
 INSTANT = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"])
 
 
 def required_id(resource: str) -> Callable[[Listing], Listing]:
-    """Make the option that names what a command is about, by its id: `--deployment` gives `deployment_id`."""
-    text = f"The id of the {resource}."
+    """Create a required option for a resource's id: `--deployment` fills the parameter `deployment_id`."""
+    text = f"Id of the {resource}."
     return click.option(f"--{resource}", f"{resource}_id", type=click.UUID, required=True, help=text)
 
 
 @contextmanager
 def installation() -> Iterator[tuple[Database, Settings]]:
-    """Open the database of the environment's settings; what goes wrong ends the command with one line."""
+    """Yield the database and the settings of the environment.
+
+    Raises a one-line ClickException if the settings are invalid or the block raises a DomainError.
+    """
     try:
         settings = load_settings()
     except SettingsInvalid as error:
@@ -77,13 +81,13 @@ def installation() -> Iterator[tuple[Database, Settings]]:
 
 @contextmanager
 def administration() -> Iterator[Session]:
-    """Open one transaction on it."""
+    """Yield a session of one transaction on the installation's database."""
     with installation() as (database, _), database.transaction() as session:
         yield session
 
 
 def show(resource: object, **secrets: object) -> None:
-    """Print a resource as JSON, with what is shown only now."""
+    """Print a resource, together with secrets that are never shown again."""
     print_json(document(resource) | document_of(secrets))
 
 
@@ -94,37 +98,37 @@ def show_page(name: str, page: Page[Any]) -> None:
 
 
 def print_json(shown: dict[str, Any]) -> None:
-    """Print what was found: JSON, or a table at a terminal."""
+    """Print a document: a table at a terminal, JSON everywhere else."""
     print_document(shown)
 
 
 def document(resource: Any) -> dict[str, Any]:
-    """Give a resource's fields as JSON spells them."""
+    """Return a resource's fields as JSON members, with camelCase names."""
     names = [field.name for field in dataclasses.fields(resource)]
     return document_of({name: getattr(resource, name) for name in names})
 
 
-def acts_on(
+def add_actions(
     group: click.Group,
     resource: str,
     *,
-    printed: Callable[[Any], None] = show,
-    far_option: Callable[[click.Command], click.Command] = lambda command: command,
+    printer: Callable[[Any], None] = show,
+    rest_option: Callable[[click.Command], click.Command] = lambda command: command,
     **acts: tuple[Act, str],
 ) -> None:
-    """Add commands that take the id of a resource, do one thing to it, and print what became of it.
+    """Add one command per action; each takes the id of a resource, and prints the resource that the action returned.
 
-    Each is named with the function of the domain that does it, and with its help. `far_option` adds what their routes
-    need besides.
+    `acts` maps a command's name to its domain function and its help. `rest_option` adds an option that only the REST
+    route needs, such as the parent resource in its path.
     """
     for name, (act, summary) in acts.items():
         argument = click.Argument(["resource_id"], type=click.UUID, metavar="ID")
-        run = partial(_act, act, resource, printed)
+        run = partial(_act, act, resource, printer)
         command = click.Command(name.replace("_", "-"), callback=run, params=[argument], help=summary)
-        group.add_command(far_option(command))
+        group.add_command(rest_option(command))
 
 
-def lists(
+def add_list(
     group: click.Group,
     act: Act,
     summary: str,
@@ -133,7 +137,7 @@ def lists(
     name: str = "list",
     shown: str | None = None,
 ) -> None:
-    """Add a command that prints a page of resources, of one other resource or of all there are."""
+    """Add a command that prints one page of resources: those of the parent `of`, or all of the installation."""
     shown = shown or to_camel(str(group.name).replace("-", "_"))
 
     def run(**given: Any) -> None:
@@ -141,49 +145,49 @@ def lists(
             page = act(session, actor=OPERATOR, **given)
         show_page(shown, page)
 
-    command = paged(click.Command(name, callback=run, help=summary))
+    command = page_options(click.Command(name, callback=run, help=summary))
     if of == "organization":
-        command = organization(command)
+        command = organization_option(command)
     elif of:
         command = required_id(of)(command)
     group.add_command(command)
 
 
-def paged(command: Listing) -> Listing:
-    """Give a listing its `--cursor` and `--limit`."""
-    return click.option("--cursor", help="The nextCursor of the page before.")(limited()(command))
+def page_options(command: Listing) -> Listing:
+    """Add `--cursor` and `--limit` to a listing command."""
+    return click.option("--cursor", help="`nextCursor` of the previous page.")(limit_option()(command))
 
 
-def limited(default: int = DEFAULT_LIMIT) -> Callable[[Listing], Listing]:
-    """Make the `--limit` of a listing."""
+def limit_option(default: int = DEFAULT_LIMIT) -> Callable[[Listing], Listing]:
+    """Create the `--limit` of a listing command."""
     return click.option(
         "--limit",
         type=click.IntRange(1, MAX_LIMIT),
         default=default,
         show_default=True,
-        help="How many to list at the most.",
+        help="Maximum number of items on the page.",
     )
 
 
-def _act(act: Act, resource: str, printed: Callable[[Any], None], resource_id: UUID, **_: object) -> None:
+def _act(act: Act, resource: str, printer: Callable[[Any], None], resource_id: UUID, **_: object) -> None:
     with administration() as session:
         changed = act(session, actor=OPERATOR, **{f"{resource}_id": resource_id})
     if changed is not None:
-        printed(changed)
+        printer(changed)
 
 
 def choice(values: Iterable[StrEnum]) -> click.Choice[str]:
-    """Let an option take one of these, in the domain's spelling."""
+    """Return a parameter type that accepts the values of an enumeration."""
     return click.Choice(sorted(value.value for value in values))
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
-    """Read what was given with `Z` as what it says."""
+    """Return the moment as an aware UTC time: click parses the `Z` but drops the zone."""
     return moment.replace(tzinfo=UTC) if moment else None
 
 
 def document_of(members: dict[str, Any]) -> dict[str, Any]:
-    """Give members as JSON spells them."""
+    """Return members as JSON: camelCase names, UTC times, and ids as text."""
     return {to_camel(name): _plain(value) for name, value in members.items()}
 
 
@@ -200,15 +204,15 @@ def _plain(value: Any) -> Any:
 
 
 class Progress:
-    """Says every few seconds, where messages go, how far a long command is."""
+    """Prints the progress of a long command to the error output, at most every five seconds."""
 
     def __init__(self) -> None:
         self._done: Counter[str] = Counter()
-        self._said_at = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def add(self, what: str, count: int) -> None:
-        """Count what was done."""
+        """Add to a counter, and print all counters if the last line is old enough."""
         self._done[what] += count
-        if time.monotonic() - self._said_at > PROGRESS_SECONDS:
-            self._said_at = time.monotonic()
+        if time.monotonic() - self._printed_at > PROGRESS_SECONDS:
+            self._printed_at = time.monotonic()
             click.echo(", ".join(f"{done:,} {name}" for name, done in self._done.items()), err=True)

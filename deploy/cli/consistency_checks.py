@@ -1,4 +1,4 @@
-"""The part of `doctor` that takes its time: compare the store with the rows, and prove the ledger."""
+"""The checks of `doctor --deep`: compare the blob store with the database, and reconcile the ledger."""
 
 import json
 from collections import defaultdict
@@ -8,7 +8,7 @@ from typing import TextIO
 from uuid import UUID
 
 from deploy.cli.command_context import document
-from deploy.cli.health_report import Finding, State, amiss, good
+from deploy.cli.health_report import Finding, State, passed, problem
 from shared.credits.reconciliation import reconcile
 from shared.db.database import Database
 from shared.files.blobs.base import BlobStore
@@ -18,51 +18,56 @@ from shared.files.metering.storage_check import find_storage_discrepancies
 
 SHOWN = 5
 SUBJECT = "stored content"
-_PUT_BACK = (
-    "Put these bytes back from another copy of the store, then repair again; until then readers get 503."
+_RESTORE = (
+    "Restore these blobs from another copy of the store, then repair again; until then reads return 503."
 )
 _REPAIR = "Run `quartermaster doctor --deep --repair`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Meaning:
-    said: str
+class _Description:
+    detail: str
     remedy: str
-    mended: str = ""
+    repaired: str = ""
     is_wrong: bool = False
 
 
-_MEANINGS = {
-    DiscrepancyKind.MISSING: _Meaning(said="have no bytes", remedy=_PUT_BACK, is_wrong=True),
-    DiscrepancyKind.RESIZED: _Meaning(said="have bytes of another length", remedy=_PUT_BACK, is_wrong=True),
-    DiscrepancyKind.DECAYED: _Meaning(said="have bytes of another digest", remedy=_PUT_BACK, is_wrong=True),
-    DiscrepancyKind.SOUND: _Meaning(
-        said="are marked as damaged, and are sound", remedy=_REPAIR, mended="are given to readers again"
+_DESCRIPTIONS = {
+    DiscrepancyKind.MISSING: _Description(detail="have no bytes", remedy=_RESTORE, is_wrong=True),
+    DiscrepancyKind.RESIZED: _Description(
+        detail="have bytes of another length", remedy=_RESTORE, is_wrong=True
     ),
-    DiscrepancyKind.UNPLACED: _Meaning(
-        said="are recorded as placed, and lie in staging", remedy=_REPAIR, mended="were placed"
+    DiscrepancyKind.DECAYED: _Description(
+        detail="have bytes of another digest", remedy=_RESTORE, is_wrong=True
     ),
-    DiscrepancyKind.ENDED: _Meaning(
-        said="of files that ended still have bytes", remedy=_REPAIR, mended="are being removed"
+    DiscrepancyKind.SOUND: _Description(
+        detail="are marked as damaged but are intact", remedy=_REPAIR, repaired="can be read again"
     ),
-    DiscrepancyKind.ROWLESS: _Meaning(
-        said="have their bytes, and no record of where",
+    DiscrepancyKind.UNPLACED: _Description(
+        detail="are recorded as placed but are still in staging", remedy=_REPAIR, repaired="were placed"
+    ),
+    DiscrepancyKind.ENDED: _Description(
+        detail="of deleted or expired files still have bytes", remedy=_REPAIR, repaired="are being removed"
+    ),
+    DiscrepancyKind.ROWLESS: _Description(
+        detail="have bytes but no row that records their place",
         remedy=_REPAIR,
-        mended="are given to readers again",
+        repaired="can be read again",
         is_wrong=True,
     ),
-    DiscrepancyKind.UNKNOWN: _Meaning(
-        said="are unknown to the database",
-        remedy="They may be newer than the database. If no newer backup of it is to be restored, run"
+    DiscrepancyKind.UNKNOWN: _Description(
+        detail="are unknown to the database",
+        # An older database backup does not know newer content, so discarding it is a separate decision.
+        remedy="They may be newer than the database. If you will not restore a newer backup of it, run"
         " `quartermaster doctor --deep --discard-unknown`.",
-        mended="are being removed",
+        repaired="are being removed",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
-    """How deep to look, and what to do about what is found."""
+class DeepCheckOptions:
+    """Options of `doctor --deep`: what to repair, how many versions to read, and where to report."""
 
     repairs: bool = False
     discards_unknown: bool = False
@@ -71,60 +76,64 @@ class Depth:
     progress: Progress = lambda *_: None
 
 
-def examine_content(database: Database, store: BlobStore, depth: Depth) -> Iterator[Finding]:
-    """Compare store and rows; mend what may be mended if that is wanted. Every discrepancy goes to the report.
+def check_content(database: Database, store: BlobStore, depth: DeepCheckOptions) -> Iterator[Finding]:
+    """Yield the differences between store and database, grouped by kind.
 
-    Raises BlobStoreUnavailable, ServiceUnavailable.
+    Repairs what is safe to repair if `options` asks for it, and writes each discrepancy to the report as one JSON line.
+    Raises BlobStoreUnavailable or ServiceUnavailable; repairs made until then stay.
     """
     counted: dict[tuple[DiscrepancyKind, bool], int] = defaultdict(int)
     shown: dict[tuple[DiscrepancyKind, bool], list[UUID]] = defaultdict(list)
     for found in audit(database, store, sample=depth.sample, progress=depth.progress):
-        is_mended = _mend(database, store, found, depth)
-        counted[found.kind, is_mended] += 1
-        if len(shown[found.kind, is_mended]) < SHOWN:
-            shown[found.kind, is_mended].append(found.version_id)
+        is_repaired = _repair(database, store, found, depth)
+        counted[found.kind, is_repaired] += 1
+        if len(shown[found.kind, is_repaired]) < SHOWN:
+            shown[found.kind, is_repaired].append(found.version_id)
         if depth.report is not None:
-            depth.report.write(json.dumps(_line(found, is_mended=is_mended)) + "\n")
-    for (kind, is_mended), count in sorted(counted.items()):
-        yield _finding(kind, count, shown[kind, is_mended], is_mended=is_mended)
+            depth.report.write(json.dumps(_line(found, is_repaired=is_repaired)) + "\n")
+    for (kind, is_repaired), count in sorted(counted.items()):
+        yield _finding(kind, count, shown[kind, is_repaired], is_repaired=is_repaired)
     if not counted:
-        yield good(SUBJECT, "rows and bytes agree")
+        yield passed(SUBJECT, "rows and bytes agree")
 
 
-def _mend(database: Database, store: BlobStore, found: Discrepancy, depth: Depth) -> bool:
+def _repair(database: Database, store: BlobStore, found: Discrepancy, depth: DeepCheckOptions) -> bool:
     if depth.discards_unknown and discard(database, found):
         return True
     return depth.repairs and repair(database, store, found)
 
 
-def _line(found: Discrepancy, *, is_mended: bool) -> dict[str, object]:
-    line = document(found) | {"isMended": is_mended}
+def _line(found: Discrepancy, *, is_repaired: bool) -> dict[str, object]:
+    line = document(found) | {"isMended": is_repaired}
     sha256 = line.pop("contentSha256")
     return line | {"contentSha256": sha256.hex() if isinstance(sha256, bytes) else None}
 
 
-def _finding(kind: DiscrepancyKind, count: int, shown: list[UUID], *, is_mended: bool) -> Finding:
-    meaning = _MEANINGS[kind]
+def _finding(kind: DiscrepancyKind, count: int, shown: list[UUID], *, is_repaired: bool) -> Finding:
+    description = _DESCRIPTIONS[kind]
     names = ", ".join(map(str, shown)) + (", …" if count > len(shown) else "")
-    if is_mended:
-        said = f"{count} versions {meaning.mended}: {names}"
-        return Finding(subject=SUBJECT, state=State.MENDED, said=said)
-    return amiss(
-        SUBJECT, f"{count} versions {meaning.said}: {names}", meaning.remedy, is_wrong=meaning.is_wrong
+    if is_repaired:
+        detail = f"{count} versions {description.repaired}: {names}"
+        return Finding(subject=SUBJECT, state=State.REPAIRED, detail=detail)
+    return problem(
+        SUBJECT,
+        f"{count} versions {description.detail}: {names}",
+        description.remedy,
+        is_wrong=description.is_wrong,
     )
 
 
-def examine_ledger(database: Database) -> Iterator[Finding]:
-    """Prove that entries, balances, usage and storage agree."""
+def check_ledger(database: Database) -> Iterator[Finding]:
+    """Yield whether the ledger's entries, balances, usage and stored bytes agree."""
     with database.transaction() as session:
         found = len(reconcile(session))
     found += len(find_storage_discrepancies(database))
     if found:
-        yield amiss(
+        yield problem(
             "ledger",
             f"{found} figures do not agree",
-            "See which with `quartermaster credits prove`.",
+            "List them with `quartermaster credits prove`.",
             is_wrong=True,
         )
     else:
-        yield good("ledger", "all figures agree")
+        yield passed("ledger", "all figures agree")

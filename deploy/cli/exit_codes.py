@@ -1,4 +1,4 @@
-"""The exit codes of the command, listed here alone: the help, the docs and the code take them from this table."""
+"""Exit codes of the command line. The help page and the reference are generated from this table."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -9,7 +9,7 @@ from shared.errors import DomainError, Kind
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """The result of a command, as its process status."""
 
     DONE = 0
     FAILED = 1
@@ -20,10 +20,10 @@ class ExitCode(IntEnum):
 
 MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.DONE: "Done.",
-    ExitCode.FAILED: "Refused or failed; the message says why. `doctor`: something is wrong.",
-    ExitCode.WRONG_USAGE: "The command line is wrong; nothing was done.",
-    ExitCode.NOT_SIGNED_IN: "No credential, or one that the service does not accept: `quartermaster login`.",
-    ExitCode.TRY_LATER: "The service cannot be reached, is overloaded, or asks to try again later.",
+    ExitCode.FAILED: "Refused or failed; the message says why. `doctor`: at least one check found an error.",
+    ExitCode.WRONG_USAGE: "The command line is invalid; nothing was changed.",
+    ExitCode.NOT_SIGNED_IN: "No credential, or one that the service rejects: run `quartermaster login`.",
+    ExitCode.TRY_LATER: "The service is unreachable, overloaded or rate limiting; retry later.",
 }
 _BY_KIND = {
     Kind.UNAUTHENTICATED: ExitCode.NOT_SIGNED_IN,
@@ -33,20 +33,20 @@ _BY_KIND = {
 
 
 class Failure(click.ClickException):
-    """Ends the command with one line and an exit code."""
+    """Ends the command with a one-line message and an exit code."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
-        self.exit_code = code  # type: ignore[misc] # click itself reads it of the instance
+        self.exit_code = code  # type: ignore[misc] # click reads the instance's attribute
 
 
 def failure_of(error: DomainError) -> Failure:
-    """Tell what the domain refused."""
+    """Return the failure that reports a domain error: its code, detail and invalid fields."""
     fields = "".join(f" {at.name} {at.message}." for at in error.errors)
     return Failure(f"{error.code}: {error.detail}{fields}", _BY_KIND.get(error.kind, ExitCode.FAILED))
 
 
 def exit_code_table() -> str:
-    """List the exit codes for the help."""
+    """Return the list of exit codes for the help page."""
     lines = (f"  {code:d}  {meaning.replace('`', '')}" for code, meaning in MEANINGS.items())
     return "\b\nExit codes:\n" + "\n".join(lines)

@@ -1,9 +1,8 @@
-"""Hand over the credentials of a first run, exactly once and through any crash.
+"""Set up an empty installation, and write its first credentials to a file exactly once, despite crashes.
 
-The secrets exist in clear only in the file written here. It is on the disk, under a draft's name, before the
-transaction that makes them valid commits, and gets its name afterwards. A process that finds a draft asks the
-database whether that transaction committed. The first credits are entered in the same transaction; the default agent
-is checked at every start.
+The file is the only place with the secrets in clear text. It is written as a draft before the transaction commits, and
+renamed after the commit. If a later run finds a draft, the database decides: the draft is published if its
+organization exists, and deleted if not.
 """
 
 import contextlib
@@ -25,9 +24,14 @@ from shared.identity.errors import ResourceNotFound
 
 
 def first_run(database: Database, settings: Settings, path: Path) -> Credentials | None:
-    """Set up an empty installation and write its credentials to `path`; None when it is set up already."""
+    """Set up an empty installation and write its credentials to `path`. Return None if it is set up already.
+
+    The default agent is checked, and created if it is missing, at every run.
+    """
     draft = path.with_name(f"{path.name}.draft")
 
+    # Called inside the transaction, before its commit: a crash can leave a draft without an organization, but never an
+    # organization without its secrets.
     def save_credentials(credentials: Credentials) -> None:
         _write_durably(draft, credentials.document())
 
@@ -42,20 +46,21 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
     with database.transaction() as session:
         equip_default_agent(session, settings)
     if credentials is None:
-        _settle(database, draft, path)
+        _resolve_draft(database, draft, path)
     else:
         _publish(draft, path)
     return credentials
 
 
-def _settle(database: Database, draft: Path, path: Path) -> None:
-    """Finish, or forget, what an earlier run left behind when it died."""
+def _resolve_draft(database: Database, draft: Path, path: Path) -> None:
+    """Publish or delete the draft of an earlier run that was killed; do nothing if there is none."""
     try:
         organization_id = UUID(json.loads(draft.read_text())["organizationId"])
     except FileNotFoundError:
         return
     except (ValueError, KeyError):
-        draft.unlink(missing_ok=True)  # died while writing, and so before the commit
+        # The draft is complete before the commit, so an incomplete one belongs to no organization.
+        draft.unlink(missing_ok=True)
         return
     if _exists(database, organization_id):
         _publish(draft, path)
@@ -71,9 +76,9 @@ def _exists(database: Database, organization_id: UUID) -> bool:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Give the draft its name; another process that found it first may have done so already.
+    """Rename the draft to its final name, unless a concurrent run has done so already.
 
-    Credentials of another database that stand there are worth keeping: they move aside.
+    A file that is there already holds the credentials of an earlier database: it is renamed to `….earlier`.
     """
     with contextlib.suppress(FileNotFoundError):
         if path.exists() and draft.exists():
@@ -83,7 +88,7 @@ def _publish(draft: Path, path: Path) -> None:
 
 
 def _write_durably(path: Path, document: dict[str, Any]) -> None:
-    """Write a file for its owner's eyes only, and wait until the disk has it."""
+    """Write a JSON file that only its owner can read, and flush it to the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

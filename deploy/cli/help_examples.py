@@ -1,4 +1,4 @@
-"""An example on the help page of every command: what it needs, with values that could be real."""
+"""Generate an example for the help page of every command: its required parameters with plausible values."""
 
 from collections.abc import Iterator
 
@@ -43,13 +43,13 @@ _ALSO = {
     "usage": "--window 7d --group-by model",
     "doctor": "--deep",
 }
-"""What makes an example do something, though no option asks for it."""
+"""Optional parameters, by command, without which its example would be rejected or pointless."""
 _OPTIONAL = frozenset({"text"})
-"""Arguments that may be left out, but make an example clearer."""
+"""Names of optional arguments that examples show nevertheless."""
 
 
 def add_examples(command: click.Command, path: str) -> None:
-    """Give each help page in a command its example."""
+    """Add an example to the help page of a command and of all its subcommands."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             add_examples(inner, f"{path} {name}")
@@ -58,14 +58,14 @@ def add_examples(command: click.Command, path: str) -> None:
 
 
 def example_of(command: click.Command, path: str) -> str:
-    """Write a command line that a shell takes."""
+    """Return a valid command line for a shell."""
     also = [_ALSO.get(path.partition(" ")[2], "")]
     return " ".join(word for word in (path, *_options(command), *also, *_arguments(command)) if word)
 
 
 def _options(command: click.Command) -> Iterator[str]:
     for option in command.params:
-        # What has a default may be left out.
+        # A required option with a callable default (`--organization`) is usually left out.
         if isinstance(option, click.Option) and option.required and not callable(option.default):
             yield f"{max(option.opts, key=len)} {_value(option)}"
 

@@ -1,6 +1,7 @@
-"""The `quartermaster` command: run a process of the service, or administer its database.
+"""The `quartermaster` command: run a process of the service, administer an installation, or use the service.
 
-Imports happen inside the commands, so that becoming another program costs only what it must.
+Modules are imported inside the commands: `quartermaster web` should not load the administration before it becomes
+another program.
 """
 
 import importlib
@@ -11,19 +12,19 @@ from pathlib import Path
 import click
 
 from deploy import process_types
-from deploy.cli.client.saved_logins import DATABASE_IS_NAMED
+from deploy.cli.client.saved_logins import DATABASE_IS_CONFIGURED
 from deploy.cli.display.output import take_json_flag
 from deploy.cli.exit_codes import exit_code_table
 from deploy.cli.help_examples import add_examples
 from deploy.secret_files import read_secret_files
 
 _ADMINISTRATION = {
-    "organizations": "deploy.cli.commands.people",
-    "members": "deploy.cli.commands.people",
-    "invitations": "deploy.cli.commands.people",
-    "users": "deploy.cli.commands.people",
-    "api-keys": "deploy.cli.commands.people",
-    "audit-events": "deploy.cli.commands.people",
+    "organizations": "deploy.cli.commands.organizations",
+    "members": "deploy.cli.commands.organizations",
+    "invitations": "deploy.cli.commands.organizations",
+    "users": "deploy.cli.commands.organizations",
+    "api-keys": "deploy.cli.commands.organizations",
+    "audit-events": "deploy.cli.commands.organizations",
     "identities": "deploy.cli.commands.identities",
     "role-bindings": "deploy.cli.commands.identities",
     "distributions": "deploy.cli.commands.identities",
@@ -31,17 +32,17 @@ _ADMINISTRATION = {
     "notifications": "deploy.cli.commands.notifications",
     "imports": "deploy.cli.commands.imports",
     "read-grants": "deploy.cli.commands.files",
-    "blob-store": "deploy.cli.commands.files",
-    "deployments": "deploy.cli.commands.agents",
+    "blob-store": "deploy.cli.commands.blob_store",
+    "deployments": "deploy.cli.commands.deployments",
     "behaviors": "deploy.cli.commands.behaviors",
     "endpoints": "deploy.cli.commands.endpoints",
     "repositories": "deploy.cli.commands.repositories",
     "schedules": "deploy.cli.commands.schedules",
     "tasks": "deploy.cli.commands.tasks",
-    "versions": "deploy.cli.commands.agents",
-    "client-credentials": "deploy.cli.commands.agents",
-    "signing-keys": "deploy.cli.commands.agents",
-    "rotate-keys": "deploy.cli.commands.agents",
+    "versions": "deploy.cli.commands.deployments",
+    "client-credentials": "deploy.cli.commands.deployments",
+    "signing-keys": "deploy.cli.commands.deployments",
+    "rotate-keys": "deploy.cli.commands.deployments",
     "reencrypt": "deploy.cli.commands.encryption",
     "run": "deploy.cli.commands.run",
     "models": "deploy.cli.commands.models",
@@ -55,43 +56,54 @@ _ADMINISTRATION = {
     "login": "deploy.cli.commands.login",
     "logout": "deploy.cli.commands.login",
     "whoami": "deploy.cli.commands.login",
-    "files": "deploy.cli.commands.content",
-    "agents": "deploy.cli.commands.talk",
+    "files": "deploy.cli.commands.files",
+    "agents": "deploy.cli.commands.agents",
     "listen": "deploy.cli.commands.listen",
 }
 
 
-_BY_THEMSELVES = {"login", "logout", "whoami", "files", "agents", "listen", "models", "doctor", "status"}
-"""Commands that need no database, or find by themselves where they work."""
-_WITH_FLAGS_OF_OTHERS = {"web", "worker", "beat", "celery", "run"}
+_WITHOUT_REST_ADAPTER = {
+    "login",
+    "logout",
+    "whoami",
+    "files",
+    "agents",
+    "listen",
+    "models",
+    "doctor",
+    "status",
+}
+"""Commands that always use REST, need no service, or choose the transport themselves."""
+_PASSING_FLAGS = {"web", "worker", "beat", "celery", "run"}
 
 
 @cache
 def _load(name: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(_ADMINISTRATION[name]), name.replace("-", "_"))
     add_examples(command, f"quartermaster {name}")
-    if name in _BY_THEMSELVES:
+    if name in _WITHOUT_REST_ADAPTER:
         return command
-    from deploy.cli.rest.rest_commands import reach
+    from deploy.cli.rest.rest_commands import enable_rest
 
-    return reach(command, name)
+    return enable_rest(command, name)
 
 
 class LazyGroup(click.Group):
-    """A group that imports the module of an administrative command when that is asked for."""
+    """A group that imports the module of a command only when the command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take `--json` wherever it stands."""
+        """Parse the arguments; `--json` may be anywhere on the command line."""
+        # For commands that pass flags on to another program, `--json` is that program's.
         first = next((word for word in args if not word.startswith("-")), None)
-        taken = args if first in _WITH_FLAGS_OF_OTHERS else take_json_flag(ctx, args)
+        taken = args if first in _PASSING_FLAGS else take_json_flag(ctx, args)
         return super().parse_args(ctx, taken)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List all commands, loaded or not."""
+        """Return the names of all commands, whether imported or not."""
         return sorted({*super().list_commands(ctx), *_ADMINISTRATION})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Give a command, loading it if need be."""
+        """Return a command, after importing it if necessary; None if there is none of this name."""
         if cmd_name not in _ADMINISTRATION:
             found = super().get_command(ctx, cmd_name)
             if found is not None:
@@ -104,14 +116,16 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="quartermaster")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Exact files, paid model access and A2A agents for organizations.
+    """File service, model gateway and A2A agent server for organizations.
 
-    Where DATABASE_URL is not set, commands work on what `make up` runs over QM_HOME (./var). Those for files, models
-    and agents ask the service of SERVICE_BASE_URL, else of `quartermaster login`, else that one.
-    At a terminal commands print tables, with --json and elsewhere JSON.
+    `files`, `models`, `agents` and `listen` use the HTTP API of the first of these that is set: SERVICE_BASE_URL,
+    QM_HOME (an installation of `make up`), `quartermaster login`, ./var (the default QM_HOME).
+    Administrative commands use the database of DATABASE_URL if that is set; else the same target, over its database
+    if it is an installation of `make up`, over HTTP otherwise.
+    At a terminal, commands print tables; otherwise, or with --json, they print JSON.
     """
     read_secret_files(os.environ)
-    context.meta[DATABASE_IS_NAMED] = "DATABASE_URL" in os.environ
+    context.meta[DATABASE_IS_CONFIGURED] = "DATABASE_URL" in os.environ
     if "DATABASE_URL" not in os.environ:
         from deploy.embedded import home
 
@@ -122,37 +136,39 @@ def main(context: click.Context) -> None:
 _flags = click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 
 
-@main.command(help="Get the script that completes commands and options in a shell.")
+@main.command(help="Get the completion script for a shell; load it from the shell's startup file.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     from click.shell_completion import get_completion_class
 
-    completing = get_completion_class(shell)
-    if completing is not None:
-        click.echo(completing(main, {}, "quartermaster", "_QUARTERMASTER_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    if completion_class is not None:
+        click.echo(completion_class(main, {}, "quartermaster", "_QUARTERMASTER_COMPLETE").source())
 
 
-@main.command(help="Run the HTTP front; flags of gunicorn follow `--`.")
+@main.command(help="Run a web process, which serves HTTP; flags for gunicorn follow `--`.")
 @_flags
 def web(flags: tuple[str, ...]) -> None:
     process_types.become([*process_types.web_command(), *flags])
 
 
-@main.command(help="Run the worker of this name; flags of `celery worker` follow `--` and override ours.")
+@main.command(
+    help="Run the worker NAME; flags for `celery worker` follow `--` and override the built-in ones."
+)
 @click.argument("name", type=click.Choice(sorted(process_types.WORKERS)))
 @_flags
 def worker(name: str, flags: tuple[str, ...]) -> None:
     process_types.become([*process_types.worker_command(name), *flags])
 
 
-@main.command(help="Run the process that sends out sweeps on schedule; flags of `celery beat` follow `--`.")
+@main.command(help="Run the scheduler of periodic jobs (sweeps); flags for `celery beat` follow `--`.")
 @_flags
 def beat(flags: tuple[str, ...]) -> None:
     process_types.become([*process_types.beat_command(), *flags])
 
 
 @main.command(
-    help="Run Celery's own commands over the broker: inspect, control, status, events.",
+    help="Run a command of Celery against the job broker: inspect, control, status or events.",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @_flags
@@ -160,7 +176,9 @@ def celery(flags: tuple[str, ...]) -> None:
     process_types.become(process_types.celery_command(flags))
 
 
-@main.command(help="Migrate the database to the newest schema, and grant the processes' role what it needs.")
+@main.command(
+    help="Migrate the database to this release's schema, and grant the service's role its privileges."
+)
 def migrate() -> None:
     from deploy.cli.command_context import installation
     from shared.db.database import Database
@@ -170,7 +188,7 @@ def migrate() -> None:
 
     with installation() as (database, settings):
         url = settings.migrations_database_url
-        # Beside a pooler the address of the migrations' role is best Postgres' own.
+        # MIGRATIONS_DATABASE_URL should bypass a connection pooler: its time limits would end long migrations.
         owner = Database(url, pool_size=1) if url else Database.of(settings, pool_size=1)
         try:
             run_migrations(owner.engine)
@@ -185,7 +203,10 @@ def migrate() -> None:
     help="Create the first owner, organization, deployment and distribution of an empty installation."
 )
 @click.option(
-    "--credentials", type=click.Path(path_type=Path), required=True, help="File to write, on the first run."
+    "--credentials",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File to create with the credentials.",
 )
 def bootstrap(credentials: Path) -> None:
     from deploy.cli.command_context import installation
@@ -194,7 +215,5 @@ def bootstrap(credentials: Path) -> None:
     with installation() as (database, settings):
         made = first_run(database, settings, credentials)
     if made is not None:
-        # The secrets stand in that file alone: what is printed here ends in logs.
-        click.echo(
-            f"The first owner's API key and all other credentials are in {credentials}; keep them safe."
-        )
+        # Never print the secrets: this output ends up in logs.
+        click.echo(f"The first owner's API key and the other credentials are in {credentials}; keep it safe.")

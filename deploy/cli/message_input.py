@@ -1,4 +1,4 @@
-"""Read a message from the command line, for commands beside the installation and over REST."""
+"""Parse a message to an agent from command-line options, for both transports (database and REST)."""
 
 from typing import Any
 
@@ -8,9 +8,12 @@ from shared.a2a import exact_json
 
 
 def read_message(text: str | None, message: str | None) -> dict[str, Any]:
-    """Read what the agent is told, as text or as JSON."""
+    """Return the message of `--text` or `--message`.
+
+    Raises UsageError if neither or both are given, and BadParameter if `--message` is not a JSON object.
+    """
     if (text is None) == (message is None):
-        raise click.UsageError("Give --text or --message.")
+        raise click.UsageError("Set exactly one of --text and --message.")
     if message is None:
         return {"parts": [{"text": text}]}
     try:

@@ -1,1 +1,1 @@
-"""Real Postgres and real Valkey from Python wheels, for one machine without any server installed."""
+"""`make up`: the whole service on one machine, with Postgres and Valkey servers from Python wheels."""

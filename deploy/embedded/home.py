@@ -1,6 +1,7 @@
-"""The directory that holds everything an embedded Quartermaster keeps: databases, content, secrets.
+"""The home directory of an installation of `make up`: databases, file content, settings, secrets and logs.
 
-One running copy owns it by a lock that dies with its process. Copies with other homes and ports do not meet.
+One process owns the directory through a file lock, which the kernel releases when the process ends. Installations with
+different homes and ports are independent.
 """
 
 import base64
@@ -14,11 +15,11 @@ from pathlib import Path
 from shared.observability.multiprocess_metrics import make_directory
 
 DEFAULT = Path(__file__).resolve().parents[2] / "var"
-MEMORY = Path("/dev/shm")  # noqa: S108 (the directories in it are for our account alone)
+MEMORY = Path("/dev/shm")  # noqa: S108 (the directories created in it are readable by this account only)
 
 
 class HomeInUse(Exception):
-    """Another Quartermaster runs over this directory."""
+    """Another process runs an installation in this directory."""
 
 
 class Home:
@@ -37,7 +38,7 @@ class Home:
         self._metrics: Path | None = None
 
     def claim(self) -> None:
-        """Take the directory for this process and its life; raises `HomeInUse`."""
+        """Create and lock the directory until this process ends. Raises HomeInUse if another process has the lock."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -45,37 +46,38 @@ class Home:
         except BlockingIOError as error:
             os.close(lock)
             raise HomeInUse(
-                f"Another Quartermaster runs in {self.directory}; choose another with QM_HOME."
+                f"Another Quartermaster uses {self.directory}: stop it, or set QM_HOME to another directory."
             ) from error
         self._lock = lock
 
-    def note_settings(self, settings: Mapping[str, str]) -> None:
-        """Leave the settings of this run to commands that are given no database (`read_settings`)."""
+    def write_settings(self, settings: Mapping[str, str]) -> None:
+        """Store the settings of this run, for commands that run without DATABASE_URL (`read_settings`)."""
         write_privately(self._settings, json.dumps(dict(settings), indent=2) + "\n")
 
     def read_settings(self) -> dict[str, str]:
-        """Give the settings of the copy that runs here, or ran here last; none where none has."""
+        """Return the settings of the current or last run; empty if there was none."""
         try:
             settings: dict[str, str] = json.loads(self._settings.read_text())
         except FileNotFoundError:
             return {}
         return settings
 
-    def make_metrics(self) -> Path:
-        """Make an empty directory for metrics: in memory where there is such a place, as disks become full."""
+    def make_metrics_directory(self) -> Path:
+        """Create an empty directory for metrics and return it."""
+        # In memory if possible: a full disk must not stop the processes from counting.
         try:
             self._metrics = make_directory(MEMORY)
         except OSError:
             self._metrics = make_directory(self.directory)
         return self._metrics
 
-    def forget_metrics(self) -> None:
-        """Remove the metrics of this run."""
+    def remove_metrics_directory(self) -> None:
+        """Delete the metrics of this run."""
         if self._metrics is not None:
             shutil.rmtree(self._metrics, ignore_errors=True)
 
     def encryption_keys(self) -> str:
-        """Give the keys that encrypt secrets in the database, made once and kept; losing them loses those secrets."""
+        """Return ENCRYPTION_KEYS, which is generated once. Without it the secrets in the database cannot be read."""
         path = self.directory / "secrets"
         if not path.exists():
             write_privately(path, f"ENCRYPTION_KEYS={base64.urlsafe_b64encode(os.urandom(32)).decode()}\n")
@@ -84,7 +86,7 @@ class Home:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Write a file whole or not at all, for our eyes only."""
+    """Replace a file atomically and durably; only its owner can read it."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

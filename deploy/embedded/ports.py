@@ -1,14 +1,14 @@
-"""Ports for servers of our own on this machine."""
+"""Find free loopback ports for servers on this machine."""
 
 import secrets
 import socket
 
-# Below the range of outgoing connections, so that a server which starts again finds its port free.
+# Below the ephemeral range: an outgoing connection must not take a server's port while it restarts.
 LOWEST, HIGHEST = 15_000, 32_000
 
 
 def find_free_port() -> int:
-    """Find a port that nobody listens on at the moment."""
+    """Return a random loopback port on which no server listens now."""
     while True:
         port = LOWEST + secrets.randbelow(HIGHEST - LOWEST)
         if is_free(port):
@@ -16,7 +16,7 @@ def find_free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on this port of the loopback address now."""
+    """Return whether a server could listen on this loopback port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

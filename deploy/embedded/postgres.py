@@ -1,9 +1,8 @@
-"""Postgres 18 from a wheel, over a directory of its own, reached through a unix socket.
+"""Run Postgres 18 from a wheel, with a data directory of its own, reachable through a unix socket.
 
-Only the account that started it may connect, and needs no password: the kernel says who is at the socket. It may take
-three roles: the superuser, which makes databases; the migrations' role, which owns what is in them; and the service's
-own. As root, which Postgres refuses, it runs as `nobody` without capabilities, or with the one to pass closed
-directories, confined to its own files. `initdb` works beside the data directory and renames the result.
+Only the account that started it may connect, by peer authentication and without a password. It has three roles: the
+superuser creates databases, the migrations role owns their contents, and the application role serves the processes.
+Postgres refuses to run as root; if root starts it, it runs as `nobody` in a sandbox (`deploy/supervision/sandbox.py`).
 """
 
 import contextlib
@@ -20,8 +19,8 @@ from urllib.parse import quote
 
 import psycopg2
 
-from deploy.embedded.leftovers import end_leftover
 from deploy.embedded.servers import EmbeddedServer
+from deploy.embedded.stale_processes import stop_stale_process
 from deploy.embedded.wheels import StartFailed, find_program
 from deploy.supervision.child_processes import Program, spawn
 
@@ -30,7 +29,7 @@ DATABASE = "quartermaster"
 MIGRATIONS_ROLE = "quartermaster_migrations"
 APPLICATION_ROLE = "quartermaster_app"
 ROLES = (Path(__file__).parents[1] / "postgres" / "roles.sql").read_text()
-ROOTS_ACCOUNT = "nobody"
+UNPRIVILEGED_ACCOUNT = "nobody"
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
 START_SECONDS = 60
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
@@ -44,13 +43,19 @@ SETTINGS = {
     "log_timezone": "UTC",
     "log_checkpoints": "off",
 }
-FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+NOT_DURABLE_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+}
 
 
 class EmbeddedPostgres(EmbeddedServer):
-    """One Postgres server over `directory`; with `durable=False` it is quick, for what is soon thrown away.
+    """A Postgres server with its data in `directory`.
 
-    With an `address` it listens there too, to those whom the lines of `access` let in (as in pg_hba.conf).
+    With `durable=False` it does not wait for the disk, which suits the disposable data of tests. With an `address` it
+    also listens on TCP, for the clients that the lines of `access` allow (format of pg_hba.conf).
     """
 
     def __init__(
@@ -65,25 +70,25 @@ class EmbeddedPostgres(EmbeddedServer):
         self.directory = directory.absolute()
         self._data = self.directory / "data"
         self._sockets = _socket_directory(self.directory)
-        self._account = ROOTS_ACCOUNT if os.geteuid() == 0 else None
+        self._account = UNPRIVILEGED_ACCOUNT if os.geteuid() == 0 else None
         self._is_durable, self._access, self._prefix = durable, access, prefix
-        self._settings = SETTINGS | ({} if durable else FORGETFUL) | {"listen_addresses": address}
+        self._settings = SETTINGS | ({} if durable else NOT_DURABLE_SETTINGS) | {"listen_addresses": address}
 
     @property
     def url(self) -> str:
-        """The address of the maintenance database, for its superuser."""
+        """The URL of the maintenance database `postgres`, with the superuser role."""
         return self.database_url("postgres", role=SUPERUSER)
 
     def database_url(self, database: str, *, role: str = APPLICATION_ROLE) -> str:
-        """Give the address of a database of this server, good for any process of the same account."""
+        """Return the URL of a database. It works in every process of the account that started the server."""
         return f"postgresql://{role}@/{database}?host={quote(str(self._sockets), safe='')}"
 
     def migrations_url(self, database: str) -> str:
-        """Give the address with which a database is migrated."""
+        """Return the URL of a database with the migrations role."""
         return self.database_url(database, role=MIGRATIONS_ROLE)
 
     def program(self) -> Program:
-        """Describe the server for a supervisor; its data is prepared before every start."""
+        """Return the server as a supervisor's program; its data directory is prepared before each start."""
         options = [f"--{name.replace('_', '-')}={value}" for name, value in self._settings.items()]
         return Program(
             name="postgres",
@@ -101,12 +106,12 @@ class EmbeddedPostgres(EmbeddedServer):
         )
 
     def start(self) -> None:
-        """Start the server and wait until it accepts connections; raises `StartFailed`."""
+        """Start the server and wait until it accepts connections. Raises StartFailed after 60 seconds."""
         deadline = time.monotonic() + START_SECONDS
         self._process = spawn(self.program())
         while not self.is_ready():
             if self._process.poll() is not None:
-                # A predecessor's last backends may hold its shared memory for a moment.
+                # Start again: backends of a killed server keep its shared memory for a moment.
                 self._process = spawn(self.program())
             if time.monotonic() > deadline:
                 self.kill()
@@ -114,16 +119,16 @@ class EmbeddedPostgres(EmbeddedServer):
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """Tell whether the server accepts connections."""
+        """Return whether the server accepts connections."""
         with contextlib.suppress(psycopg2.OperationalError):
             psycopg2.connect(self.url, connect_timeout=2).close()
             return True
         return False
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
-        """Create a database unless it exists, as a copy of `template` if given; return the service's address of it.
+        """Create a database unless it exists, optionally as a copy of `template`. Return its URL for the application.
 
-        An existing one from before there were roles gets them.
+        The roles and their privileges are created in an existing database too: a home of an older release has none.
         """
         clause = f' TEMPLATE "{template}" OWNER {MIGRATIONS_ROLE}' if template else ""
         with contextlib.suppress(psycopg2.errors.DuplicateDatabase):
@@ -133,7 +138,7 @@ class EmbeddedPostgres(EmbeddedServer):
         return self.database_url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database if it exists, disconnecting its users."""
+        """Drop a database if it exists, and end its connections."""
         self._run(self.url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def _run(self, url: str, statement: str) -> None:
@@ -141,7 +146,7 @@ class EmbeddedPostgres(EmbeddedServer):
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
-                # Where commits are not waited for, a killed server would forget its roles and not its databases.
+                # Without it, a server of `durable=False` that is killed would keep its databases and lose the roles.
                 cursor.execute("SET synchronous_commit = on")
                 cursor.execute(statement)
         finally:
@@ -149,31 +154,33 @@ class EmbeddedPostgres(EmbeddedServer):
 
     def _prepare(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._claim_sockets()
-        _shorten_log(self.directory / "postgres.log")
+        self._secure_socket_directory()
+        _rotate_log(self.directory / "postgres.log")
         if not self._data.exists():
             self._initialize()
-        end_leftover(
+        stop_stale_process(
             self._data / "postmaster.pid", str(self._data), stop_signal=signal.SIGINT, stop_seconds=30
         )
         self._write_access_rules()
 
-    def _claim_sockets(self) -> None:
-        """Hold the socket's directory alone; in the shared temporary one somebody may have been first."""
+    def _secure_socket_directory(self) -> None:
+        """Create the socket's directory with mode 0700. Raises StartFailed if another account owns it."""
+        # It may be below the shared temporary directory, where another account could have created it first.
         self._sockets.mkdir(parents=True, exist_ok=True, mode=0o700)
         allowed = {os.geteuid(), pwd.getpwnam(self._account).pw_uid if self._account else os.geteuid()}
         if self._sockets.is_symlink() or self._sockets.stat().st_uid not in allowed:
             raise StartFailed(
-                f"{self._sockets} belongs to somebody else; remove it, or choose a shorter QM_HOME."
+                f"{self._sockets} belongs to another account: delete it, or set QM_HOME to a shorter path."
             )
         self._sockets.chmod(0o700)
-        self._give_away(self._sockets)
+        self._chown_to_account(self._sockets)
 
     def _initialize(self) -> None:
+        # initdb works in a draft that is renamed: a killed initdb must not leave an incomplete data directory.
         fresh = self.directory / "data.initializing"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
-        self._give_away(fresh)
+        self._chown_to_account(fresh)
         options = ["--username", SUPERUSER, "--auth=peer", "--encoding=UTF8", "--no-instructions"]
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         options += [] if self._is_durable else ["--no-sync"]
@@ -201,7 +208,7 @@ class EmbeddedPostgres(EmbeddedServer):
             path.write_text(text)
             path.chmod(0o644)
 
-    def _give_away(self, path: Path) -> None:
+    def _chown_to_account(self, path: Path) -> None:
         if self._account is not None:
             account = pwd.getpwnam(self._account)
             os.chown(path, account.pw_uid, account.pw_gid)
@@ -217,23 +224,23 @@ def _binary(name: str) -> Path:
 
 
 def _installation() -> Path:
-    """Give the directory of all packages: the wheel's programs find their libraries beside their own package."""
+    """Return the site-packages directory: the wheel keeps its shared libraries beside its own package."""
     return _binary("postgres").parents[3]
 
 
 def _socket_directory(directory: Path) -> Path:
-    beside = directory / "socket"
-    if len(os.fsencode(beside / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
-        return beside
+    in_home = directory / "socket"
+    if len(os.fsencode(in_home / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
+        return in_home
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"quartermaster-{os.geteuid()}-{digest}"
 
 
 def _is_open(path: Path) -> bool:
-    """Tell whether an unprivileged account can pass every directory on the way and read what is there."""
+    """Return whether an unprivileged account can traverse every directory of a path."""
     return all(not part.exists() or part.stat().st_mode & 0o001 for part in (path, *path.parents))
 
 
-def _shorten_log(path: Path) -> None:
+def _rotate_log(path: Path) -> None:
     if path.exists() and path.stat().st_size > LOG_LIMIT_BYTES:
         path.rename(path.with_suffix(".log.1"))

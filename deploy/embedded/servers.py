@@ -1,4 +1,4 @@
-"""What the embedded servers have in common: one process, ended in order or as a crash would."""
+"""The base class of embedded servers: one process that can be stopped or killed."""
 
 import subprocess
 from abc import ABC, abstractmethod
@@ -7,20 +7,20 @@ from deploy.supervision.child_processes import Program, kill, stop
 
 
 class EmbeddedServer(ABC):
-    """One server, once it has been started."""
+    """A server process; `start` of a subclass sets `_process`."""
 
     _process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
     def program(self) -> Program:
-        """Describe the server for a supervisor; its files are prepared before every start."""
+        """Return the server as a supervisor's program."""
 
     def stop(self) -> None:
-        """Stop the server in order, disconnecting its clients."""
+        """Shut the server down with its stop signal, which disconnects its clients; do nothing if it never started."""
         if self._process is not None:
             stop(self._process, self.program())
 
     def kill(self) -> None:
-        """End the server as a crash would."""
+        """Kill the server with SIGKILL, as a crash would."""
         if self._process is not None:
             kill(self._process)

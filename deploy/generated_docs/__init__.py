@@ -1,1 +1,1 @@
-"""Programs that write documentation from the code."""
+"""Programs that generate documentation from the code."""

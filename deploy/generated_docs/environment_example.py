@@ -1,6 +1,6 @@
-"""Write `environment.example`: every setting with its meaning and default, grouped as in `settings.py`.
+"""Generate `environment.example`: every setting with its description and default, grouped as in `settings.py`.
 
-The variables of the processes and of `make up` follow; that part is written by hand and stays as it is.
+The last part of the file, variables of single processes and of `make up`, is written by hand and kept.
 """
 
 import ast
@@ -22,20 +22,21 @@ _HEADING = re.compile(r"\n\n    # (.+)\n\n")
 
 
 def render() -> str:
-    """Give what the file has to hold."""
+    """Return the expected content of the file."""
     by_hand = EXAMPLE.read_text().partition(BY_HAND)[2]
     groups = (_render_group(heading, meanings) for heading, meanings in read_groups())
     return "\n".join((INTRODUCTION, *groups, BY_HAND)) + by_hand
 
 
 def read_groups() -> Iterator[tuple[str, dict[str, str]]]:
-    """Read the headings of the settings in order, each with the meanings of its settings by name."""
+    """Yield each group of settings: its heading, and the descriptions of its settings by name."""
     _, *groups = _HEADING.split(inspect.getsource(Settings))
+    # Pydantic drops the docstrings of fields, so descriptions come from the source text.
     for heading, fields in zip(groups[::2], groups[1::2], strict=True):
-        yield heading, _read_meanings(fields)
+        yield heading, _read_descriptions(fields)
 
 
-def _read_meanings(source: str) -> dict[str, str]:
+def _read_descriptions(source: str) -> dict[str, str]:
     statements = ast.parse(inspect.cleandoc(source)).body
     return {
         field.target.id: str(meaning.value.value)

@@ -1,4 +1,4 @@
-"""Write the table of `shared/media/networks/README.md` from what each messaging network declares of itself."""
+"""Generate the table in `shared/media/networks/README.md` from the declarations of the messaging networks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ BEGIN, END = "<!-- Written by `make networks`. -->\n", "<!-- End of what is writ
 
 
 def render() -> str:
-    """Give what the README has to hold."""
+    """Return the expected content of the README."""
     before, _, rest = README.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     return "".join((before, BEGIN, *(line + "\n" for line in _rows()), END, after))

@@ -1,7 +1,7 @@
-"""Start and stop programs so that none outlives the process that started it.
+"""Start and stop child processes that never outlive this process.
 
-Each runs in a session of its own, so that a terminal's Ctrl-C reaches only us; `launch.py` binds it to our life.
-Start from the main thread: the kernel ties that bond to the thread, not to the process.
+Each child runs in its own session, so that a terminal's Ctrl-C reaches only this process. `launcher.py` makes the
+kernel signal the child when this process ends. Spawn from the main thread: the kernel watches the thread that forked.
 """
 
 import contextlib
@@ -14,34 +14,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-LAUNCHER = Path(__file__).with_name("launch.py")
+LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to run: its command, and how it wants to be started and stopped."""
+    """A program to run: its command, its rights, and how to start and stop it."""
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     directory: Path | None = None
     log: Path | None = None  # output goes to this file instead of to the caller
-    prefix: tuple[str, ...] = ()  # what it is started by, such as `nsenter` into the network of another host
-    account: str | None = None
-    reach_all_paths: bool = False  # with an account: pass closed directories, and reach only what these name
+    prefix: tuple[str, ...] = ()  # command that starts it, such as `nsenter` into another network namespace
+    account: str | None = None  # account to run as; only root may change it
+    reach_all_paths: bool = False  # with an account: may traverse any directory, but use only the paths below
     readable: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     prepare: Callable[[], None] | None = None  # runs before every start
     stop_signal: signal.Signals = signal.SIGTERM
-    death_signal: signal.Signals = signal.SIGKILL  # what it gets when we are killed
+    death_signal: signal.Signals = signal.SIGKILL  # sent by the kernel when this process is killed
     stop_seconds: float = 10.0
     stage: int = 0  # higher stages are stopped first
 
 
 def spawn(program: Program) -> subprocess.Popen[bytes]:
-    """Start the program; its output is a pipe at `stdout` unless it keeps a log."""
+    """Start a program and return its process. Its output is the pipe `stdout`, unless the program has a log."""
     if program.prepare is not None:
         program.prepare()
+    # -I -S: the launcher needs no packages, and importing site would cost more than the rest of the start.
     command = [sys.executable, "-I", "-S", str(LAUNCHER), "--parent", str(os.getpid())]
     command += ["--death-signal", str(int(program.death_signal))]
     command += ["--account", program.account] if program.account else []
@@ -64,7 +65,7 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes], program: Program) -> bool:
-    """Ask the process to end, wait its grace, then kill it and all its session; tell whether it ended by itself."""
+    """Send the stop signal, wait `stop_seconds`, then kill the session. Return whether the process ended in time."""
     if process.poll() is None:
         process.send_signal(program.stop_signal)
     try:
@@ -72,12 +73,12 @@ def stop(process: subprocess.Popen[bytes], program: Program) -> bool:
     except subprocess.TimeoutExpired:
         kill(process)
         return False
-    kill(process)
+    kill(process)  # children that the program left in its session
     return True
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and everything in its session."""
+    """Kill the process and all other processes of its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,7 +1,7 @@
-"""Take rights away from a process before it becomes another program: capabilities, and files by Landlock.
+"""Restrict a process before it executes another program: drop capabilities, and confine it to files with Landlock.
 
-`launch.py` uses it without any package: import nothing but the standard library here. What the kernel does not know
-is left out; nothing here grants anything.
+`launcher.py` runs without packages, so this module imports only the standard library. Restrictions that the kernel does
+not support are skipped; no function grants a right.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ REFER, TRUNCATE = 1 << 13, 1 << 14
 RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 READING = EXECUTE | READ_FILE | READ_DIR
-# What programs need of the system besides their own files: libraries, a shell, names, time zones, shared memory.
+# Files that every program needs: libraries, a shell, account names, time zones, shared memory.
 SYSTEM_TO_READ = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys/devices/system", "/proc/meminfo"),
     *(
@@ -39,20 +39,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def drop_capabilities(keep: Iterable[int]) -> None:
-    """Shrink what this process and its successors may ever hold to `keep`; needs to be root."""
+    """Limit the capabilities that this process and its children can ever have to `keep`. Requires root."""
     for capability in set(range(LAST_CAPABILITY + 1)) - set(keep):
-        _libc.prctl(
-            PR_CAPBSET_DROP, capability, 0, 0, 0
-        )  # unknown ones, and all without the right, are refused
+        # The result is ignored: the kernel rejects numbers that it does not know.
+        _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def keep_over_change_of_account() -> None:
-    """Keep capabilities over the next change of account."""
+    """Make the kernel preserve the capabilities at the next change of account, which would clear them."""
     check(_libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
 
 
 def keep_path_capability() -> None:
-    """Keep the right to pass and read closed directories across exec; containers may grant only the wider one."""
+    """Preserve the capability to traverse and read all directories across exec."""
+    # The narrower one first; some containers grant only the wider one.
     for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
         mask = 1 << capability
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
@@ -63,12 +63,12 @@ def keep_path_capability() -> None:
 
 
 def gain_no_privileges() -> None:
-    """Disable set-user-id programs and file capabilities for this process and its successors."""
+    """Disable set-user-id programs and file capabilities for this process and its children."""
     check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 
 def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Close all files but these and the system's to this process, where the kernel knows Landlock."""
+    """Deny this process all files except these and the system's. Does nothing if the kernel has no Landlock."""
     version = _libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
     if version < 1:
         return
@@ -90,7 +90,7 @@ def _allow(rules: int, path: str, rights: int) -> None:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    if not os.path.isdir(path):  # noqa: PTH112 - pathlib costs a start as much as all the rest of this
+    if not os.path.isdir(path):  # noqa: PTH112 - importing pathlib would double the start time
         rights &= OF_FILES
     # struct landlock_path_beneath_attr is packed: the rights, then the descriptor.
     rule = rights.to_bytes(8, "little") + file.to_bytes(4, "little", signed=True)
@@ -99,6 +99,6 @@ def _allow(rules: int, path: str, rights: int) -> None:
 
 
 def check(result: int, call: str) -> None:
-    """Raise OSError for a call that failed."""
+    """Raise OSError if a libc call failed."""
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")

@@ -1,7 +1,7 @@
-"""Keep programs running: start them, show their output under their names, restart what dies, stop all in order.
+"""Supervise programs: start them, print their output with their names, restart them when they end, stop them in order.
 
-One thread and one loop, so that every program is a child of the main thread (see `processes`) and nothing needs a
-lock. A program that keeps dying is restarted ever more slowly and never given up, except while starting.
+One thread runs one loop. So every program is a child of the main thread (see `child_processes.py`), and no state needs
+a lock. A program that keeps failing is restarted with exponential backoff and without an end, except during the start.
 """
 
 import os
@@ -21,7 +21,7 @@ from shared.runtime.retry import backoff_seconds
 TICK_SECONDS = 0.1
 FIRST_RESTART_SECONDS = 0.25
 SLOWEST_RESTART_SECONDS = 5.0
-SETTLED_SECONDS = 10.0  # a program that ran this long starts anew with the first delay
+BACKOFF_RESET_SECONDS = 10.0  # a program that ran for longer restarts with the first delay
 STEADY_SECONDS = 1.0
 FAILURES_AT_START = 4
 LINE_LIMIT_BYTES = 64 * 1024
@@ -29,11 +29,11 @@ NAME_WIDTH = 18
 
 
 class Interrupted(Exception):
-    """The supervisor was asked to stop."""
+    """The process received a stop signal."""
 
 
-class GaveUp(Exception):
-    """What was waited for did not come about; the message says what."""
+class ProgramFailed(Exception):
+    """A program failed, cannot start, or was not ready in time; the message says which."""
 
 
 @dataclass(slots=True)
@@ -49,133 +49,141 @@ class _Child:
 
 
 class Supervisor:
-    """A set of running programs."""
+    """A set of supervised programs."""
 
     def __init__(
         self, *, output: TextIO | None = None, record: Callable[[str, str], None] | None = None
     ) -> None:
-        """Give what programs write to `record` with their names; without it, print it under them."""
+        """Create a supervisor that passes each line of output, with its program's name, to `record`.
+
+        Without `record` it prints the lines, prefixed with the names.
+        """
         self._output: TextIO | None = output or sys.stdout
         self._record = record
         self._children: list[_Child] = []
         self._selector = selectors.DefaultSelector()
         self._signals = 0
 
-    def listen(self) -> None:
-        """Stop at SIGINT, SIGTERM or SIGHUP; a second one kills what still runs."""
+    def install_signal_handlers(self) -> None:
+        """Handle SIGINT, SIGTERM and SIGHUP: the first stops all programs, a second kills those still running."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._note_signal)
+            signal.signal(number, self._count_signal)
 
     def start(self, program: Program, *, restart: bool = True) -> None:
-        """Start a program; unless told otherwise it is started again whenever it ends."""
+        """Start a program, and restart it each time it ends unless `restart` is False."""
         child = _Child(program, spawn(program), time.monotonic(), restart)
         self._children.append(child)
-        self._watch(child)
+        self._register_output(child)
 
     def run_to_end(self, program: Program, *, timeout_seconds: float) -> None:
-        """Run a program once; raises `GaveUp` unless it succeeds in time."""
+        """Run a program once. Raises ProgramFailed if it fails or exceeds the timeout."""
         self.start(program, restart=False)
         child = self._children[-1]
         self.run_until(lambda: child.drained, what=program.name, timeout_seconds=timeout_seconds)
         self._children.remove(child)
         if child.process.returncode != 0:
-            raise GaveUp(f"{program.name} failed with {_describe(child.process.returncode)}")
+            raise ProgramFailed(f"{program.name} failed with {_describe(child.process.returncode)}")
 
     def run_until(self, condition: Callable[[], bool], *, what: str, timeout_seconds: float) -> None:
-        """Supervise until the condition holds; raises `Interrupted`, or `GaveUp` if it cannot or does not in time."""
+        """Supervise until the condition holds.
+
+        Raises Interrupted at a stop signal, and ProgramFailed at the timeout or if a program fails four times.
+        """
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             self._tick()
             failing = [child.program.name for child in self._children if child.failures >= FAILURES_AT_START]
             if failing:
-                raise GaveUp(f"{', '.join(failing)} cannot start; see the lines above")
+                raise ProgramFailed(f"{', '.join(failing)} cannot start; see the log lines above")
             if time.monotonic() > deadline:
-                raise GaveUp(f"{what}: not done after {timeout_seconds:.0f} seconds")
+                raise ProgramFailed(f"{what}: not ready after {timeout_seconds:.0f} seconds")
 
     def is_steady(self) -> bool:
-        """Tell whether every program runs, and has for a moment."""
-        began_before = time.monotonic() - STEADY_SECONDS
+        """Return whether every program runs, and has run for at least a second."""
+        latest_start = time.monotonic() - STEADY_SECONDS
         return all(
-            child.process.poll() is None and child.started_at < began_before for child in self._children
+            child.process.poll() is None and child.started_at < latest_start for child in self._children
         )
 
     def run(self) -> NoReturn:
-        """Supervise until asked to stop; raises `Interrupted` then."""
+        """Supervise until a stop signal, then raise Interrupted."""
         while True:
             self._tick()
 
     def stop_all(self) -> None:
-        """Stop every program, the highest stage first; one that outlasts its grace is killed."""
+        """Stop all programs, highest stage first; kill those that exceed their stop time."""
         for stage in sorted({child.program.stage for child in self._children}, reverse=True):
             self._stop_stage([child for child in self._children if child.program.stage == stage])
         self._children.clear()
 
-    def say(self, text: str, *, name: str = "quartermaster") -> None:
-        """Print a line under a name."""
+    def log(self, text: str, *, name: str = "quartermaster") -> None:
+        """Print a line with a name as its prefix."""
         self._print(f"{name:<{NAME_WIDTH}}| {text}\n")
 
-    def announce(self, text: str) -> None:
-        """Print a line as it stands."""
+    def print_line(self, text: str) -> None:
+        """Print a line without a prefix."""
         self._print(f"{text}\n")
 
     def _tick(self) -> None:
         if self._signals:
             raise Interrupted
-        self._pump()
+        self._read_outputs()
         now = time.monotonic()
         for child in self._children:
-            self._tend(child, now)
+            self._update(child, now)
 
-    def _tend(self, child: _Child, now: float) -> None:
+    def _update(self, child: _Child, now: float) -> None:
         if child.restart_at is not None:
             if now >= child.restart_at:
-                self._start_again(child)
+                self._restart(child)
         elif child.process.poll() is not None and not child.drained:
-            self._note_end(child, now)
+            self._handle_exit(child, now)
 
-    def _note_end(self, child: _Child, now: float) -> None:
+    def _handle_exit(self, child: _Child, now: float) -> None:
         self._drain(child)
-        kill(child.process)  # the rest of its session
+        kill(child.process)  # other processes of its session
         if not child.restart:
             return
-        child.failures = 1 if now - child.started_at > SETTLED_SECONDS else child.failures + 1
+        child.failures = 1 if now - child.started_at > BACKOFF_RESET_SECONDS else child.failures + 1
         delay = backoff_seconds(child.failures, first=FIRST_RESTART_SECONDS, longest=SLOWEST_RESTART_SECONDS)
         child.restart_at = now + delay
         ended = _describe(child.process.returncode)
-        self.say(f"{child.program.name} ended with {ended}; starting it again in {delay:.2f} s")
+        self.log(f"{child.program.name} ended with {ended}; restarting it in {delay:.2f} s")
 
-    def _start_again(self, child: _Child) -> None:
+    def _restart(self, child: _Child) -> None:
         try:
             child.process = spawn(child.program)
-        except Exception as error:  # noqa: BLE001 - a program's preparation may fail in any way; it is tried again
-            self.say(f"{child.program.name} could not be started: {error}")
+        except Exception as error:  # noqa: BLE001 - a program's preparation may raise any error; it is retried
+            self.log(
+                f"{child.program.name} cannot be started: {error}; retrying in {SLOWEST_RESTART_SECONDS:.0f} s"
+            )
             child.restart_at = time.monotonic() + SLOWEST_RESTART_SECONDS
             return
         child.started_at, child.restart_at, child.drained, child.partial = time.monotonic(), None, False, b""
-        self._watch(child)
+        self._register_output(child)
 
     def _stop_stage(self, children: list[_Child]) -> None:
         running = [child for child in children if child.process.poll() is None]
         for child in running:
             child.process.send_signal(child.program.stop_signal)
         deadline = time.monotonic() + max((child.program.stop_seconds for child in running), default=0)
-        asked = self._signals
+        signals_before = self._signals
         while any(child.process.poll() is None for child in running):
-            if time.monotonic() > deadline or self._signals > asked:
+            if time.monotonic() > deadline or self._signals > signals_before:
                 break
-            self._pump()
+            self._read_outputs()
         for child in children:
             if child.process.poll() is None:
-                self.say(f"{child.program.name} did not stop in time; killing it")
+                self.log(f"{child.program.name} did not stop in time; killing it")
             kill(child.process)
             self._drain(child)
 
-    def _watch(self, child: _Child) -> None:
+    def _register_output(self, child: _Child) -> None:
         if child.process.stdout is not None:
             os.set_blocking(child.process.stdout.fileno(), False)
             self._selector.register(child.process.stdout, selectors.EVENT_READ, child)
 
-    def _pump(self) -> None:
+    def _read_outputs(self) -> None:
         if not self._selector.get_map():
             time.sleep(TICK_SECONDS)
             return
@@ -183,7 +191,7 @@ class Supervisor:
             self._read(key.data)
 
     def _read(self, child: _Child) -> bool:
-        """Show what the child has written; tell whether there may be more."""
+        """Print the child's new output. Return whether there may be more."""
         stream = child.process.stdout
         if stream is None or stream.closed:
             return False
@@ -196,6 +204,7 @@ class Supervisor:
             stream.close()
             return False
         *lines, child.partial = (child.partial + chunk).split(b"\n")
+        # An endless line must not fill the memory: print it in pieces.
         if len(child.partial) >= LINE_LIMIT_BYTES:
             lines, child.partial = [*lines, child.partial], b""
         self._show(child, lines)
@@ -215,7 +224,7 @@ class Supervisor:
         for line in lines:
             written = line.decode(errors="replace").rstrip()
             if self._record is None:
-                self.say(written, name=child.program.name)
+                self.log(written, name=child.program.name)
             else:
                 self._record(child.program.name, written)
 
@@ -225,12 +234,12 @@ class Supervisor:
         try:
             self._output.write(text)
             self._output.flush()
-        except BrokenPipeError:  # nobody reads any more; the programs run on
+        except BrokenPipeError:  # the reader has gone; the programs continue
             self._output = None
         except OSError:
-            pass  # a full disk, say: this line is lost, later ones may not be
+            pass  # for example a full disk: only this line is lost
 
-    def _note_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
 
 

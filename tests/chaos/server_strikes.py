@@ -66,12 +66,12 @@ class ServerStrikes(Strikes):
 
     def _kill_valkey(self) -> None:
         random = self._chance.random
-        lose_memory = random.random() < 0.5
+        discards_data = random.random() < 0.5
         valkey = random.choice(self._servers.valkeys)
-        self._chance.done[f"{valkey.name}, memory lost" if lose_memory else valkey.name] += 1
+        self._chance.done[f"{valkey.name}, memory lost" if discards_data else valkey.name] += 1
         valkey.kill()
         time.sleep(random.uniform(0, 0.5))
-        valkey.start(lose_memory=lose_memory)
+        valkey.start(discards_data=discards_data)
 
     def _empty_valkey(self) -> None:
         valkey = self._chance.random.choice(self._servers.valkeys)

@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from cryptography.fernet import Fernet
 
 from deploy.cli.main import main
-from deploy.embedded.postgres import ROOTS_ACCOUNT, SUPERUSER, EmbeddedPostgres
+from deploy.embedded.postgres import SUPERUSER, UNPRIVILEGED_ACCOUNT, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.embedded.wheels import find_program
 from shared.db.database import Database
@@ -205,7 +205,7 @@ def _archive_the_rest(postgres: ArchivingPostgres, archive: Path) -> None:
 
 def _give_away(path: Path) -> None:
     if os.geteuid() == 0:
-        account = pwd.getpwnam(ROOTS_ACCOUNT)
+        account = pwd.getpwnam(UNPRIVILEGED_ACCOUNT)
         for at in (path, *path.rglob("*")):
             os.chown(at, account.pw_uid, account.pw_gid)
 

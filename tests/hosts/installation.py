@@ -44,7 +44,7 @@ class HostServers(Servers):
             prefix=at.prefix,
         )
         self.valkey = _valkey(directory / "valkey", hosts["valkey"])
-        self.valkey_models = _valkey(directory / "valkey-models", hosts["valkey-models"], keeps=False)
+        self.valkey_models = _valkey(directory / "valkey-models", hosts["valkey-models"], is_persistent=False)
         self.valkeys = (self.valkey, self.valkey_models)
 
 
@@ -52,8 +52,8 @@ def _rabbitmq(directory: Path, host: Host) -> RabbitMQ:
     return RabbitMQ(directory / "rabbitmq", address=host.address, prefix=host.prefix)
 
 
-def _valkey(directory: Path, host: Host, *, keeps: bool = True) -> EmbeddedValkey:
-    return EmbeddedValkey(directory, keeps=keeps, address=host.address, prefix=host.prefix)
+def _valkey(directory: Path, host: Host, *, is_persistent: bool = True) -> EmbeddedValkey:
+    return EmbeddedValkey(directory, is_persistent=is_persistent, address=host.address, prefix=host.prefix)
 
 
 @dataclass(kw_only=True)

@@ -40,7 +40,7 @@ class Guided:
         """Run the front and these workers anew, with these changes to the environment."""
         self.stack.kill_all()
         self.stack.environment = {**self.stack.environment, **environment}
-        Home(self.stack.directory).note_settings(self._settings())
+        Home(self.stack.directory).write_settings(self._settings())
         self._services = [self.stack.web(), *(self.stack.worker(name) for name in workers)]
         for service in self._services:
             service.start()

@@ -41,7 +41,7 @@ def test_a_hundred_queued_uploads_survive_a_valkey_that_forgets_everything(
         uploads = [pool.submit(agent.upload, b"%d" % number, operation=uuid4()) for number in range(100)]
         wait_until(lambda: sum(at.done() for at in uploads) >= 30, "some are acknowledged")
         servers.valkey.kill()
-        servers.valkey.start(lose_memory=True)
+        servers.valkey.start(discards_data=True)
     answers = [at.result() for at in uploads]
     assert {answer.status_code for answer in answers} == {201}
     assert all(state == "staged" for state in states(stack, [at.json()["versionId"] for at in answers]))
@@ -152,7 +152,7 @@ def sent_and_live(stack: Stack, version: str) -> bool:
 
 def kill_and_forget(servers: Servers) -> None:
     servers.valkey.kill()
-    servers.valkey.start(lose_memory=True)
+    servers.valkey.start(discards_data=True)
 
 
 def kill_and_remember(servers: Servers) -> None:

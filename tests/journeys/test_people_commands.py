@@ -84,7 +84,7 @@ def test_a_file_is_stored_shared_fetched_replaced_and_deleted(
     assert first.read_text() == "the first report"
     monkeypatch.chdir(tmp_path)
     assert beside.tell("files", "get", stored["id"])["path"] == "b.txt"
-    assert "exists here" in beside.run("files", "get", stored["id"], status=1).stderr
+    assert "already exists" in beside.run("files", "get", stored["id"], status=1).stderr
 
     assert beside.tell("files", "ls", "--name", "b")["files"][0]["id"] == stored["id"]
     assert beside.tell("files", "show", stored["id"])["revision"] == 2

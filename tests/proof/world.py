@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg2
 import pytest
 
-from deploy.cli.consistency_checks import Depth, examine_content, examine_ledger
+from deploy.cli.consistency_checks import DeepCheckOptions, check_content, check_ledger
 from deploy.cli.health_report import State as Found
 from shared.a2a.agent_turns.execution import TurnExecution
 from shared.a2a.agent_turns.leases import TurnLeases
@@ -128,9 +128,9 @@ class World:
         self.let_leases_end()
         self.run(TO_THE_END)
         store = self.front.services.blobs
-        depth = Depth(sample=10_000)
-        found = [*examine_content(self.database, store, depth), *examine_ledger(self.database)]
-        faults = [f"{at.subject}: {at.said}" for at in found if at.state is not Found.OK]
+        depth = DeepCheckOptions(sample=10_000)
+        found = [*check_content(self.database, store, depth), *check_ledger(self.database)]
+        faults = [f"{at.subject}: {at.detail}" for at in found if at.state is not Found.OK]
         faults += list_disagreeing_rows(self.link)
         states = dict(self.sql("SELECT version_id::text, state FROM blobs"))
         faults += [f"leaked bytes: {name}" for name in stored_names(self.front) - states.keys()]

@@ -27,7 +27,7 @@ from _pytest.capture import CaptureManager
 from _pytest.tmpdir import TempPathFactory
 from execnet import XSpec
 
-from deploy.supervision.launch import bind_to_parent
+from deploy.supervision.launcher import bind_to_parent
 
 _CLIENT = Path(__file__).with_name("fork_client.py")
 _NO_WORKER = {"workerid": "origin", "workercount": 0, "testrunuid": "", "mainargv": sys.argv}

@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from deploy.supervision.child_processes import Program, spawn
-from deploy.supervision.launch import bind_to_parent
+from deploy.supervision.launcher import bind_to_parent
 from tests.support import offers
 
 ROOT = offers.ROOT
@@ -38,10 +38,11 @@ PRELOADED = (
     *("celery.concurrency.thread", "celery.worker.consumer", "kombu.transport.redis"),
     *("web.server.worker_class", "gunicorn.app.wsgiapp", "gunicorn.arbiter"),
     *(
-        "deploy.cli.commands.agents",
+        "deploy.cli.commands.blob_store",
+        "deploy.cli.commands.deployments",
         "deploy.cli.commands.files",
         "deploy.cli.commands.identities",
-        "deploy.cli.commands.people",
+        "deploy.cli.commands.organizations",
         "deploy.cli.first_run",
     ),
     *(

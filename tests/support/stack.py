@@ -76,7 +76,7 @@ class Servers:
         self.rabbitmq = rabbitmq
         self.postgres = EmbeddedPostgres(directory / "postgres", durable=True)
         self.valkey = EmbeddedValkey(directory / "valkey")
-        self.valkey_models = EmbeddedValkey(directory / "valkey-models", keeps=False)
+        self.valkey_models = EmbeddedValkey(directory / "valkey-models", is_persistent=False)
         self.valkeys = (self.valkey, self.valkey_models)
         self.installations = itertools.count()
         self._template: str | None = None

@@ -135,7 +135,7 @@ def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValke
         before = failures()
         publisher.publish([PlaceAwaited()])
         wait_until(lambda: failures() > before, "the loss is counted")
-        valkey_server.start(lose_memory=True)
+        valkey_server.start(discards_data=True)
         with redis.Redis.from_url(broker_url) as broker:
             publisher.publish([CollectGarbage()])
             wait_until(lambda: waiting(broker, "retention") == 1, "the next job is sent")

@@ -1,4 +1,4 @@
-"""A service over REST, by the project's own SDK: how commands open it, and how its refusals end them."""
+"""The SDK's client for commands: open it with a saved login, and convert its errors to exit codes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 
 from deploy.cli.client.saved_logins import (
     Login,
+    find_home_organization,
     find_login,
-    find_organization,
     find_remote_login,
-    is_database_named,
+    is_database_configured,
 )
 from deploy.cli.exit_codes import ExitCode, Failure
 
@@ -20,33 +20,36 @@ if TYPE_CHECKING:
     from quartermaster import ApiError, Client
 
 _REMEDIES = {
-    "owner_required": "Files belong to agents: give a deployment's credentials with"
-    " `quartermaster login --client-id ID`.",
+    "owner_required": "Only a deployment can own files: store its credentials with"
+    " `quartermaster login ADDRESS --client-id ID`.",
     "invalid_token": "Run `quartermaster login`.",
 }
 
 
 @contextmanager
 def service() -> Iterator[Client]:
-    """Open the service as the person who is signed in."""
+    """Yield a client with the user's API key, or with the deployment's credentials if there is no key."""
     with open_service(find_login(), prefers_deployment=False) as client:
         yield client
 
 
 @contextmanager
 def service_as_deployment() -> Iterator[Client]:
-    """Open the service as the deployment whose credentials are there, else as the person."""
+    """Yield a client with the deployment's credentials, or with the user's API key if there are none."""
     with open_service(find_login(), prefers_deployment=True) as client:
         yield client
 
 
 @contextmanager
 def open_service(login: Login, *, prefers_deployment: bool) -> Iterator[Client]:
-    """Open the service of a login; whatever it refuses ends the command with one line."""
+    """Yield a client of a login's service.
+
+    Raises Failure, with the exit code of the cause, if the SDK is missing or the block raises an error of the SDK.
+    """
     try:
         from quartermaster import ApiError, Client, ConnectionFailed, QuartermasterError
     except ImportError:
-        raise Failure("This needs the SDK: install quartermaster-sdk beside the service.") from None
+        raise Failure("This command needs the SDK: run `pip install quartermaster-sdk`.") from None
     try:
         credential: dict[str, Any] = {**login.credential(prefers_deployment=prefers_deployment)}
         with Client(base_url=login.base_url, max_retries=2, **credential) as client:
@@ -55,18 +58,20 @@ def open_service(login: Login, *, prefers_deployment: bool) -> Iterator[Client]:
         raise _failure_of(error) from None
     except ConnectionFailed as error:
         raise Failure(
-            f"{login.base_url} does not answer ({error}); is it running?", ExitCode.TRY_LATER
+            f"{login.base_url} does not respond ({error}): check the address, and that the service runs.",
+            ExitCode.TRY_LATER,
         ) from None
     except QuartermasterError as error:
         raise Failure(str(error)) from None
 
 
 def find_active_organization() -> UUID | None:
-    """Give the organization that commands are about by default: none where DATABASE_URL names a database."""
-    if is_database_named():
+    """Return the default of `--organization`: the caller's active one. None if DATABASE_URL is set."""
+    # A database has no active organization, so the caller has to choose one.
+    if is_database_configured():
         return None
     if find_remote_login() is None:
-        found = find_organization()
+        found = find_home_organization()
     else:
         with service() as client:
             found = client.raw.request("GET", "/admin/me")["activeOrganizationId"]
@@ -74,9 +79,12 @@ def find_active_organization() -> UUID | None:
 
 
 def require_active(organization_id: UUID) -> None:
-    """Refuse another organization than the active one, which is all that REST reports on."""
+    """Raise Failure unless the organization is the active one: the usage routes report on no other."""
     if organization_id != find_active_organization():
-        raise Failure("From afar, usage is shown of the active organization only.", ExitCode.WRONG_USAGE)
+        raise Failure(
+            "Over REST, usage is available for the active organization only: omit --organization.",
+            ExitCode.WRONG_USAGE,
+        )
 
 
 def _failure_of(error: ApiError) -> Failure:

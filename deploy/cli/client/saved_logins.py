@@ -1,7 +1,8 @@
-"""Where a person's commands go, and as whom: the environment, else a login, else what `make up` runs over QM_HOME.
+"""Find the service and the credential of a command: the environment, else QM_HOME, else the saved login.
 
-SERVICE_BASE_URL, SERVICE_API_KEY, SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET are the SDK's own variables. A
-credential is sent only to the address that it was given for. A login is a file for its owner's eyes only.
+The variables SERVICE_BASE_URL, SERVICE_API_KEY, SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET are those of the SDK. A
+stored credential is sent only to the address that it was stored for. The file of the login is readable by its owner
+only.
 """
 
 import json
@@ -19,34 +20,38 @@ from deploy.embedded.home import Home, write_privately
 
 BASE_URL, API_KEY = "SERVICE_BASE_URL", "SERVICE_API_KEY"
 CLIENT_ID, CLIENT_SECRET = "SERVICE_CLIENT_ID", "SERVICE_CLIENT_SECRET"
-DATABASE_IS_NAMED = "quartermaster.database_is_named"
+DATABASE_IS_CONFIGURED = "quartermaster.database_is_named"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A service's address with a person's API key, a deployment's credentials, or both."""
+    """A service's address with a user's API key, a deployment's credentials, or both."""
 
     base_url: str
     source: str = ""
-    """Where it stands, for `whoami`."""
+    """The file or environment that it was read from, for `whoami`."""
     api_key: str | None = field(default=None, repr=False)
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
 
     def credential(self, *, prefers_deployment: bool) -> dict[str, str]:
-        """Give what the SDK's client is made with: the person's, unless the deployment's is asked for or alone."""
+        """Return the credential arguments of the SDK's client.
+
+        The API key comes first unless `prefers_deployment`. Raises Failure if there is no credential.
+        """
         has_deployment = bool(self.client_id and self.client_secret)
         if has_deployment and (prefers_deployment or not self.api_key):
             return {"client_id": str(self.client_id), "client_secret": str(self.client_secret)}
         if self.api_key:
             return {"api_key": self.api_key}
         raise Failure(
-            f"There is no credential for {self.base_url}: run `quartermaster login`.", ExitCode.NOT_SIGNED_IN
+            f"There is no credential for {self.base_url}: run `quartermaster login {self.base_url}`.",
+            ExitCode.NOT_SIGNED_IN,
         )
 
 
 def find_login() -> Login:
-    """Find where to go and as whom; raise `Failure` where nothing says it."""
+    """Return the service and credential of this command. Raises Failure if none is configured."""
     found = find_remote_login() or _of_home(_home())
     if found is None:
         raise Failure(
@@ -57,7 +62,7 @@ def find_login() -> Login:
 
 
 def find_remote_login() -> Login | None:
-    """Find the service that the environment or a login names; None where commands work on QM_HOME."""
+    """Return the login of the environment or of `quartermaster login`; None if QM_HOME is the target."""
     if address := _read(BASE_URL):
         return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source="the environment"))
     if os.environ.get("QM_HOME"):
@@ -67,31 +72,31 @@ def find_remote_login() -> Login | None:
 
 
 def login_path() -> Path:
-    """Give the file of the login."""
+    """Return the path of the saved login."""
     return Path(click.get_app_dir("quartermaster")) / "login.json"
 
 
 def read_login() -> Login | None:
-    """Read the stored login."""
+    """Return the saved login, or None. Raises Failure if its file is invalid."""
     path = login_path()
     try:
         return Login(**json.loads(path.read_text()), source=str(path))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):
-        raise Failure(f"{path} cannot be read: run `quartermaster login` again.") from None
+        raise Failure(f"{path} is not a valid login: run `quartermaster login ADDRESS` again.") from None
 
 
 def store_login(login: Login) -> None:
-    """Store a login in place of another, readable by its owner alone."""
+    """Replace the saved login, in a file that only its owner can read."""
     path = login_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     document = {name: value for name, value in asdict(login).items() if value and name != "source"}
     write_privately(path, json.dumps(document, indent=2) + "\n")
 
 
-def forget_login() -> bool:
-    """Remove the stored login; tell whether there was one."""
+def delete_login() -> bool:
+    """Delete the saved login. Return whether there was one."""
     try:
         login_path().unlink()
     except FileNotFoundError:
@@ -99,19 +104,19 @@ def forget_login() -> bool:
     return True
 
 
-def find_organization() -> str | None:
-    """Give the organization of what `make up` runs over QM_HOME."""
+def find_home_organization() -> str | None:
+    """Return the organization id of the installation in QM_HOME, or None."""
     return _read_credentials(_home()).get("organizationId")
 
 
-def is_database_named() -> bool:
-    """Tell whether DATABASE_URL named a database before commands found that of QM_HOME."""
+def is_database_configured() -> bool:
+    """Return whether the caller set DATABASE_URL, before the command took over the settings of QM_HOME."""
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.find_root().meta.get(DATABASE_IS_NAMED))
+    return context is not None and bool(context.find_root().meta.get(DATABASE_IS_CONFIGURED))
 
 
 def _of_home(kept: Home) -> Login | None:
-    """Read the credentials of the first run over QM_HOME."""
+    """Return the login of the first owner and deployment of the installation in QM_HOME, or None."""
     document = _read_credentials(kept)
     if not document:
         return None
@@ -135,7 +140,8 @@ def _read_credentials(kept: Home) -> dict[str, Any]:
 
 
 def _with_credentials_of_environment(login: Login) -> Login:
-    """Let the credentials of the environment win, all of them together."""
+    """Return the login with the environment's credentials, if there are any."""
+    # Replace all of them: a key of the environment must not be mixed with a stored deployment of another service.
     api_key, client_id, client_secret = map(_read, (API_KEY, CLIENT_ID, CLIENT_SECRET))
     if not (api_key or (client_id and client_secret)):
         return login

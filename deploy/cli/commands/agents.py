@@ -1,169 +1,146 @@
-"""Commands for deployments, their versions and secrets, and for signing keys."""
+"""The command group `agents`: list agents, send messages to one, and cancel tasks, by A2A over REST."""
 
-from datetime import datetime
-from uuid import UUID
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID, uuid4
 
 import click
 
-from deploy.cli.command_context import (
-    INSTANT,
-    acts_on,
-    administration,
-    choice,
-    in_utc,
-    installation,
-    lists,
-    organization,
-    required_id,
-    show,
-    show_page,
+from deploy.cli.client.rest_client import service
+from deploy.cli.command_context import page_options
+from deploy.cli.display.output import is_json_requested, print_document
+from deploy.cli.display.streamed_replies import read_text, write_piece
+from deploy.cli.exit_codes import ExitCode, Failure
+
+_HEADERS = {"A2A-Version": "1.0"}
+_DEFAULT = "default"
+_FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED", "TASK_STATE_CANCELED"})
+_WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+_SETTLED = _WAITING | _FAILED | {"TASK_STATE_COMPLETED"}  # states in which the agent writes nothing more
+
+agents = click.Group("agents", help="List agents, send messages to them and cancel their tasks.")
+
+
+@agents.command("ls", help="List the agents of your organization.")
+@page_options
+def ls(cursor: str | None, limit: int) -> None:
+    given = {"limit": str(limit), **({"cursor": cursor} if cursor else {})}
+    with service() as client:
+        print_document(client.raw.request("GET", "/agents", query=given))
+
+
+@agents.command(
+    "talk",
+    help="Send TEXT to AGENT (a deployment id or `default`) and print the reply as it is streamed. Without TEXT, a"
+    " terminal starts a conversation that Ctrl-D ends; otherwise standard input is the text. --json prints each event.",
 )
-from shared.identity.access.authorization import OPERATOR
-from shared.identity.credentials import client_credentials as credentials
-from shared.identity.directory import daemons
-from shared.identity.directory import deployments as domain
-from shared.identity.directory import versions as deployed
-from shared.identity.tokens import key_rotation
-from shared.pagination import Page
+@click.argument("agent")
+@click.argument("text", required=False)
+def talk(agent: str, text: str | None) -> None:
+    conversation = Conversation(agent)
+    if text is None and sys.stdin.isatty():
+        for line in _prompt_lines():
+            conversation.send(line)
+        return
+    conversation.send(read_text(text))
+    if conversation.state in _FAILED:
+        raise Failure(f"The task ended with state {conversation.state}.")
 
-_deployment = required_id("deployment")
 
-
-deployments = click.Group("deployments", help="Manage deployments.")
-
-
-@deployments.command(
-    "create",
-    help="Create a deployment with its daemon, first version and client secret, which is shown only now.",
+@agents.command(
+    "cancel", help="Cancel your TASK at AGENT (a deployment id or `default`); an ended task is refused."
 )
-@organization
-@click.option("--name", required=True, help="What people call it.")
-@click.option(
-    "--kind",
-    type=choice(domain.DeploymentKind),
-    default="Remote",
-    show_default=True,
-    help="Where its agent comes from: a server of its own, or a repository.",
-)
-@click.option("--label", help="A name for its first version.")
-def create_deployment(organization_id: UUID, name: str, kind: str, label: str | None) -> None:
-    with administration() as session:
-        made = domain.create_deployment(
-            session,
-            actor=OPERATOR,
-            organization_id=organization_id,
-            kind=domain.DeploymentKind(kind),
-            name=name,
-            label=label,
-        )
-    issued = made.credential
-    show(made.deployment, client_credential_id=issued.credential.id, client_secret=issued.secret.value)
+@click.argument("agent")
+@click.argument("task_id", metavar="TASK", type=click.UUID)
+def cancel(agent: str, task_id: UUID) -> None:
+    path = f"{_root(agent)}/tasks/{task_id}:cancel"
+    with service() as client:
+        print_document(client.raw.request("POST", path, headers=_HEADERS))
 
 
-lists(deployments, domain.list_deployments, "List the deployments of an organization.", of="organization")
-acts_on(
-    deployments,
-    "deployment",
-    show=(domain.get_deployment, "Get a deployment."),
-    disable=(
-        domain.disable_deployment,
-        "Disable a deployment: its tokens and secrets are refused until it is enabled.",
-    ),
-    enable=(domain.enable_deployment, "Enable a disabled deployment."),
-)
+class Conversation:
+    """Messages to one agent in one context. A task that requires input receives the next message."""
+
+    def __init__(self, agent: str) -> None:
+        self._path = f"{_root(agent)}/message:stream"
+        self._context_id: str | None = None
+        self._task_id: str | None = None
+        self._has_reply = False
+        self.state = ""
+
+    def send(self, text: str) -> None:
+        """Send a message, and print the streamed reply until the turn ends.
+
+        Raises Failure if the stream ends earlier, for example because the web process shuts down.
+        """
+        self._task_id = self._task_id if self.state in _WAITING else None
+        self._has_reply, self.state = False, ""
+        ids = {"contextId": self._context_id, "taskId": self._task_id}
+        message = {
+            "messageId": str(uuid4()),
+            "role": "ROLE_USER",
+            "parts": [{"text": text}],
+            **{name: value for name, value in ids.items() if value},
+        }
+        with service() as client:
+            for event in client.raw.stream(self._path, json={"message": message}, headers=_HEADERS):
+                self._handle(event)
+        if not is_json_requested():
+            click.echo()
+        if not self._has_reply:
+            rest = f"; task {self._task_id} continues." if self._task_id else "; send the message again."
+            raise Failure(f"The stream ended before the agent's reply was complete{rest}", ExitCode.TRY_LATER)
+
+    def _handle(self, event: Mapping[str, Any]) -> None:
+        if is_json_requested():
+            print_document(event)
+        if "error" in event:
+            raise Failure(str(event["error"].get("message")))
+        for kind, body in event.items():
+            self._context_id = body.get("contextId", self._context_id)
+            self._task_id = body.get("id" if kind == "task" else "taskId", self._task_id)
+            self.state = body.get("status", {}).get("state", self.state)
+            self._has_reply = kind == "message" or self.state in _SETTLED
+            if not is_json_requested():
+                _write(kind, body)
 
 
-@deployments.command("change-daemon", help="Replace the daemon of a deployment by a new or a former one.")
-@click.argument("deployment_id", metavar="DEPLOYMENT", type=click.UUID)
-@click.option(
-    "--identity", "daemon_identity_id", type=click.UUID, help="A Daemon Identity; a new one without it."
-)
-def change_daemon(deployment_id: UUID, daemon_identity_id: UUID | None) -> None:
-    with administration() as session:
-        changed = daemons.change_daemon(
-            session, actor=OPERATOR, deployment_id=deployment_id, daemon_identity_id=daemon_identity_id
-        )
-    show(changed)
+def _write(kind: str, body: Mapping[str, Any]) -> None:
+    """Print the agent's content to the output, and its status messages to the error output."""
+    if kind == "statusUpdate":
+        text = "".join(_texts(body["status"].get("message", {})))
+        if text:
+            click.secho(text, err=True, dim=True)
+    elif kind == "task":
+        for artifact in body.get("artifacts", ()):
+            _write_parts(artifact)
+    else:
+        _write_parts(body.get("artifact", body))
 
 
-versions = click.Group("versions", help="Manage the versions of a deployment.")
+def _write_parts(body: Mapping[str, Any]) -> None:
+    for text in _texts(body):
+        write_piece(text)
 
 
-@versions.command("deploy", help="Create a version and make it the active one.")
-@_deployment
-@click.option("--label", help="A name for it, such as a commit.")
-def deploy_version(deployment_id: UUID, label: str | None) -> None:
-    with administration() as session:
-        made = deployed.deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label=label)
-    show(made)
+def _texts(body: Mapping[str, Any]) -> Iterator[str]:
+    for part in body.get("parts", ()):
+        if "text" in part:
+            yield part["text"]
+        elif "url" in part:
+            yield f"{part['url']}\n"
 
 
-lists(versions, deployed.list_versions, "List the versions of a deployment.", of="deployment")
-acts_on(
-    versions,
-    "version",
-    show=(deployed.get_version, "Get a version."),
-    activate=(deployed.activate_version, "Activate an earlier version, unless it was revoked."),
-    revoke=(deployed.revoke_version, "Revoke a version, and every token of it."),
-)
+def _root(agent: str) -> str:
+    return "" if agent == _DEFAULT else f"/agents/{click.UUID.convert(agent, None, None)}"
 
 
-client_credentials = click.Group("client-credentials", help="Manage the client secrets of a deployment.")
-
-
-@client_credentials.command(
-    "issue", help="Create another client secret, shown only now; two may live at once."
-)
-@_deployment
-@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
-def issue_client_credential(deployment_id: UUID, expires_at: datetime | None) -> None:
-    with administration() as session:
-        issued = credentials.issue_client_credential(
-            session, actor=OPERATOR, deployment_id=deployment_id, expires_at=in_utc(expires_at)
-        )
-    show(issued.credential, client_secret=issued.secret.value)
-
-
-lists(
-    client_credentials,
-    credentials.list_client_credentials,
-    "List the client secrets of a deployment, without the secrets.",
-    of="deployment",
-)
-acts_on(
-    client_credentials,
-    "credential",
-    show=(credentials.get_client_credential, "Get a client secret, without the secret itself."),
-    revoke=(
-        credentials.revoke_client_credential,
-        "Revoke a client secret, and every token exchanged for it.",
-    ),
-)
-
-
-signing_keys = click.Group("signing-keys", help="Manage the keys that sign tokens.")
-
-
-@signing_keys.command("list", help="List the signing keys.")
-def list_signing_keys() -> None:
-    with administration() as session:
-        keys = key_rotation.list_signing_keys(session, actor=OPERATOR)
-    show_page("signingKeys", Page(items=keys, next_cursor=None))
-
-
-# An id may begin with a hyphen, and is no option for that.
-@signing_keys.command(
-    "revoke",
-    context_settings={"ignore_unknown_options": True},
-    help="Revoke a key that leaked, with every token it signed.",
-)
-@click.argument("kid")
-def revoke_signing_key(kid: str) -> None:
-    with installation() as (database, settings):
-        key_rotation.revoke_key(database, settings, actor=OPERATOR, kid=kid)
-
-
-@click.command("rotate-keys", help="Rotate the signing keys; tokens signed before stay good.")
-def rotate_keys() -> None:
-    with installation() as (database, settings):
-        key_rotation.rotate_keys(database, settings, actor=OPERATOR)
+def _prompt_lines() -> Iterator[str]:
+    while True:
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            return
+        if line:
+            yield line

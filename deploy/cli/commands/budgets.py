@@ -1,4 +1,4 @@
-"""Commands for budgets of keys, users, identities and deployments, and for the models that a key may call."""
+"""The command group `budgets`: spending limits of keys, users, identities and deployments, and keys' model lists."""
 
 from typing import Any
 from uuid import UUID
@@ -9,8 +9,8 @@ from deploy.cli.command_context import (
     administration,
     choice,
     document,
-    organization,
-    paged,
+    organization_option,
+    page_options,
     print_json,
     required_id,
 )
@@ -23,24 +23,27 @@ from shared.identity.access.authorization import OPERATOR
 _budget = click.argument("budget_id", type=click.UUID, metavar="ID")
 _key = required_id("key")
 _amount = click.option(
-    "--amount", type=Credits(), required=True, help="Credits, or a number of requests or tokens."
+    "--amount", type=Credits(), required=True, help="Limit per period, in the budget's unit."
 )
 
 budgets = click.Group("budgets", help="Manage budgets of keys, users, identities and deployments.")
 
 
 @budgets.command("create", help="Create a budget.")
-@organization
-@click.option("--subject-kind", type=choice(SubjectKind), required=True, help="What spends.")
-@click.option("--subject", "subject_id", type=click.UUID, required=True, help="The id of what spends.")
+@organization_option
+@click.option("--subject-kind", type=choice(SubjectKind), required=True, help="Kind of the limited spender.")
+@click.option("--subject", "subject_id", type=click.UUID, required=True, help="Id of the limited spender.")
 @click.option(
-    "--unit", type=choice(Unit), default=Unit.CREDITS.value, show_default=True, help="What is counted."
+    "--unit", type=choice(Unit), default=Unit.CREDITS.value, show_default=True, help="Unit of the amount."
 )
 @click.option(
-    "--period", type=choice(Period), required=True, help="When it begins anew, in UTC; `once` never."
+    "--period",
+    type=choice(Period),
+    required=True,
+    help="When the budget resets, in UTC; `once` never resets.",
 )
 @_amount
-@click.option("--model", help="Counts the calls of this model only.")
+@click.option("--model", help="Count only calls of this model; all models by default.")
 def create_budget(
     organization_id: UUID, subject_kind: str, subject_id: UUID, unit: str, period: str, **options: Any
 ) -> None:
@@ -57,8 +60,8 @@ def create_budget(
 
 
 @budgets.command("list", help="List an organization's budgets, oldest first.")
-@organization
-@paged
+@organization_option
+@page_options
 def list_budgets(organization_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = domain.list_budgets(
@@ -68,7 +71,7 @@ def list_budgets(organization_id: UUID, cursor: str | None, limit: int) -> None:
 
 
 @budgets.command("show", help="Get a budget.")
-@organization
+@organization_option
 @_budget
 def show_budget(organization_id: UUID, budget_id: UUID) -> None:
     with administration() as session:
@@ -79,7 +82,7 @@ def show_budget(organization_id: UUID, budget_id: UUID) -> None:
 
 
 @budgets.command("set-amount", help="Update a budget's amount.")
-@organization
+@organization_option
 @_budget
 @_amount
 def set_amount(organization_id: UUID, budget_id: UUID, amount: int) -> None:
@@ -90,19 +93,19 @@ def set_amount(organization_id: UUID, budget_id: UUID, amount: int) -> None:
     print_json(_document(changed))
 
 
-@budgets.command("delete", help="Delete a budget; calls that are open in it go on.")
-@organization
+@budgets.command("delete", help="Delete a budget; running calls that it counted continue.")
+@organization_option
 @_budget
 def delete_budget(organization_id: UUID, budget_id: UUID) -> None:
     with administration() as session:
         domain.delete_budget(session, actor=OPERATOR, organization_id=organization_id, budget_id=budget_id)
 
 
-@budgets.command("set-models", help="Set the only models that a key may call.")
-@organization
+@budgets.command("set-models", help="Set the list of models that an API key may call.")
+@organization_option
 @_key
 @click.option(
-    "--model", "models", multiple=True, required=True, help="A model it may call. May be given several times."
+    "--model", "models", multiple=True, required=True, help="Id of a model that the key may call; repeatable."
 )
 def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> None:
     with administration() as session:
@@ -112,8 +115,8 @@ def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> 
     print_json({"models": list(named)})
 
 
-@budgets.command("show-models", help="Get the models that a key may call.")
-@organization
+@budgets.command("show-models", help="Get the list of models that an API key may call.")
+@organization_option
 @_key
 def show_models(organization_id: UUID, key_id: UUID) -> None:
     with administration() as session:
@@ -123,8 +126,10 @@ def show_models(organization_id: UUID, key_id: UUID) -> None:
     print_json({"models": list(models)})
 
 
-@budgets.command("remove-models", help="Remove the list of models of a key, which may then call all.")
-@organization
+@budgets.command(
+    "remove-models", help="Remove an API key's list of models; the key may then call all models."
+)
+@organization_option
 @_key
 def remove_models(organization_id: UUID, key_id: UUID) -> None:
     with administration() as session:

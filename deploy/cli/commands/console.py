@@ -1,4 +1,4 @@
-"""Commands for the console: links that sign in, and the end of sessions."""
+"""The command group `console`: create sign-in links, and revoke sessions."""
 
 import sys
 from uuid import UUID
@@ -11,12 +11,14 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.users import find_user
 from shared.identity.sign_in import console_sessions as domain
 
-_EMAIL = "The address of the user; the first operator by default."
+_EMAIL = "Email address of the user; the first operator by default."
 
-console = click.Group("console", help="Manage who is signed in to the console.")
+console = click.Group("console", help="Manage sign-in links and sessions of the console.")
 
 
-@console.command("link", help="Create a link that opens the console, once and within ten minutes.")
+@console.command(
+    "link", help="Create a link that signs in to the console; it works once, within ten minutes."
+)
 @click.option("--user", "email", help=_EMAIL)
 def link(email: str | None) -> None:
     with installation() as (database, settings):
@@ -27,7 +29,7 @@ def link(email: str | None) -> None:
         print_json({"link": address})
 
 
-@console.command("sign-out", help="Revoke all sessions of a user, and the links that were not used yet.")
+@console.command("sign-out", help="Revoke all console sessions and unused sign-in links of a user.")
 @click.option("--user", "email", help=_EMAIL)
 def sign_out(email: str | None) -> None:
     with installation() as (database, _), database.transaction() as session:
@@ -36,7 +38,10 @@ def sign_out(email: str | None) -> None:
 
 
 def issue_console_link(database: Database, base_url: str, email: str | None = None) -> str:
-    """Issue a link for the user of an address, the first operator by default; give what to open in a browser."""
+    """Create a sign-in link for a user, the first operator by default, and return its URL.
+
+    Raises ClickException if there is no such user.
+    """
     with database.transaction() as session:
         user_id = _find(email, domain.find_operator(session) if email is None else find_user(session, email))
         return domain.issue_link(session, actor=OPERATOR, user_id=user_id).address(base_url)
@@ -44,5 +49,9 @@ def issue_console_link(database: Database, base_url: str, email: str | None = No
 
 def _find(email: str | None, user_id: UUID | None) -> UUID:
     if user_id is None:
-        raise click.ClickException(f"There is no user {email}." if email else "There is no operator.")
+        raise click.ClickException(
+            f"There is no user {email}: check the address with `quartermaster users list`."
+            if email
+            else "There is no operator: name a user with --user."
+        )
     return user_id

@@ -1,4 +1,4 @@
-"""Commands for credits: read, top up, adjust, set policies, see what storage costs, and prove all of it."""
+"""The command group `credits`: balances, top-ups, policies, statements, storage charges, and reconciliation."""
 
 import dataclasses
 import json
@@ -13,9 +13,9 @@ from deploy.cli.command_context import (
     choice,
     document,
     installation,
-    limited,
-    organization,
-    paged,
+    limit_option,
+    organization_option,
+    page_options,
     print_json,
     show,
 )
@@ -46,16 +46,20 @@ _AMOUNTS = (
     "closing",
     "hold",
 )
-_reference = click.option("--reference", required=True, help="Names the entry; given again it adds nothing.")
+_reference = click.option(
+    "--reference",
+    required=True,
+    help="Unique name of the entry; repeating it adds nothing, so retries are safe.",
+)
 
 
 class Credits(click.ParamType[int, str]):
-    """A decimal amount of credits, as µcr; negative only where the command says so."""
+    """A decimal amount of credits, converted to µcr. It may be negative; the domain rejects that where it must."""
 
     name = "credits"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read the amount."""
+        """Return the amount in µcr; an amount that is not a decimal number fails the command."""
         if isinstance(value, int):
             return value
         try:
@@ -64,20 +68,20 @@ class Credits(click.ParamType[int, str]):
             self.fail(str(error), param, ctx)
 
 
-credits = click.Group("credits", help="Manage organizations' credits.")  # noqa: A001 (the command's name)
+credits = click.Group("credits", help="Manage the credits of organizations.")  # noqa: A001 (the command's name)
 
 
-@credits.command("show", help="Get an organization's credits and policy.")
-@organization
+@credits.command("show", help="Get an organization's balance, holds and credit policy.")
+@organization_option
 def show_credits(organization_id: UUID) -> None:
     with administration() as session:
         found = balances.read_balance(session, actor=OPERATOR, organization_id=organization_id)
     _show(found)
 
 
-@credits.command("top-up", help="Add credits, once for each reference.")
-@organization
-@click.option("--amount", type=Credits(), required=True, help="How many credits.")
+@credits.command("top-up", help="Add credits to an organization, once per reference.")
+@organization_option
+@click.option("--amount", type=Credits(), required=True, help="Credits to add, for example 12.5.")
 @_reference
 def top_up(organization_id: UUID, amount: int, reference: str) -> None:
     with administration() as session:
@@ -87,9 +91,9 @@ def top_up(organization_id: UUID, amount: int, reference: str) -> None:
     _show(entered.entry, replayed=entered.is_replayed)
 
 
-@credits.command("adjust", help="Add an entry of either sign that corrects a mistake.")
-@organization
-@click.option("--amount", type=Credits(), required=True, help="May be negative.")
+@credits.command("adjust", help="Add a correcting entry, positive or negative, once per reference.")
+@organization_option
+@click.option("--amount", type=Credits(), required=True, help="Credits to add; negative to subtract.")
 @_reference
 def adjust(organization_id: UUID, amount: int, reference: str) -> None:
     with administration() as session:
@@ -100,17 +104,17 @@ def adjust(organization_id: UUID, amount: int, reference: str) -> None:
 
 
 @credits.command("set-policy", help="Replace an organization's credit policy.")
-@organization
+@organization_option
 @click.option(
     "--policy",
     type=click.Choice([policy.value for policy in balances.Policy]),
     required=True,
-    help="Whether it may spend, and up to what.",
+    help="Rule that decides whether, and up to which limit, it may spend.",
 )
-@click.option("--overdraft", type=Credits(), help="Stays as it is when it is left out.")
 @click.option(
-    "--spending-limit", type=Credits(), help="With policy `limit`: the most that is spent in a month."
+    "--overdraft", type=Credits(), help="Credits that the balance may go below zero; unchanged by default."
 )
+@click.option("--spending-limit", type=Credits(), help="Credits per calendar month; for policy `limit`.")
 def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spending_limit: int | None) -> None:
     with administration() as session:
         balance = policies.set_policy(
@@ -124,25 +128,25 @@ def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spendi
     _show(balance)
 
 
-@credits.command("suspend", help="Suspend an organization's spending; its owner cannot lift it.")
-@organization
+@credits.command("suspend", help="Suspend an organization's spending; its owners cannot resume it.")
+@organization_option
 def suspend_spending(organization_id: UUID) -> None:
     with administration() as session:
         balance = policies.suspend_spending(session, actor=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 
-@credits.command("resume", help="Resume an organization's spending; a suspension by its owner stays.")
-@organization
+@credits.command("resume", help="Resume an organization's spending; a suspension by its own owner remains.")
+@organization_option
 def resume_spending(organization_id: UUID) -> None:
     with administration() as session:
         balance = policies.resume_spending(session, actor=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 
-@credits.command("list-entries", help="List the entries of an organization's ledger, newest first.")
-@organization
-@paged
+@credits.command("list-entries", help="List an organization's ledger entries, newest first.")
+@organization_option
+@page_options
 def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
     before = int(cursor) if cursor and cursor.isdecimal() else None
     with administration() as session:
@@ -153,8 +157,8 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
 
 
 @credits.command("list-holds", help="List an organization's open holds, newest first.")
-@organization
-@paged
+@organization_option
+@page_options
 def list_holds(organization_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = open_holds.list_holds(
@@ -171,29 +175,35 @@ _MONTH = click.DateTime(formats=["%Y-%m"])
 
 
 @credits.command(
-    "enter-payment", help="Add or take the credits of a payment event that did not arrive; FILE is its JSON."
+    "enter-payment",
+    help="Add the ledger entry of a payment event whose webhook was lost; FILE is the event's JSON.",
 )
-@click.option("--source", metavar="NAME", required=True, help="The name in PAYMENT_SOURCES.")
+@click.option(
+    "--source", metavar="NAME", required=True, help="Name of the payment source in PAYMENT_SOURCES."
+)
 @click.argument("event", type=click.File("rb"), metavar="FILE")
 def enter_payment(source: str, event: IO[bytes]) -> None:
     with installation() as (database, settings):
         if source not in settings.payment_sources:
-            raise click.BadParameter("is not in PAYMENT_SOURCES", param_hint="--source")
+            known = ", ".join(sorted(settings.payment_sources)) or "none"
+            raise click.BadParameter(
+                f"{source} is not in PAYMENT_SOURCES (known: {known})", param_hint="--source"
+            )
         try:
-            told = json.load(event)
+            payload = json.load(event)
         except ValueError as error:
-            raise click.BadParameter("is not JSON", param_hint="FILE") from error
+            raise click.BadParameter(f"is not JSON: {error}", param_hint="FILE") from error
         with database.transaction() as session:
             result = payment_entries.enter_payment_event(
-                session, name=source, source=settings.payment_sources[source], event=told
+                session, name=source, source=settings.payment_sources[source], event=payload
             )
     print_json({"result": result.value})
 
 
 @credits.command("list-statements", help="List an organization's monthly statements, newest first.")
-@organization
-@click.option("--before", type=_MONTH, callback=_month, help="The `nextCursor` of the page before.")
-@limited(statements.DEFAULT_MONTHS)
+@organization_option
+@click.option("--before", type=_MONTH, callback=_month, help="`nextCursor` of the previous page.")
+@limit_option(statements.DEFAULT_MONTHS)
 def list_statements(organization_id: UUID, before: date | None, limit: int) -> None:
     with administration() as session:
         page = statements.list_statements(
@@ -202,9 +212,9 @@ def list_statements(organization_id: UUID, before: date | None, limit: int) -> N
     print_json({"statements": [_of_month(at) for at in page.items], "nextCursor": page.next_cursor})
 
 
-@credits.command("show-statement", help="Get the statement of a calendar month, UTC.")
-@organization
-@click.option("--month", type=_MONTH, callback=_month, required=True, help="As 2026-11.")
+@credits.command("show-statement", help="Get an organization's statement of a calendar month (UTC).")
+@organization_option
+@click.option("--month", type=_MONTH, callback=_month, required=True, help="Month, for example 2026-11.")
 def show_statement(organization_id: UUID, month: date) -> None:
     with administration() as session:
         statement = statements.read_statement(
@@ -218,15 +228,15 @@ def _of_month(resource: statements.Balances | statements.Statement) -> dict[str,
     return _document(resource) | {"month": f"{resource.month:%Y-%m}"}
 
 
-@credits.command("list-storage", help="List what an organization stored day by day, and what that cost.")
-@organization
-@click.option("--window", type=choice(Window), help="How far back: 30d, unless --month is given.")
-@click.option("--month", type=_MONTH, callback=_month, help="The days of a calendar month, UTC, as 2026-11.")
+@credits.command("list-storage", help="List an organization's stored bytes and storage charges by day.")
+@organization_option
+@click.option("--window", type=choice(Window), help="Time span until now; 30d unless --month is given.")
+@click.option("--month", type=_MONTH, callback=_month, help="Calendar month in UTC, for example 2026-11.")
 @click.option(
     "--group-by",
     type=choice(StorageDimension),
     multiple=True,
-    help="Break it down as well; may be given several times.",
+    help="Also sum by this dimension; repeatable.",
 )
 def list_storage(
     organization_id: UUID, window: str | None, month: date | None, group_by: tuple[str, ...]
@@ -252,7 +262,7 @@ def list_storage(
 
 @credits.command(
     "recount-storage",
-    help="Update the present day's storage from what is stored, after `prove` found that it was measured wrongly.",
+    help="Update today's metered storage from the stored files, after `credits prove` found a wrong measurement.",
 )
 def recount_storage() -> None:
     with installation() as (database, _), database.transaction() as session:
@@ -262,9 +272,9 @@ def recount_storage() -> None:
 
 @credits.command(
     "prove",
-    help="Check that entries, balances, usage, rollups and storage agree; print what does not, and fail if anything.",
+    help="Check that ledger entries, balances, usage, rollups and storage agree; print differences and exit with 1.",
 )
-def prove() -> None:
+def reconcile() -> None:
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)
@@ -280,14 +290,14 @@ def prove() -> None:
 
 
 def _show(resource: Any, **more: object) -> None:
-    show(resource, **_spelled(resource), **more)
+    show(resource, **_format_amounts(resource), **more)
 
 
 def _document(resource: Any) -> dict[str, Any]:
-    return document(dataclasses.replace(resource, **_spelled(resource)))
+    return document(dataclasses.replace(resource, **_format_amounts(resource)))
 
 
-def _spelled(resource: Any) -> dict[str, Any]:
-    """Give the resource's amounts as decimal credits."""
+def _format_amounts(resource: Any) -> dict[str, Any]:
+    """Return the resource's amounts as decimal credits."""
     amounts = {name: getattr(resource, name) for name in _AMOUNTS if hasattr(resource, name)}
     return {name: None if amount is None else format_credits(amount) for name, amount in amounts.items()}

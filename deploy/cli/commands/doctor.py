@@ -1,56 +1,56 @@
-"""Commands that look the installation over: what is wrong with it, and what it is at."""
+"""The commands `doctor` and `status`: health checks, and the running processes with their backlogs."""
 
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from deploy.cli.client.saved_logins import find_login
 from deploy.cli.command_context import Progress, installation, print_json
-from deploy.cli.consistency_checks import Depth, examine_content, examine_ledger
-from deploy.cli.display.output import is_json_asked_for
+from deploy.cli.consistency_checks import DeepCheckOptions, check_content, check_ledger
+from deploy.cli.display.output import is_json_requested
 from deploy.cli.exit_codes import Failure
-from deploy.cli.health_report import Checks, Finding, State, count_processes, examine, measure_work
-from deploy.cli.rest.remote_status import examine_from_afar, read_metrics
+from deploy.cli.health_report import Checks, Finding, State, count_processes, measure_backlogs, run_checks
+from deploy.cli.rest.remote_status import check_remote_service, read_service_metrics
 from deploy.cli.rest.rest_commands import is_remote
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.files.maintenance.store_audit import SAMPLE
 from shared.files.stores import open_configured_store
 
-Waiting = tuple[str, int, float]
-_COLOURS = {State.OK: "green", State.MENDED: "green", State.WARNING: "yellow", State.WRONG: "red"}
+Backlog = tuple[str, int, float]
+"""Name, number of rows, and age of the oldest in seconds."""
+_COLOURS = {State.OK: "green", State.REPAIRED: "green", State.WARNING: "yellow", State.WRONG: "red"}
 
 
 @click.command(
-    help="Check settings, services, store, processes and waiting work; fail if anything is wrong."
-    " From afar: address, clock, readiness, credential and waiting work."
+    help="Check settings, servers, blob store, models, processes and backlogs; exit with 1 if a check finds an error."
+    " Over REST, check the address, clock, readiness, credential and backlogs."
 )
 @click.option(
     "--deep",
     is_flag=True,
-    help="Compare all stored content with the database too, read a sample of it, and prove the ledger.",
+    help="Also compare all stored content with the database, read a sample of it, and reconcile the ledger.",
 )
 @click.option(
-    "--repair", is_flag=True, help="Put right what --deep finds, as far as no content can be lost by it."
+    "--repair", is_flag=True, help="Repair what --deep finds, except where a repair could lose content."
 )
 @click.option(
     "--discard-unknown",
     is_flag=True,
-    help="Remove content that the database does not know. What only a newer backup of it knows is lost.",
+    help="Delete content that the database does not know. Content that only a newer database backup knows is lost.",
 )
 @click.option(
     "--sample",
     type=click.IntRange(0),
     default=SAMPLE,
     show_default=True,
-    help="Versions that --deep reads whole and compares with their digests, a GiB at the most.",
+    help="Number of versions that --deep reads and compares with their digests; at most 1 GiB in total.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="File to which --deep writes every discrepancy, a line of JSON each.",
+    help="File to which --deep writes each discrepancy as one line of JSON.",
 )
 @click.pass_context
 def doctor(
@@ -66,19 +66,21 @@ def doctor(
         raise click.UsageError("--repair, --discard-unknown and --report need --deep.")
     if is_remote():
         if deep:
-            raise click.UsageError("--deep works beside the installation only.")
-        _finish(context, list(examine_from_afar(find_login())))
+            raise click.UsageError("--deep does not work over REST: run it on the installation's host.")
+        _finish(context, list(check_remote_service(find_login())))
         return
     with installation() as (database, settings), ExitStack() as files:
         lines = files.enter_context(report.open("w")) if report else None
-        depth = Depth(
+        depth = DeepCheckOptions(
             repairs=repair,
             discards_unknown=discard_unknown,
             sample=sample,
             report=lines,
             progress=Progress().add,
         )
-        found = list(examine(settings, database, _deep_checks(settings, database, depth) if deep else None))
+        found = list(
+            run_checks(settings, database, _deep_checks(settings, database, depth) if deep else None)
+        )
     _finish(context, found)
 
 
@@ -87,49 +89,63 @@ def _finish(context: click.Context, found: list[Finding]) -> None:
     context.exit(1 if any(finding.state is State.WRONG for finding in found) else 0)
 
 
-def _deep_checks(settings: Settings, database: Database, depth: Depth) -> Checks:
+def _deep_checks(settings: Settings, database: Database, depth: DeepCheckOptions) -> Checks:
     return {
-        "stored content": lambda: examine_content(database, open_configured_store(settings, database), depth),
-        "ledger": lambda: examine_ledger(database),
+        "stored content": lambda: check_content(database, open_configured_store(settings, database), depth),
+        "ledger": lambda: check_ledger(database),
     }
 
 
 def _print(found: list[Finding]) -> None:
-    if is_json_asked_for():
-        print_json({"findings": [asdict(finding) for finding in found]})
+    if is_json_requested():
+        print_json({"findings": [_to_json(finding) for finding in found]})
         return
     for finding in found:
         state = click.style(f"{finding.state:8}", fg=_COLOURS[finding.state])
-        click.echo(f"{state} {finding.subject}: {finding.said}")
+        click.echo(f"{state} {finding.subject}: {finding.detail}")
         if finding.remedy:
             click.echo(f"{'':8} → {finding.remedy}")
 
 
-@click.command(help="List the processes of a host and the work that waits, with the age of the oldest.")
+def _to_json(finding: Finding) -> dict[str, str | None]:
+    # Scripts read the member `said`, so its name outlives that of the field.
+    return {
+        "subject": finding.subject,
+        "state": finding.state,
+        "said": finding.detail,
+        "remedy": finding.remedy,
+    }
+
+
+@click.command(
+    help="List the processes of a host, and the backlogs with the age of their oldest row in seconds."
+)
 def status() -> None:
-    processes, waiting = _status_from_afar() if is_remote() else _status_here()
-    if is_json_asked_for():
-        work = [{"work": name, "count": count, "oldestSeconds": age} for name, count, age in waiting]
+    processes, backlogs = _remote_status() if is_remote() else _local_status()
+    if is_json_requested():
+        work = [{"work": name, "count": count, "oldestSeconds": age} for name, count, age in backlogs]
         print_json({"processes": processes, "waiting": work})
         return
-    _print_status(processes, waiting)
+    _print_status(processes, backlogs)
 
 
-def _status_here() -> tuple[dict[str, int], list[Waiting]]:
+def _local_status() -> tuple[dict[str, int], list[Backlog]]:
     with installation() as (database, settings):
         processes = count_processes(settings) if settings.metrics_directory else {}
-        return processes, list(measure_work(database))
+        return processes, list(measure_backlogs(database))
 
 
-def _status_from_afar() -> tuple[dict[str, int], list[Waiting]]:
-    seen = read_metrics(find_login())
-    if seen is None:
-        raise Failure("The service does not show its metrics (PUBLIC_METRICS): ask beside the installation.")
-    return seen.processes, list(seen.waiting())
+def _remote_status() -> tuple[dict[str, int], list[Backlog]]:
+    metrics = read_service_metrics(find_login())
+    if metrics is None:
+        raise Failure(
+            "The service's metrics are not public: set PUBLIC_METRICS, or run this on the installation's host."
+        )
+    return metrics.processes, list(metrics.backlogs())
 
 
-def _print_status(processes: dict[str, int], waiting: list[Waiting]) -> None:
+def _print_status(processes: dict[str, int], backlogs: list[Backlog]) -> None:
     for name, count in sorted(processes.items()):
         click.echo(f"{name:24} {count:>8}")
-    for name, count, oldest_seconds in waiting:
+    for name, count, oldest_seconds in backlogs:
         click.echo(f"{name:24} {count:>8}  {f'{oldest_seconds:.0f} s' if count else '':>8}")

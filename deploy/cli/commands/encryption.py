@@ -1,4 +1,4 @@
-"""The command that encrypts everything with the newest key, so that old keys can be dropped."""
+"""The command `reencrypt`: encrypt all stored secrets with the newest key, so that old keys can be removed."""
 
 import importlib
 from pkgutil import walk_packages
@@ -15,7 +15,7 @@ SHOWN = 100
 
 
 @click.command(
-    help="Encrypt every kept secret with the first of ENCRYPTION_KEYS; fails if one cannot be read with any of them."
+    help="Encrypt every stored secret with the first of ENCRYPTION_KEYS; exit with 1 if no key can decrypt one of them."
 )
 def reencrypt() -> None:
     with installation() as (database, settings):
@@ -26,7 +26,7 @@ def reencrypt() -> None:
 
 
 def all_tables() -> list[Table]:
-    """Load every domain's tables."""
+    """Import the tables of every domain, and return all tables of the schema in order of dependency."""
     for module in walk_packages(shared.__path__, "shared."):
         if module.name.endswith("tables"):
             importlib.import_module(module.name)

@@ -1,11 +1,11 @@
-"""Commands for the endpoints of deployments: the servers that answer messages themselves."""
+"""The command group `endpoints`: the A2A servers of deployments with a remote agent."""
 
 from typing import TextIO
 from uuid import UUID
 
 import click
 
-from deploy.cli.command_context import acts_on, installation, show
+from deploy.cli.command_context import add_actions, installation, show
 from shared.a2a.remote import endpoints as domain
 from shared.a2a.remote.cards.endpoint_check import check_endpoint as check
 from shared.identity.access.authorization import OPERATOR
@@ -15,23 +15,31 @@ endpoints = click.Group("endpoints", help="Manage the endpoints of deployments."
 
 
 @endpoints.command(
-    "set", help="Replace the endpoint of a deployment; what is left out is empty, the credential too."
+    "set", help="Replace the endpoint of a deployment; omitted options are cleared, including the credential."
 )
 @click.argument("deployment_id", type=click.UUID, metavar="DEPLOYMENT")
-@click.option("--url", required=True, help="The base address of the agent's A2A 1.0 server.")
-@click.option("--card-url", help="Where its card lies, if not below that address or its origin.")
+@click.option("--url", required=True, help="Base URL of the agent's A2A 1.0 server.")
+@click.option("--card-url", help="URL of its agent card, if it is not below the base URL or its origin.")
 @click.option(
-    "--interface-url", "interface_override", help="Where messages go, in place of the address on the card."
+    "--interface-url", "interface_override", help="URL for messages, instead of the one on the agent card."
 )
-@click.option("--credential-header", "header", help="A header that the server asks for, such as X-API-Key.")
+@click.option(
+    "--credential-header",
+    "header",
+    help="HTTP header that authenticates to the server, for example X-API-Key.",
+)
 @click.option(
     "--credential-file",
     "source",
     type=click.File(encoding="utf-8"),
     default="-",
-    help="A file with the header's value; standard input by default.",
+    help="File with the header's value; standard input by default.",
 )
-@click.option("--resends", is_flag=True, help="Let a message be sent again that may have arrived already.")
+@click.option(
+    "--resends",
+    is_flag=True,
+    help="Resend messages after a failure, even if the server may have received them.",
+)
 def set_endpoint(
     deployment_id: UUID,
     url: str,
@@ -57,7 +65,10 @@ def set_endpoint(
     show(shown)
 
 
-@endpoints.command("check", help="Check the endpoint of a deployment, and say what is wrong with it.")
+@endpoints.command(
+    "check",
+    help="Check the endpoint of a deployment, print its problems, and exit with 1 if it cannot be used.",
+)
 @click.argument("deployment_id", type=click.UUID, metavar="DEPLOYMENT")
 def check_endpoint(deployment_id: UUID) -> None:
     with installation() as (database, settings):
@@ -68,12 +79,12 @@ def check_endpoint(deployment_id: UUID) -> None:
         raise click.exceptions.Exit(1)
 
 
-acts_on(
+add_actions(
     endpoints,
     "deployment",
     show=(domain.get_endpoint, "Get the endpoint of a deployment, without its credential."),
     remove=(
         domain.remove_endpoint,
-        "Delete the endpoint of a deployment, and the behavior that sent messages there.",
+        "Delete the endpoint of a deployment and the `remote` behavior that uses it.",
     ),
 )

@@ -1,103 +1,198 @@
-"""Commands for files: the links that share them, and the store that holds their content."""
+"""The command groups `files` (over REST, by the SDK) and `read-grants` (administration)."""
 
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import click
 
+from deploy.cli.client.rest_client import service, service_as_deployment
 from deploy.cli.command_context import (
-    Progress,
+    INSTANT,
+    add_list,
     administration,
-    installation,
-    lists,
-    print_json,
+    document_of,
+    in_utc,
+    page_options,
     required_id,
     show,
 )
-from shared.files import grant_revocation as domain
-from shared.files.maintenance.store_migration import THREADS, move
-from shared.files.store_identity import adopt_store, find_store, list_stores, retire_store
-from shared.files.stores import open_configured_marker, open_pair
+from deploy.cli.display.output import is_interactive, print_document
+from deploy.cli.display.progress_bars import progress_bar
+from deploy.cli.exit_codes import Failure
+from shared.files import grant_revocation
 from shared.identity.access.authorization import OPERATOR
 
-_file = required_id("file")
+_file = click.argument("file_id", type=click.UUID, metavar="FILE")
+_STANDARD = "-"
+_SHOWN = ("fileName", "mediaType", "byteSize", "createdAt", "retentionExpiresAt")
+
+files = click.Group("files", help="Manage files and the links that share them.")
+
+
+@files.command(
+    "put",
+    help="Upload PATH (`-`: standard input) as a new file, or as the next version of a file with --replace."
+    " Large uploads are resumable.",
+)
+@click.argument("source", metavar="PATH", type=click.Path(path_type=Path, exists=True, allow_dash=True))
+@click.option("--name", "file_name", help="File name; that of PATH by default.")
+@click.option("--media-type", help="Media type, for example text/plain; guessed from the name by default.")
+@click.option(
+    "--expires-at",
+    type=INSTANT,
+    help="Retention deadline in UTC, for example 2030-01-31T12:00:00Z; kept for ever by default.",
+)
+@click.option(
+    "--replace", "replaced_id", type=click.UUID, metavar="FILE", help="Id of the file to add a version to."
+)
+def put(
+    source: Path,
+    file_name: str | None,
+    media_type: str | None,
+    expires_at: datetime | None,
+    replaced_id: UUID | None,
+) -> None:
+    if replaced_id is not None and expires_at is not None:
+        raise click.UsageError(
+            "--expires-at does not apply to --replace, which keeps the deadline: use `files renew`."
+        )
+    is_piped = str(source) == _STANDARD
+    named = {"file_name": file_name or ("standard-input" if is_piped else source.name)}
+    content = sys.stdin.buffer if is_piped else source
+    with service_as_deployment() as client, progress_bar(named["file_name"]) as progress:
+        options: dict[str, Any] = {**named, "media_type": media_type, "progress": progress}
+        if replaced_id is None:
+            stored = client.files.upload(content, retention_expires_at=in_utc(expires_at), **options)
+        else:
+            current = client.files.get(replaced_id)
+            stored = client.files.replace(
+                replaced_id,
+                content,
+                expected_version_id=current.version_id,
+                expected_revision=current.revision,
+                **options,
+            )
+    show(stored)
+
+
+@files.command(
+    "get",
+    help="Download a file to PATH (`-`: standard output), by default to its own name in the current directory.",
+)
+@_file
+@click.argument("path", metavar="[PATH]", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--version", "version_id", type=click.UUID, help="The version; the current one by default.")
+def get(file_id: UUID, path: Path | None, version_id: UUID | None) -> None:
+    with service() as client:
+        found = client.files.get(file_id)
+        target = path or Path(Path(found.metadata.file_name).name)
+        if path is None and target.exists():
+            raise Failure(f"{target} already exists: name a PATH, which may replace it.")
+        with progress_bar(found.metadata.file_name) as progress:
+            options: dict[str, Any] = {"version_id": version_id, "progress": progress}
+            if str(target) == _STANDARD:
+                client.files.download(file_id, sys.stdout.buffer, **options)
+                return
+            size_bytes = client.files.download(file_id, target, **options)
+    print_document(document_of({"id": file_id, "path": str(target), "byte_size": size_bytes}))
+
+
+@files.command("ls", help="List files, newest first.")
+@click.option("--name", help="Only files with a word in their names that begins with this.")
+@click.option("--media-type", help="Only this media type, for example image/png or image/*.")
+@click.option("--owner", "owner_id", type=click.UUID, help="Only files of this identity.")
+@click.option(
+    "--availability",
+    type=click.Choice(["Pending", "Available", "Expired", "Deleted"]),
+    help="Only files in this state.",
+)
+@page_options
+def ls(**filters: Any) -> None:
+    given = {name: str(value) for name, value in document_of(filters).items() if value is not None}
+    with service() as client:
+        page: dict[str, Any] = client.raw.request("GET", "/files", query=given)
+    print_document(page | {"files": list(map(_row, page["files"]))} if is_interactive() else page)
+
+
+@files.command("show", help="Get the metadata of a file.")
+@_file
+def show_file(file_id: UUID) -> None:
+    with service() as client:
+        print_document(client.raw.request("GET", f"/files/{file_id}"))
+
+
+@files.command("share", help="Create a read grant: a link that downloads one version without a credential.")
+@_file
+@click.option("--version", "version_id", type=click.UUID, help="The version; the current one by default.")
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, 1440),
+    default=60,
+    show_default=True,
+    help="Lifetime of the link in minutes.",
+)
+def share(file_id: UUID, version_id: UUID | None, minutes: int) -> None:
+    with service() as client:
+        wanted = version_id or client.files.get(file_id).version_id
+        link = client.raw.request(
+            "POST", f"/files/{file_id}/versions/{wanted}/grants", query={"ttlSeconds": str(minutes * 60)}
+        )
+    print_document(link)
+
+
+@files.command("renew", help="Renew a file's retention: set a later deadline, or keep it for ever.")
+@_file
+@click.option(
+    "--expires-at",
+    type=INSTANT,
+    help="New deadline in UTC, later than the present one, for example 2030-01-31T12:00:00Z.",
+)
+@click.option("--for-ever", is_flag=True, help="Remove the deadline; this cannot be undone.")
+def renew(file_id: UUID, expires_at: datetime | None, *, for_ever: bool) -> None:
+    if (expires_at is None) is not for_ever:
+        raise click.UsageError("Set exactly one of --expires-at and --for-ever.")
+    with service() as client:
+        show(client.files.renew(file_id, in_utc(expires_at)))
+
+
+@files.command("rm", help="Delete files with all their versions; their links stop working immediately.")
+@click.argument("file_ids", nargs=-1, required=True, type=click.UUID, metavar="FILE...")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def rm(file_ids: tuple[UUID, ...], *, yes: bool) -> None:
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {len(file_ids)} of your files?", abort=True, err=True)
+    with service() as client:
+        deleted = [client.files.delete(file_id) for file_id in file_ids]
+    print_document({"files": [document_of({"id": at.id, "deleted_at": at.deleted_at}) for at in deleted]})
 
 
 read_grants = click.Group("read-grants", help="Manage the read grants of a file.")
-lists(
+add_list(
     read_grants,
-    domain.list_grants,
-    "List the read grants of a file, newest first, without their urls.",
+    grant_revocation.list_grants,
+    "List the read grants of a file, newest first, without their URLs.",
     of="file",
     shown="grants",
 )
 
 
-@read_grants.command("revoke", help="Revoke a read grant: from now on its link answers 410.")
+@read_grants.command("revoke", help="Revoke a read grant: its URL returns 410 from now on.")
 @click.argument("grant_id", type=click.UUID, metavar="ID")
-@_file
+@required_id("file")
 def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
     with administration() as session:
-        revoked = domain.revoke_grant(session, actor=OPERATOR, file_id=file_id, grant_id=grant_id)
+        revoked = grant_revocation.revoke_grant(session, actor=OPERATOR, file_id=file_id, grant_id=grant_id)
     show(revoked)
 
 
-blob_store = click.Group("blob-store", help="Manage the store of file content.")
-
-
-@blob_store.command(
-    "show", help="Get the id of the store that the database knows; none before its first use."
-)
-def show_blob_store() -> None:
-    with administration() as session:
-        found = find_store(session)
-        others = [store for store in list_stores(session) if store != found]
-    if found is None:
-        print_json({})
-    else:
-        show(found, **({"others": others} if others else {}))
-
-
-@blob_store.command(
-    "adopt",
-    help="Set the store at BLOB_STORE as the database's own, after content was moved or restored without its marker.",
-)
-@click.confirmation_option(prompt="Is BLOB_STORE mounted here, and does it hold this database's content?")
-def adopt_blob_store() -> None:
-    with installation() as (database, settings):
-        marked = open_configured_marker(settings)
-        with database.transaction() as session:
-            adopted = adopt_store(session, actor=OPERATOR, marked=marked)
-    show(adopted)
-
-
-@blob_store.command(
-    "move",
-    help="Copy content from SECOND_BLOB_STORE to BLOB_STORE while the service runs; may be broken off and run again.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 64),
-    default=THREADS,
-    show_default=True,
-    help="How many versions are copied at once.",
-)
-def move_blob_store(threads: int) -> None:
-    with installation() as (database, settings):
-        try:
-            pair = open_pair(settings, database)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        moved = move(database, pair, threads=threads, progress=Progress().add)
-        if moved.is_complete:
-            with database.transaction() as session:
-                retire_store(session, actor=OPERATOR, moved_to=open_configured_marker(settings))
-    print_json(
-        {
-            "versions": moved.versions,
-            "bytes": moved.size_bytes,
-            "unreadable": sorted(map(str, moved.unreadable)),
-            "isComplete": moved.is_complete,
-        }
-    )
-    if not moved.is_complete:
-        raise click.exceptions.Exit(1)
+def _row(file: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a file's row in a table."""
+    metadata = file["metadata"]
+    return {
+        "id": file["id"],
+        **{name: metadata[name] for name in _SHOWN},
+        "availability": file["availability"],
+    }

@@ -1,16 +1,16 @@
-"""Commands for identities, role bindings and distributions: who may do what, and what comes in for whom."""
+"""The command groups `identities`, `role-bindings` and `distributions`."""
 
 from uuid import UUID
 
 import click
 
 from deploy.cli.command_context import (
-    acts_on,
+    add_actions,
+    add_list,
     administration,
     choice,
     installation,
-    lists,
-    organization,
+    organization_option,
     show,
 )
 from shared.identity.access.authorization import OPERATOR
@@ -24,20 +24,20 @@ _overlap = click.option(
     type=click.IntRange(0, domain.MAX_OVERLAP_SECONDS),
     default=domain.DEFAULT_OVERLAP_SECONDS,
     show_default=True,
-    help="How long the replaced secret stays good.",
+    help="Seconds for which the replaced secret stays valid.",
 )
 _days = click.IntRange(1, domain.MAX_MEDIA_RETENTION_DAYS)
-_KEPT = "How long what its networks bring is kept."
+_RETENTION = "Days for which media received from its networks is kept."
 
 
 identities = click.Group("identities", help="Manage identities.")
 
 
 @identities.command(
-    "create", help="Create a Principal Identity; Daemon Identities come with their deployments."
+    "create", help="Create a Principal Identity; Daemon Identities are created with their deployments."
 )
-@organization
-@click.option("--name", required=True, help="What people call it.")
+@organization_option
+@click.option("--name", required=True, help="Display name.")
 def create_principal_identity(organization_id: UUID, name: str) -> None:
     with administration() as session:
         made = principals.create_principal_identity(
@@ -46,36 +46,41 @@ def create_principal_identity(organization_id: UUID, name: str) -> None:
     show(made)
 
 
-lists(
+add_list(
     identities,
     principals.list_identities,
     "List the identities of an organization, of both kinds.",
     of="organization",
 )
-acts_on(
+add_actions(
     identities,
     "identity",
     show=(principals.get_identity, "Get an identity."),
     disable=(
         principals.disable_identity,
-        "Disable an identity: nothing is executed as it or received for it.",
+        "Disable an identity: nothing runs with its permissions or is received for it until it is enabled.",
     ),
     enable=(principals.enable_identity, "Enable a disabled identity."),
 )
 
 
 role_bindings = click.Group(
-    "role-bindings", help="Manage the roles of identities, and of users over single identities."
+    "role-bindings", help="Manage the roles of identities, and the roles of users over single identities."
 )
 
 
 @role_bindings.command(
-    "bind-identity", help="Create a role binding of an identity, over its organization or over one identity."
+    "bind-identity",
+    help="Create a role binding of an identity, over its organization or over another identity.",
 )
-@organization
-@click.option("--identity", "identity_id", type=click.UUID, required=True, help="Who gets the role.")
-@click.option("--role", type=choice(Role), required=True, help="What it may do then.")
-@click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
+@organization_option
+@click.option(
+    "--identity", "identity_id", type=click.UUID, required=True, help="Identity that receives the role."
+)
+@click.option("--role", type=choice(Role), required=True, help="Role to grant.")
+@click.option(
+    "--over", "owner_id", type=click.UUID, help="Identity that the role covers; the organization by default."
+)
 def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owner_id: UUID | None) -> None:
     with administration() as session:
         made = bindings.bind_identity_role(
@@ -91,10 +96,10 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
 
 
 @role_bindings.command("bind-user", help="Create a role binding of a member over one identity.")
-@organization
-@click.option("--user", "user_id", type=click.UUID, required=True, help="Who gets the role.")
-@click.option("--role", type=choice(Role), required=True, help="What it may do then.")
-@click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
+@organization_option
+@click.option("--user", "user_id", type=click.UUID, required=True, help="Member who receives the role.")
+@click.option("--role", type=choice(Role), required=True, help="Role to grant.")
+@click.option("--over", "owner_id", type=click.UUID, required=True, help="Identity that the role covers.")
 def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UUID) -> None:
     with administration() as session:
         made = bindings.bind_user_role(
@@ -108,13 +113,13 @@ def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UU
     show(made)
 
 
-lists(
+add_list(
     role_bindings,
     bindings.list_role_bindings,
     "List the role bindings of an organization.",
     of="organization",
 )
-acts_on(
+add_actions(
     role_bindings,
     "binding",
     show=(bindings.get_role_binding, "Get a role binding."),
@@ -126,26 +131,38 @@ distributions = click.Group("distributions", help="Manage distributions.")
 
 
 @distributions.command(
-    "create", help="Create a distribution; its token and webhook secret are shown only now."
+    "create", help="Create a distribution; its token and webhook secret are shown only once."
 )
-@organization
-@click.option("--name", required=True, help="What people call it.")
-@click.option("--network", "networks", multiple=True, required=True, help="May be given several times.")
+@organization_option
+@click.option("--name", required=True, help="Display name.")
 @click.option(
-    "--principal-identity", "principal_identity_id", type=click.UUID, required=True, help="Who receives."
+    "--network",
+    "networks",
+    multiple=True,
+    required=True,
+    help="Messaging network, for example slack; repeatable.",
 )
-@click.option("--deployment", "deployment_id", type=click.UUID, required=True, help="Who answers.")
+@click.option(
+    "--principal-identity",
+    "principal_identity_id",
+    type=click.UUID,
+    required=True,
+    help="Receiving identity.",
+)
+@click.option(
+    "--deployment", "deployment_id", type=click.UUID, required=True, help="Id of the deployment that replies."
+)
 @click.option(
     "--media-retention-days",
     type=_days,
     default=domain.DEFAULT_MEDIA_RETENTION_DAYS,
     show_default=True,
-    help=_KEPT,
+    help=_RETENTION,
 )
 @click.option(
     "--routes-messages/--no-routes-messages",
     default=False,
-    help="Send messages of its networks to the agent.",
+    help="Whether messages from its networks are sent to the agent.",
 )
 def create_distribution(
     *,
@@ -173,18 +190,22 @@ def create_distribution(
     show(made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value)
 
 
-lists(
+add_list(
     distributions, domain.list_distributions, "List the distributions of an organization.", of="organization"
 )
 
 
-@distributions.command("update", help="Update a distribution; what is not given stays.")
+@distributions.command("update", help="Update a distribution; omitted options stay unchanged.")
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
-@click.option("--name", help="What people call it.")
-@click.option("--network", "networks", multiple=True, help="May be given several times.")
-@click.option("--media-retention-days", type=_days, help=_KEPT)
+@click.option("--name", help="Display name.")
 @click.option(
-    "--routes-messages/--no-routes-messages", default=None, help="Send messages of its networks to the agent."
+    "--network", "networks", multiple=True, help="Messaging network, for example slack; repeatable."
+)
+@click.option("--media-retention-days", type=_days, help=_RETENTION)
+@click.option(
+    "--routes-messages/--no-routes-messages",
+    default=None,
+    help="Whether messages from its networks are sent to the agent.",
 )
 def update_distribution(
     *,
@@ -207,7 +228,7 @@ def update_distribution(
     show(changed)
 
 
-@distributions.command("rotate-token", help="Rotate a distribution's token; the new one is shown only now.")
+@distributions.command("rotate-token", help="Rotate a distribution's token; the new one is shown only once.")
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @_overlap
 def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> None:
@@ -220,7 +241,7 @@ def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> No
 
 
 @distributions.command(
-    "rotate-webhook-secret", help="Rotate a distribution's webhook secret; the new one is shown only now."
+    "rotate-webhook-secret", help="Rotate a distribution's webhook secret; the new one is shown only once."
 )
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @_overlap
@@ -237,13 +258,13 @@ def rotate_webhook_secret(distribution_id: UUID, overlap_seconds: int) -> None:
     show(distribution, webhook_secret=secret.value)
 
 
-acts_on(
+add_actions(
     distributions,
     "distribution",
     show=(domain.get_distribution, "Get a distribution."),
     disable=(
         domain.disable_distribution,
-        "Disable a distribution: its token and attributions are refused until it is enabled.",
+        "Disable a distribution: its token and attributions are rejected until it is enabled.",
     ),
     enable=(domain.enable_distribution, "Enable a disabled distribution."),
 )

@@ -1,4 +1,4 @@
-"""Commands for the imports of a distribution: what came in, what did not and why, and having it tried again."""
+"""The command group `imports`: list a distribution's media imports, and retry those that failed or are paused."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from deploy.cli.command_context import (
     document_of,
     in_utc,
     installation,
-    paged,
+    page_options,
     print_json,
 )
 from shared.identity.access.authorization import OPERATOR
@@ -25,13 +25,13 @@ from shared.media.importing.imports import Import, ImportState
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
 _import = click.argument("import_id", type=click.UUID, metavar="IMPORT")
 
-imports = click.Group("imports", help="Manage the imports of distributions.")
+imports = click.Group("imports", help="Manage the media imports of distributions.")
 
 
 @imports.command("list", help="List a distribution's imports, newest first.")
 @_distribution
-@click.option("--state", type=choice(ImportState), help="Keep those that stand so.")
-@paged
+@click.option("--state", type=choice(ImportState), help="Only imports in this state.")
+@page_options
 def list_imports(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
         get_distribution(session, actor=OPERATOR, distribution_id=distribution_id)
@@ -45,7 +45,7 @@ def list_imports(distribution_id: UUID, state: str | None, cursor: str | None, l
     print_json({"imports": [_document(at) for at in page.items], "nextCursor": page.next_cursor})
 
 
-@imports.command("show", help="Get one import.")
+@imports.command("show", help="Get an import.")
 @_distribution
 @_import
 def show_import(distribution_id: UUID, import_id: UUID) -> None:
@@ -54,7 +54,7 @@ def show_import(distribution_id: UUID, import_id: UUID) -> None:
     print_json(_document(found))
 
 
-@imports.command("retry", help="Retry an import that failed or is held.")
+@imports.command("retry", help="Retry an import that failed or is paused (state Held).")
 @_distribution
 @_import
 def retry(distribution_id: UUID, import_id: UUID) -> None:
@@ -65,11 +65,17 @@ def retry(distribution_id: UUID, import_id: UUID) -> None:
     print_json(_document(retried))
 
 
-@imports.command("retry-all", help="Retry the imports that failed or are held, up to 500, oldest first.")
+@imports.command(
+    "retry-all", help="Retry the oldest imports that failed or are paused (state Held), at most 500."
+)
 @_distribution
-@click.option("--state", type=click.Choice(["Failed", "Held"]), help="Only those that stand so.")
-@click.option("--code", help="Only those with this code.")
-@click.option("--since", type=INSTANT, help="Only those pushed from then on, in UTC.")
+@click.option("--state", type=click.Choice(["Failed", "Held"]), help="Only imports in this state.")
+@click.option("--code", help="Only imports with this error code.")
+@click.option(
+    "--since",
+    type=INSTANT,
+    help="Only imports pushed at or after this UTC time, for example 2030-01-31T12:00:00Z.",
+)
 def retry_all(distribution_id: UUID, state: str | None, code: str | None, since: datetime | None) -> None:
     with installation() as (database, settings), database.transaction() as session:
         count = retries.retry_imports(
@@ -85,7 +91,7 @@ def retry_all(distribution_id: UUID, state: str | None, code: str | None, since:
 
 
 def _document(imported: Import) -> dict[str, Any]:
-    """Show what the wire shows: where the content is fetched from may be secret."""
+    """Return the members that the HTTP API shows. The source URL is left out because it may contain a secret."""
     names = (
         *("state", "code", "network", "message_id", "attachment_id", "conversation_id", "attempts"),
         *("file_id", "version_id", "created_at", "ended_at"),

@@ -1,7 +1,7 @@
-"""A command that shows the notifications of a distribution as they happen.
+"""The command `listen`: print a distribution's notifications as they arrive, by polling their list.
 
-The list is read from its newest on, by its cursor, as far back as the look before may not have seen all: however many
-arrive between two looks, none is left out.
+A poll reads pages, newest first, back to the point up to which the previous poll is certainly complete. So none is
+missed, however many arrive between two polls.
 """
 
 import json
@@ -13,50 +13,55 @@ from uuid import UUID
 import click
 
 from deploy.cli.client.rest_client import service
-from deploy.cli.display.output import is_json_asked_for, is_terminal
+from deploy.cli.display.output import is_json_requested, is_terminal
 
 if TYPE_CHECKING:
     from quartermaster import Client
 
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 _PAGE = {"limit": "100"}
-# A transaction that began before a look may commit after it: what it writes stands behind what was seen.
+# A transaction that began before a poll may commit after it; its rows are then older than the newest row seen.
 _OVERLAP = timedelta(seconds=30)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 @click.command(
-    help="Subscribe to the notifications of a distribution: they are shown as they happen, until Ctrl-C."
-    " A line of JSON each, where no terminal is."
+    help="Subscribe to the notifications of a distribution: print each as it arrives, until Ctrl-C."
+    " Without a terminal, or with --json, each is one line of JSON."
 )
 @click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
-@click.option("--past", is_flag=True, help="Show the newest that were there before, too.")
-@click.option("--seconds", type=click.FloatRange(0), help="End after so long.")
+@click.option("--past", is_flag=True, help="Also print the newest existing notifications.")
+@click.option(
+    "--seconds", type=click.FloatRange(0), help="Stop after this many seconds; by default only at Ctrl-C."
+)
 def listen(distribution_id: UUID, *, past: bool, seconds: float | None) -> None:
     deadline = None if seconds is None else time.monotonic() + seconds
     with service() as client:
-        followed = _Followed(client, f"/admin/distributions/{distribution_id}/notifications")
-        seen = followed.look()
+        poller = _NotificationPoller(client, f"/admin/distributions/{distribution_id}/notifications")
+        existing = poller.poll()
         if past:
-            _tell_all(seen)
+            _print_all(existing)
         while deadline is None or time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
-            _tell_all(followed.look())
+            time.sleep(_POLL_SECONDS)
+            _print_all(poller.poll())
 
 
-class _Followed:
-    """A list of notifications, newest first, and what of it was seen."""
+class _NotificationPoller:
+    """Polls a list of notifications, and remembers the states that it has returned."""
 
     def __init__(self, client: "Client", path: str) -> None:
         self._client = client
         self._path = path
         self._states: dict[str, str] = {}
-        self._since: datetime | None = None  # None before the first look
+        self._since: datetime | None = None  # None before the first poll
 
-    def look(self) -> list[dict[str, Any]]:
-        """Give what is new and what has another state than at the look before, oldest first; at first the newest."""
+    def poll(self) -> list[dict[str, Any]]:
+        """Return notifications that are new or changed their state since the last poll, oldest first.
+
+        The first poll returns the newest ones.
+        """
         listed = self._read()
-        changed = [at for at in listed if self._is_told(at)]
+        changed = [at for at in listed if self._is_changed(at)]
         self._states = {at["id"]: at["state"] for at in listed}
         if listed:
             self._since = max(_created_at(listed[0]) - _OVERLAP, self._since or _BEGINNING)
@@ -75,10 +80,10 @@ class _Followed:
                 return listed
             query = _PAGE | {"cursor": cursor}
 
-    def _is_told(self, notification: dict[str, Any]) -> bool:
+    def _is_changed(self, notification: dict[str, Any]) -> bool:
         known = self._states.get(notification["id"])
         if known is None:
-            # An old one comes into sight where newer ones were purged.
+            # After a purge of newer rows, the pages may reach back to old ones that are not new.
             return self._since is None or _created_at(notification) >= self._since
         return known != str(notification["state"])
 
@@ -87,13 +92,13 @@ def _created_at(notification: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(notification["createdAt"])
 
 
-def _tell_all(notifications: list[dict[str, Any]]) -> None:
+def _print_all(notifications: list[dict[str, Any]]) -> None:
     for notification in notifications:
-        _tell(notification)
+        _print(notification)
 
 
-def _tell(notification: dict[str, Any]) -> None:
-    if is_json_asked_for() or not is_terminal():
+def _print(notification: dict[str, Any]) -> None:
+    if is_json_requested() or not is_terminal():
         click.echo(json.dumps(notification))
         return
     from deploy.cli.display.table_output import plain

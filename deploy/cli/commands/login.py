@@ -1,4 +1,4 @@
-"""Commands to sign in to a service, here or far away, and out again."""
+"""The commands `login`, `logout` and `whoami`: store, delete and show the credential for a service."""
 
 import sys
 from dataclasses import replace
@@ -9,8 +9,8 @@ import click
 from deploy.cli.client.rest_client import open_service
 from deploy.cli.client.saved_logins import (
     Login,
+    delete_login,
     find_login,
-    forget_login,
     login_path,
     read_login,
     store_login,
@@ -19,18 +19,18 @@ from deploy.cli.display.output import print_document
 
 
 @click.command(
-    help="Set the service that commands ask: asks for an API key, or with --client-id for its client secret,"
-    " and stores it in your configuration, readable by you alone. The secret can be piped in."
+    help="Set the service at ADDRESS as the target of commands. Prompts for an API key, or with --client-id for the"
+    " client secret, or reads it from standard input. Stores it in a file that only you can read."
 )
 @click.argument("address", metavar="ADDRESS")
 @click.option(
-    "--client-id", help="Add the credentials of a deployment, which may store files, to those of a person."
+    "--client-id",
+    help="Client id of a deployment, which can own uploaded files; an API key stored before is kept.",
 )
 def login(address: str, client_id: str | None) -> None:
-    asked = "API key" if client_id is None else "Client secret"
-    secret = _ask_for(asked)
+    secret = _read_secret("API key" if client_id is None else "Client secret")
     base_url, known = address.rstrip("/"), read_login()
-    # What was stored for another address is not kept: a credential goes to its own service alone.
+    # Never send a credential to another service than the one it was entered for.
     stored = known if known is not None and known.base_url == base_url else Login(base_url=base_url)
     given = {"api_key": secret} if client_id is None else {"client_id": client_id, "client_secret": secret}
     tried = replace(Login(base_url=base_url), **given)
@@ -39,19 +39,21 @@ def login(address: str, client_id: str | None) -> None:
     print_document(shown | {"source": str(login_path())})
 
 
-@click.command(help="Remove the stored login; environment variables and QM_HOME stay.")
+@click.command(help="Remove the stored login; environment variables and QM_HOME still apply.")
 def logout() -> None:
-    print_document({"loggedOut": forget_login()})
+    print_document({"loggedOut": delete_login()})
 
 
-@click.command(help="Get where commands go and as whom, and where that is said.")
+@click.command(
+    help="Get the service that commands use, the signed-in user or deployment, and the credential's source."
+)
 def whoami() -> None:
     found = find_login()
     print_document(_describe(found) | {"source": found.source})
 
 
 def _describe(login: Login) -> dict[str, Any]:
-    """Ask the service who this is; a credential that it does not take ends the command."""
+    """Return the user or deployment of a login, as the service reports it. Raises Failure if it is rejected."""
     with open_service(login, prefers_deployment=False) as client:
         if login.api_key:
             shown: dict[str, Any] = client.raw.request("GET", "/admin/me")
@@ -61,8 +63,8 @@ def _describe(login: Login) -> dict[str, Any]:
     return {"baseUrl": login.base_url, **shown}
 
 
-def _ask_for(secret: str) -> str:
+def _read_secret(label: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
-    asked: str = click.prompt(secret, hide_input=True, err=True)
-    return asked.strip()
+    secret: str = click.prompt(label, hide_input=True, err=True)
+    return secret.strip()

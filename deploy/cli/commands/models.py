@@ -1,4 +1,4 @@
-"""Commands for models: list and ask them over REST; check a catalog's file before the service does, import a list."""
+"""The command group `models`: list and call models over REST, check a catalog file, and import OpenRouter's list."""
 
 import os
 from collections.abc import Iterator
@@ -9,22 +9,20 @@ from typing import IO, Any
 import click
 
 from deploy.cli.client.rest_client import service
-from deploy.cli.display.output import is_for_a_person, is_json_asked_for, print_document
-from deploy.cli.display.streamed_replies import AnswerWriter, read_text
+from deploy.cli.display.output import is_interactive, is_json_requested, print_document
+from deploy.cli.display.streamed_replies import ReplyWriter, read_text
 from shared.models.catalog import Catalog
 from shared.models.catalog_format import CatalogInvalid, read_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
 
-models = click.Group("models", help="List and ask models, and manage their catalog.")
+models = click.Group("models", help="List and call models, and manage catalog files.")
 
 
-@models.command(
-    "ls", help="List the models that may be asked, with their prices in credits per million tokens."
-)
+@models.command("ls", help="List the models that you may call, with prices in credits per million tokens.")
 def list_models() -> None:
     with service() as client:
         listed: dict[str, Any] = client.raw.request("GET", "/v1/models")
-    if not is_for_a_person():
+    if not is_interactive():
         print_document(listed)
         return
     rows = [
@@ -41,27 +39,27 @@ def list_models() -> None:
 
 @models.command(
     "ask",
-    help="Send TEXT, or standard input, to MODEL and print the answer as it comes; what it cost is said"
-    " on the error output. With --json the whole response, at its end.",
+    help="Send TEXT, or standard input, to MODEL and print the reply as it is streamed; tokens and cost go to the"
+    " error output. --json prints the whole response at its end.",
 )
 @click.argument("model")
 @click.argument("text", required=False)
-@click.option("--instructions", help="What the model is told before.")
-@click.option("--max-output-tokens", type=click.IntRange(1), help="The longest answer.")
+@click.option("--instructions", help="System instructions for the model.")
+@click.option("--max-output-tokens", type=click.IntRange(1), help="Maximum length of the reply in tokens.")
 def ask(model: str, text: str | None, instructions: str | None, max_output_tokens: int | None) -> None:
     options = {"instructions": instructions, "max_output_tokens": max_output_tokens}
     wanted = {name: value for name, value in options.items() if value is not None}
-    question = {"model": model, "input": read_text(text), "store": False, "stream": True, **wanted}
-    writer = AnswerWriter(is_quiet=is_json_asked_for())
+    request = {"model": model, "input": read_text(text), "store": False, "stream": True, **wanted}
+    writer = ReplyWriter(is_quiet=is_json_requested())
     with service() as client:
-        for event in client.raw.stream("/v1/responses", json=question):
-            writer.take(event)
+        for event in client.raw.stream("/v1/responses", json=request):
+            writer.handle(event)
     response = writer.finish()
-    if is_json_asked_for():
+    if is_json_requested():
         print_document(response)
 
 
-@models.command("check", help="Check a catalog file; MODELS_CONFIG's if none is named.")
+@models.command("check", help="Check a catalog file, by default the one that MODELS_CONFIG names.")
 @click.argument("path", type=click.Path(path_type=Path), envvar="MODELS_CONFIG", metavar="[FILE]")
 def check_models(path: Path) -> None:
     try:
@@ -69,23 +67,27 @@ def check_models(path: Path) -> None:
     except CatalogInvalid as error:
         raise click.ClickException("\n".join(error.problems)) from error
     for variable in _unset_variables(catalog):
-        click.echo(f"Not set here, and needed by the workers of models: {variable}", err=True)
+        click.echo(f"Not set here, but required by `worker models` and `worker agents`: {variable}", err=True)
     click.echo(f"{path}: {len(catalog)} models of {len(catalog.providers)} providers")
 
 
 @models.command(
     "import-openrouter",
-    help="Import OpenRouter's public list of models, JSON in FILE or - for standard input, and print a catalog.",
+    help="Import OpenRouter's public list of models (JSON in FILE, `-`: standard input) and print it as a catalog.",
 )
 @click.argument("listing", type=click.File("rb"), metavar="FILE")
 @click.option(
-    "--credits-per-dollar", default="1", show_default=True, help="What a dollar of the list is in credits."
+    "--credits-per-dollar",
+    default="1",
+    show_default=True,
+    help="Credits charged per US dollar of the list's prices.",
 )
 @click.option(
     "--uncharged",
     multiple=True,
     metavar="PRICE",
-    help="A price that is not charged and leaves no model out, as web_search where callers cannot search.",
+    help="Name of a price that is not charged, for example web_search; models with other unknown prices are left out."
+    " Repeatable.",
 )
 def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str, uncharged: tuple[str, ...]) -> None:
     try:
@@ -105,7 +107,9 @@ def _factor(text: str) -> Decimal:
     except InvalidOperation:
         factor = Decimal(0)
     if not (factor.is_finite() and factor > 0):
-        raise click.BadParameter("must be a positive decimal number", param_hint="--credits-per-dollar")
+        raise click.BadParameter(
+            f"{text} is not a positive decimal number", param_hint="--credits-per-dollar"
+        )
     return factor
 
 

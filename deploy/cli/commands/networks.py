@@ -1,4 +1,7 @@
-"""Commands for what a distribution's messaging networks need; values are read from a file, never from the line."""
+"""The command group `networks`: settings and accounts of a distribution's messaging networks.
+
+Secret values are read from a file, because command lines are visible to other users of the host.
+"""
 
 import json
 from typing import Any, TextIO
@@ -10,7 +13,7 @@ from deploy.cli.command_context import (
     administration,
     document,
     installation,
-    paged,
+    page_options,
     print_json,
     show,
     show_page,
@@ -25,13 +28,17 @@ _distribution = click.argument("distribution_id", type=click.UUID, metavar="DIST
 _network = click.argument("network", type=click.Choice(list(NETWORKS)))
 _account = click.argument("account")
 _target = click.option(
-    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
+    "--to",
+    "target_id",
+    type=click.UUID,
+    required=True,
+    help="Id of the distribution that receives its messages.",
 )
 
-networks = click.Group("networks", help="Manage distributions' settings for messaging networks.")
+networks = click.Group("networks", help="Manage the messaging networks of distributions.")
 
 
-@networks.command("set", help="Replace a distribution's settings for a network.")
+@networks.command("set", help="Replace all settings that a distribution has for a network.")
 @_distribution
 @_network
 @click.option(
@@ -39,14 +46,14 @@ networks = click.Group("networks", help="Manage distributions' settings for mess
     "source",
     type=click.File(encoding="utf-8"),
     default="-",
-    help="A JSON object of all values by name; standard input by default.",
+    help="File with a JSON object of all settings, name to text; standard input by default.",
 )
 @click.option(
     "--overlap-seconds",
     type=click.IntRange(0, MAX_OVERLAP_SECONDS),
     default=DEFAULT_OVERLAP_SECONDS,
     show_default=True,
-    help="How long a signing secret that is replaced stays good.",
+    help="Seconds for which a replaced signing secret stays valid.",
 )
 def put_network_settings(distribution_id: UUID, network: str, source: TextIO, overlap_seconds: int) -> None:
     values = _read(source)
@@ -63,7 +70,9 @@ def put_network_settings(distribution_id: UUID, network: str, source: TextIO, ov
     _show(shown)
 
 
-@networks.command("show", help="Get which settings a distribution has for a network.")
+@networks.command(
+    "show", help="Get the names of a distribution's settings for a network, without secret values."
+)
 @_distribution
 @_network
 def read_network_settings(distribution_id: UUID, network: str) -> None:
@@ -84,7 +93,7 @@ def remove_network_settings(distribution_id: UUID, network: str) -> None:
         )
 
 
-@networks.command("route", help="Replace the distribution that receives for an account of a network.")
+@networks.command("route", help="Set the distribution that receives the messages of a network's account.")
 @_distribution
 @_network
 @_account
@@ -102,9 +111,7 @@ def put_network_account(distribution_id: UUID, network: str, account: str, targe
     show(routed)
 
 
-@networks.command(
-    "install", help="Get the address at which a workspace agrees to a distribution's Slack app."
-)
+@networks.command("install", help="Get the URL at which a Slack workspace installs a distribution's app.")
 @_distribution
 @_target
 def begin_installation(distribution_id: UUID, target_id: UUID) -> None:
@@ -115,10 +122,12 @@ def begin_installation(distribution_id: UUID, target_id: UUID) -> None:
     show(begun)
 
 
-@networks.command("list-routes", help="List the accounts of a network that distributions receive for.")
+@networks.command(
+    "list-routes", help="List the accounts of a network with the distributions that receive for them."
+)
 @_distribution
 @_network
-@paged
+@page_options
 def list_network_accounts(distribution_id: UUID, network: str, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = network_accounts.list_network_accounts(
@@ -132,7 +141,7 @@ def list_network_accounts(distribution_id: UUID, network: str, cursor: str | Non
     show_page("accounts", page)
 
 
-@networks.command("unroute", help="Delete the route of an account of a network.")
+@networks.command("unroute", help="Delete the route of a network's account.")
 @_distribution
 @_network
 @_account
@@ -153,7 +162,7 @@ def _read(source: TextIO) -> dict[str, str]:
     except ValueError:
         values = None
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise click.ClickException("The settings are a JSON object of texts by name.")
+        raise click.ClickException("The settings must be a JSON object with text values.")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Commands for the notifications of distributions and organizations: where they go, and what did not arrive."""
+"""The command group `notifications`: webhook endpoints of distributions and organizations, and redelivery."""
 
 from datetime import datetime
 from typing import TextIO
@@ -12,7 +12,7 @@ from deploy.cli.command_context import (
     choice,
     in_utc,
     installation,
-    paged,
+    page_options,
     print_json,
     required_id,
     show,
@@ -30,11 +30,18 @@ _url = click.option(
     "source",
     type=click.File(encoding="utf-8"),
     default="-",
-    help="A file with the address, which may be secret; standard input by default.",
+    help="File with the endpoint's URL, which may contain a secret; standard input by default.",
 )
-_since = click.option("--since", type=INSTANT, help="Only those written from then on, in UTC.")
+_since = click.option(
+    "--since",
+    type=INSTANT,
+    help="Only notifications created at or after this UTC time, for example 2030-01-31T12:00:00Z.",
+)
 _after = click.option(
-    "--after", "cursor", type=click.UUID, help="Only those after this one: the last that came."
+    "--after",
+    "cursor",
+    type=click.UUID,
+    help="Only notifications after this one: the id of the last received.",
 )
 
 notifications = click.Group(
@@ -43,7 +50,8 @@ notifications = click.Group(
 
 
 @notifications.command(
-    "set-endpoint", help="Replace the endpoint of a distribution's notifications, or enable it again."
+    "set-endpoint",
+    help="Set the endpoint of a distribution's notifications; a disabled one is enabled again.",
 )
 @_distribution
 @_url
@@ -65,7 +73,8 @@ def show_endpoint(distribution_id: UUID) -> None:
 
 
 @notifications.command(
-    "remove-endpoint", help="Delete the endpoint of a distribution's notifications; what waits is given up."
+    "remove-endpoint",
+    help="Delete the endpoint of a distribution's notifications; pending ones become dead (not delivered).",
 )
 @_distribution
 def remove_endpoint(distribution_id: UUID) -> None:
@@ -75,8 +84,8 @@ def remove_endpoint(distribution_id: UUID) -> None:
 
 @notifications.command("list", help="List a distribution's notifications, newest first.")
 @_distribution
-@click.option("--state", type=choice(DeliveryState), help="Keep those that stand so.")
-@paged
+@click.option("--state", type=choice(DeliveryState), help="Only notifications in this state.")
+@page_options
 def list_notifications(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = domain.list_notifications(
@@ -90,9 +99,7 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
     show_page("notifications", page)
 
 
-@notifications.command(
-    "resend", help="Send a notification now that waits or was given up, under the id it had."
-)
+@notifications.command("resend", help="Send a pending or dead notification now, with its original id.")
 @_distribution
 @required_id("notification")
 def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
@@ -103,9 +110,7 @@ def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
     show(resent)
 
 
-@notifications.command(
-    "resend-dead", help="Replay a distribution's notifications that were given up, up to 1,000."
-)
+@notifications.command("resend-dead", help="Replay a distribution's dead notifications, at most 1,000.")
 @_distribution
 def resend_dead_notifications(distribution_id: UUID) -> None:
     with administration() as session:
@@ -114,7 +119,7 @@ def resend_dead_notifications(distribution_id: UUID) -> None:
 
 
 @notifications.command(
-    "replay", help="Replay a distribution's notifications that did not arrive, up to 1,000."
+    "replay", help="Replay a distribution's notifications that were not delivered, at most 1,000."
 )
 @_distribution
 @_since
@@ -129,7 +134,7 @@ def replay_notifications(distribution_id: UUID, since: datetime | None, cursor: 
 
 @notifications.command(
     "set-organization-endpoint",
-    help="Replace the endpoint of an organization's notifications, with a new secret.",
+    help="Set the endpoint of an organization's notifications; its new webhook secret is shown only once.",
 )
 @_organization
 @_url
@@ -167,8 +172,8 @@ def remove_organization_endpoint(organization_id: UUID) -> None:
 
 @notifications.command("list-organization", help="List an organization's notifications, newest first.")
 @_organization
-@click.option("--state", type=choice(DeliveryState), help="Keep those that stand so.")
-@paged
+@click.option("--state", type=choice(DeliveryState), help="Only notifications in this state.")
+@page_options
 def list_organization_notifications(
     organization_id: UUID, state: str | None, cursor: str | None, limit: int
 ) -> None:
@@ -185,7 +190,8 @@ def list_organization_notifications(
 
 
 @notifications.command(
-    "resend-organization", help="Send a notification of an organization now that waits or was given up."
+    "resend-organization",
+    help="Send a pending or dead notification of an organization now, with its original id.",
 )
 @_organization
 @required_id("notification")
@@ -198,7 +204,8 @@ def resend_organization_notification(organization_id: UUID, notification_id: UUI
 
 
 @notifications.command(
-    "replay-organization", help="Replay an organization's notifications that did not arrive, up to 1,000."
+    "replay-organization",
+    help="Replay an organization's notifications that were not delivered, at most 1,000.",
 )
 @_organization
 @_since

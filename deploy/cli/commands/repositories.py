@@ -1,10 +1,10 @@
-"""Commands for the repositories of GitHub deployments."""
+"""The command group `repositories`: the GitHub repositories of deployments."""
 
 from uuid import UUID
 
 import click
 
-from deploy.cli.command_context import acts_on, administration, show
+from deploy.cli.command_context import add_actions, administration, show
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory import repositories as domain
 
@@ -13,15 +13,19 @@ repositories = click.Group("repositories", help="Manage the repositories of GitH
 
 @repositories.command(
     "set",
-    help="Replace the repository of a GitHub deployment, whose workflows get access tokens without a secret.",
+    help="Set the repository of a GitHub deployment. Its workflows obtain access tokens without a client secret.",
 )
 @click.argument("deployment_id", type=click.UUID, metavar="DEPLOYMENT")
-@click.option("--repository", required=True, help="owner/name on GitHub.")
-@click.option("--ref", help="A branch, or a whole ref; any branch or tag by default.")
-@click.option("--environment", help="The environment that a job must run in.")
-@click.option("--repository-id", help="GitHub's number of it; by default that of the first token.")
+@click.option("--repository", required=True, help="Repository as owner/name.")
 @click.option(
-    "--repository-owner-id", help="GitHub's number of its owner; by default that of the first token."
+    "--ref", help="Branch, or a full ref, that workflows must run on; any branch or tag by default."
+)
+@click.option("--environment", help="GitHub environment that a workflow's job must run in; any by default.")
+@click.option(
+    "--repository-id", help="GitHub's numeric repository id; taken from the first token by default."
+)
+@click.option(
+    "--repository-owner-id", help="GitHub's numeric owner id; taken from the first token by default."
 )
 def set_repository(deployment_id: UUID, **draft: str) -> None:
     with administration() as session:
@@ -31,12 +35,12 @@ def set_repository(deployment_id: UUID, **draft: str) -> None:
     show(shown)
 
 
-acts_on(
+add_actions(
     repositories,
     "deployment",
     show=(domain.get_repository, "Get the repository of a deployment."),
     remove=(
         domain.remove_repository,
-        "Delete the repository of a deployment, and end the tokens of its workflows.",
+        "Delete the repository of a deployment, and revoke the tokens of its workflows.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The command that runs the program of a GitHub deployment beside the service."""
+"""The command `run`: run the agent program of a GitHub deployment on the installation's host."""
 
 import os
 from pathlib import Path
@@ -11,25 +11,30 @@ from deploy.agent_runner.git_checkout import CheckoutFailed
 from deploy.cli.command_context import installation, required_id
 
 RUNS_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
-"""What a program needs of this environment, which also holds the secrets of the service."""
+"""The variables that a program inherits. The rest of the environment holds secrets of the service."""
 
 
 @click.command(
-    help="Run the program of a GitHub deployment, with its client id and a secret that lasts as long as it runs.",
+    help="Run the agent program of a GitHub deployment, with a client secret that is valid while it runs.",
     context_settings={"ignore_unknown_options": True},
 )
 @required_id("deployment")
 @click.option(
     "--checkout",
     type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
-    help="A local checkout to run in; by default the repository is fetched at its ref.",
+    help="Directory of a local checkout to run in; by default the repository is fetched at its ref.",
 )
 @click.option(
-    "--server", default="https://github.com", show_default=True, help="Where the repository is fetched from."
+    "--server", default="https://github.com", show_default=True, help="Git server of the repository."
 )
-@click.option("--health-url", help="An address of the program that answers 200 while it is well.")
 @click.option(
-    "--pass", "passed", multiple=True, help="A variable of this environment to pass on to the program."
+    "--health-url", help="URL of the program that returns 200 while it is healthy; polled every 10 s."
+)
+@click.option(
+    "--pass",
+    "passed",
+    multiple=True,
+    help="Name of an environment variable to pass to the program; repeatable.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(

@@ -1,4 +1,4 @@
-"""Commands for the schedules of deployments' agents."""
+"""The command group `schedules`: messages that are sent to agents at fixed times."""
 
 from typing import Any
 from uuid import UUID
@@ -6,11 +6,11 @@ from uuid import UUID
 import click
 
 from deploy.cli.command_context import (
-    acts_on,
+    add_actions,
     administration,
     choice,
     document,
-    paged,
+    page_options,
     print_json,
     required_id,
     show_page,
@@ -21,8 +21,11 @@ from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, Sched
 from shared.identity.access.authorization import OPERATOR
 
 _deployment = required_id("deployment")
-_far_deployment = click.option(
-    "--deployment", "deployment_id", type=click.UUID, help="Whose schedule it is; needed from afar."
+_rest_deployment = click.option(
+    "--deployment",
+    "deployment_id",
+    type=click.UUID,
+    help="Id of the schedule's deployment; required over REST.",
 )
 
 
@@ -31,35 +34,41 @@ schedules = click.Group("schedules", help="Manage the schedules of agents.")
 
 @schedules.command("create", help="Create a schedule that sends an agent a message.")
 @_deployment
-@click.option("--name", required=True, help="What people call it.")
-@click.option("--cron", required=True, help='Five fields, as "0 9 * * MON-FRI".')
+@click.option("--name", required=True, help="Display name.")
+@click.option("--cron", required=True, help='Cron expression of five fields, for example "0 9 * * MON-FRI".')
 @click.option(
-    "--time-zone", default="UTC", show_default=True, help="Where its times are meant, as IANA names it."
+    "--time-zone",
+    default="UTC",
+    show_default=True,
+    help="IANA time zone of the expression, for example Europe/Berlin.",
 )
-@click.option("--text", help="What the agent is told.")
-@click.option("--message", help="The same as JSON: a Message of the A2A protocol, without ids and role.")
+@click.option("--text", help="Text of the message; alternative to --message.")
+@click.option("--message", help="Message as JSON: a Message of the A2A protocol, without ids and role.")
 @click.option(
-    "--behavior", "behavior_id", type=click.UUID, help="Who answers; the default behavior if not given."
+    "--behavior",
+    "behavior_id",
+    type=click.UUID,
+    help="Id of the behavior that replies; the default one by default.",
 )
-@click.option("--principal", "principal_identity_id", type=click.UUID, help="The identity that receives.")
+@click.option("--principal", "principal_identity_id", type=click.UUID, help="Id of the receiving identity.")
 @click.option(
     "--missed",
     type=choice(Missed),
     default="skip",
     show_default=True,
-    help="What becomes of times that passed while nothing ran.",
+    help="How to treat ticks that were missed while no worker ran.",
 )
 @click.option(
     "--catch-up-limit",
     type=click.IntRange(1, MAX_CATCH_UP),
     default=10,
     show_default=True,
-    help="How many of these times are run with `--missed catch_up`.",
+    help="Maximum number of missed ticks that run with `--missed catch_up`.",
 )
 def create_schedule(
-    deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
+    deployment_id: UUID, text: str | None, message: str | None, missed: str, **options: Any
 ) -> None:
-    draft = ScheduleDraft(message=read_message(text, message), missed=Missed(missed), **said)
+    draft = ScheduleDraft(message=read_message(text, message), missed=Missed(missed), **options)
     with administration() as session:
         made = domain.create_schedule(session, actor=OPERATOR, deployment_id=deployment_id, draft=draft)
     _show(made)
@@ -67,7 +76,7 @@ def create_schedule(
 
 @schedules.command("list", help="List the schedules of a deployment's agent.")
 @_deployment
-@paged
+@page_options
 def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
         page = domain.list_schedules(
@@ -78,8 +87,8 @@ def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
 
 @schedules.command("runs", help="List the runs of a schedule, newest first.")
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
-@_far_deployment
-@paged
+@_rest_deployment
+@page_options
 def list_runs(schedule_id: UUID, cursor: str | None, limit: int, **_: object) -> None:
     with administration() as session:
         page = domain.list_runs(session, actor=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
@@ -91,17 +100,17 @@ def _show(schedule: Schedule) -> None:
 
 
 def _document(schedule: Schedule) -> dict[str, Any]:
-    """Give a schedule's fields; its message's names are not ours to spell."""
+    """Return a schedule's fields as JSON. Its message is the caller's, so its member names stay as they are."""
     return document(schedule) | {"message": schedule.message}
 
 
-acts_on(
+add_actions(
     schedules,
     "schedule",
-    printed=_show,
-    far_option=_far_deployment,
+    printer=_show,
+    rest_option=_rest_deployment,
     show=(domain.get_schedule, "Get a schedule."),
     disable=(domain.disable_schedule, "Disable a schedule."),
-    enable=(domain.enable_schedule, "Enable a schedule from the next tick on."),
-    delete=(domain.delete_schedule, "Delete a schedule and the record of its runs."),
+    enable=(domain.enable_schedule, "Enable a schedule; it runs from the next tick on."),
+    delete=(domain.delete_schedule, "Delete a schedule and the list of its runs."),
 )

@@ -1,10 +1,10 @@
-"""Commands for the tasks of an organization's agents: in which state they are, and nothing that was said."""
+"""The command group `tasks`: the states of agents' tasks, without their messages, which may be confidential."""
 
 from uuid import UUID
 
 import click
 
-from deploy.cli.command_context import administration, choice, organization, paged, show_page
+from deploy.cli.command_context import administration, choice, organization_option, page_options, show_page
 from shared.a2a.tasks.administration import list_organization_tasks
 from shared.a2a.types import TaskState
 from shared.identity.access.authorization import OPERATOR
@@ -12,11 +12,11 @@ from shared.identity.access.authorization import OPERATOR
 tasks = click.Group("tasks", help="Manage the tasks of an organization's agents.")
 
 
-@tasks.command("list", help="List the tasks of an organization's agents, the last changed first.")
-@organization
-@click.option("--state", type=choice(TaskState), help="Keep the tasks in this state.")
-@click.option("--deployment", "deployment_id", type=click.UUID, help="Keep the tasks of this one's agent.")
-@paged
+@tasks.command("list", help="List the tasks of an organization's agents, most recently changed first.")
+@organization_option
+@click.option("--state", type=choice(TaskState), help="Only tasks in this state.")
+@click.option("--deployment", "deployment_id", type=click.UUID, help="Only tasks of this deployment's agent.")
+@page_options
 def list_tasks(
     organization_id: UUID, state: str | None, deployment_id: UUID | None, cursor: str | None, limit: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""Commands for usage: an organization's sums, by any dimensions, and its records, as the HTTP API gives them."""
+"""The commands `usage` (sums of model calls) and `usage-records` (one record per call), as in the HTTP API."""
 
 from datetime import datetime
 from typing import Any
@@ -13,8 +13,8 @@ from deploy.cli.command_context import (
     document,
     document_of,
     in_utc,
-    limited,
-    organization,
+    limit_option,
+    organization_option,
     print_json,
 )
 from shared.credits.amounts import format_credits
@@ -26,19 +26,23 @@ from shared.identity.access.authorization import OPERATOR
 
 
 @click.command(
-    help="Get what an organization's calls consumed and cost, by any dimensions, in all or by hour or day."
+    help="Get the tokens and credits of an organization's model calls, grouped by dimensions, by hour or by day."
 )
-@organization
-@click.option("--window", type=choice(Window), help="How far back from now; 24h unless --from is given.")
-@click.option("--from", "starts_at", type=INSTANT, help="The first moment, in UTC; instead of a window.")
-@click.option("--to", "ends_at", type=INSTANT, help="The moment after the last; now if left out.")
-@click.option("--interval", type=choice(Interval), help="Make a series.")
-@click.option("--group-by", type=choice(Dimension), multiple=True, help="May be given several times.")
+@organization_option
+@click.option(
+    "--window", type=choice(Window), help="Time span until now; 24h unless --from or --to is given."
+)
+@click.option(
+    "--from", "starts_at", type=INSTANT, help="Start in UTC, inclusive, for example 2030-01-31T12:00:00Z."
+)
+@click.option("--to", "ends_at", type=INSTANT, help="End in UTC, exclusive; now by default.")
+@click.option("--interval", type=choice(Interval), help="Return a time series with this step.")
+@click.option("--group-by", type=choice(Dimension), multiple=True, help="Dimension to group by; repeatable.")
 @click.option(
     "--only",
     type=(choice(Dimension), str),
     multiple=True,
-    help="Keep the calls of one value, as `--only key ID`.",
+    help="Only calls with this value of a dimension, for example `--only key ID`; repeatable.",
 )
 def usage(
     organization_id: UUID,
@@ -50,6 +54,7 @@ def usage(
     only: tuple[tuple[str, str], ...],
 ) -> None:
     has_span = starts_at is not None or ends_at is not None
+    # The domain requires a window or a start; a day is the default of this command alone.
     criteria = UsageCriteria(
         window=Window(window) if window else None if has_span else Window.DAY,
         starts_at=in_utc(starts_at),
@@ -73,23 +78,26 @@ def usage(
     )
 
 
-usage_records = click.Group("usage-records", help="Manage what is recorded of each model call.")
+usage_records = click.Group("usage-records", help="List the usage records of model calls.")
 
 
 @usage_records.command("list", help="List an organization's usage records, newest first.")
-@organization
-@click.option("--model", help="Keep the calls of this one.")
+@organization_option
+@click.option("--model", help="Only calls of this model.")
 @click.option(
-    "--principal", "principal_id", type=click.UUID, help="Receiving identity, else daemon, else user."
+    "--principal",
+    "principal_id",
+    type=click.UUID,
+    help="Only calls of this principal: receiving identity, else Daemon Identity, else user.",
 )
+@click.option("--key", "api_key_id", type=click.UUID, help="Only calls with this API key (its id).")
+@click.option("--status", type=choice(Status), help="Only calls with this status.")
 @click.option(
-    "--key", "api_key_id", type=click.UUID, help="Keep the calls made with this API key, by its id."
+    "--from", "starts_at", type=INSTANT, help="Start in UTC, inclusive, for example 2030-01-31T12:00:00Z."
 )
-@click.option("--status", type=choice(Status), help="Keep the calls that ended so.")
-@click.option("--from", "starts_at", type=INSTANT, help="The first moment, in UTC.")
-@click.option("--to", "ends_at", type=INSTANT, help="The moment after the last.")
-@click.option("--cursor", type=click.UUID, help="The nextCursor of the page before.")
-@limited()
+@click.option("--to", "ends_at", type=INSTANT, help="End in UTC, exclusive; now by default.")
+@click.option("--cursor", type=click.UUID, help="`nextCursor` of the previous page.")
+@limit_option()
 def list_records(organization_id: UUID, cursor: UUID | None, limit: int, **filters: Any) -> None:
     wanted = RecordFilter(
         **filters

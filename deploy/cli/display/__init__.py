@@ -1,1 +1,1 @@
-"""What commands print: tables, JSON, progress bars, streamed replies."""
+"""Output of commands: tables, JSON, progress bars, streamed replies."""

@@ -1,4 +1,4 @@
-"""How commands show what they found: tables to a person at a terminal, JSON to everything else. Decided here alone."""
+"""Decide the output format of all commands: tables at a terminal, JSON otherwise or with `--json`."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ _AS_JSON = "quartermaster.as_json"
 
 
 def take_json_flag(context: click.Context, arguments: list[str]) -> list[str]:
-    """Take `--json` out of a command line, wherever it stands before `--`, and remember it."""
+    """Return the arguments without `--json`, which may be anywhere before `--`, and record it in the context."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     if JSON_FLAG in arguments[:end]:
         context.meta[_AS_JSON] = True
@@ -20,9 +20,9 @@ def take_json_flag(context: click.Context, arguments: list[str]) -> list[str]:
 
 
 def print_document(shown: Mapping[str, Any]) -> None:
-    """Print what a command found."""
-    if is_for_a_person():
-        # Here, so that a process of the service does without what draws tables.
+    """Print a command's result as a table or as JSON."""
+    if is_interactive():
+        # Imported here: processes of the service start through this program and need no table library.
         from rich.console import Console
 
         from deploy.cli.display.table_output import render
@@ -32,17 +32,17 @@ def print_document(shown: Mapping[str, Any]) -> None:
         click.echo(json.dumps(shown, indent=2))
 
 
-def is_for_a_person() -> bool:
-    """Tell whether a person reads this, who did not ask for JSON."""
-    return is_terminal() and not is_json_asked_for()
+def is_interactive() -> bool:
+    """Return whether the output is a terminal and `--json` is not set."""
+    return is_terminal() and not is_json_requested()
 
 
-def is_json_asked_for() -> bool:
-    """Tell whether the command line has `--json`."""
+def is_json_requested() -> bool:
+    """Return whether the command line has `--json`."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_AS_JSON))
 
 
 def is_terminal() -> bool:
-    """Tell whether the output is one."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()

@@ -1,16 +1,16 @@
-"""Progress bars of uploads and downloads, on the error output of a terminal and nowhere else."""
+"""Progress bars of uploads and downloads, drawn on the error output if it is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Moved = Callable[[int, int], None]
-"""Is told bytes moved, and bytes in all."""
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes transferred and the total bytes (0 if unknown)."""
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Moved | None]:
-    """Draw a bar while something moves; None where nobody looks."""
+def progress_bar(label: str) -> Iterator[OnProgress | None]:
+    """Draw a progress bar during the block, and yield its callback; None if the error output is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -30,5 +30,6 @@ def progress_bar(what: str) -> Iterator[Moved | None]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     bars = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     with bars:
-        task = bars.add_task(Text(plain(what)).plain.replace("[", r"\["), total=None)
-        yield lambda moved, in_all: bars.update(task, completed=moved, total=in_all or None)
+        # The label is the file's name, which another user may have chosen: show markup and controls as text.
+        task = bars.add_task(Text(plain(label)).plain.replace("[", r"\["), total=None)
+        yield lambda transferred, total: bars.update(task, completed=transferred, total=total or None)

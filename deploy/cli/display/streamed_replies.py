@@ -1,4 +1,4 @@
-"""A model's answer as it is streamed: its text to the output, and at the end what it cost to the error output."""
+"""Print a model's reply while it is streamed: text to the output, then tokens and cost to the error output."""
 
 import sys
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 def read_text(text: str | None) -> str:
-    """Give a text that was given, else what comes through standard input."""
+    """Return the text argument, or standard input if it is missing or `-`."""
     if text is not None and text != "-":
         return text
     if sys.stdin.isatty():
-        click.echo("Write, and end with Ctrl-D on an empty line.", err=True)
+        click.echo("Enter the text; end with Ctrl-D on an empty line.", err=True)
     return sys.stdin.read()
 
 
 def write_piece(piece: str) -> None:
-    """Write text of others at once; at a terminal nothing in it can move the cursor."""
+    """Write and flush untrusted text; at a terminal its control characters are replaced."""
     if is_terminal():
         from deploy.cli.display.table_output import plain_text
 
@@ -31,15 +31,15 @@ def write_piece(piece: str) -> None:
     sys.stdout.flush()
 
 
-class AnswerWriter:
-    """Takes the events of `/v1/responses`."""
+class ReplyWriter:
+    """Prints the events of a streamed response of `/v1/responses`; prints no text if `is_quiet`."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
         self._response: dict[str, Any] = {}
 
-    def take(self, event: Mapping[str, Any]) -> None:
-        """Take the next event; raise `Failure` for an answer that failed."""
+    def handle(self, event: Mapping[str, Any]) -> None:
+        """Print the text of the next event. Raises Failure for an error event."""
         kind = event.get("type")
         if kind == "response.output_text.delta" and not self._is_quiet:
             write_piece(event["delta"])
@@ -49,16 +49,16 @@ class AnswerWriter:
             raise Failure(f"{event.get('code')}: {event.get('message')}")
 
     def finish(self) -> dict[str, Any]:
-        """End the line, say what was used, and give the whole response."""
+        """Print tokens and cost, and return the whole response. Raises Failure if it failed or is incomplete."""
         if not self._is_quiet:
             click.echo()
         if usage := self._response.get("usage"):
-            told = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out"
+            summary = f"{usage['input_tokens']} input tokens, {usage['output_tokens']} output tokens"
             cost = f", {usage['cost']} credits" if "cost" in usage else ""
-            click.secho(f"{self._response.get('model')}: {told}{cost}", err=True, dim=True)
+            click.secho(f"{self._response.get('model')}: {summary}{cost}", err=True, dim=True)
         error = self._response.get("error")
         if error:
             raise Failure(f"{error.get('code')}: {error.get('message')}")
         if not self._response:
-            raise Failure("The answer broke off.")
+            raise Failure("The stream ended before the reply was complete; send the request again.")
         return self._response

@@ -1,6 +1,6 @@
-"""What can be told of a service from afar: whether it answers and is ready, as whom, and what its metrics say waits.
+"""Checks of `quartermaster doctor` over REST: address, clock, readiness, credential, and backlogs from the metrics.
 
-The settings, schema and store of an installation are looked at beside it only (`deploy/cli/health_report.py`).
+Settings, schema and blob store are checked only where the database can be reached (`deploy/cli/health_report.py`).
 """
 
 import time
@@ -17,93 +17,106 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.cli.client.rest_client import open_service
 from deploy.cli.client.saved_logins import Login
 from deploy.cli.exit_codes import ExitCode, Failure
-from deploy.cli.health_report import CLOCK_SECONDS, WAITING_SECONDS, Finding, amiss, good
+from deploy.cli.health_report import (
+    MAX_CLOCK_OFFSET_SECONDS,
+    WAITING_SECONDS,
+    Finding,
+    old_backlog,
+    passed,
+    problem,
+)
 
-_PATIENCE_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 _BACKLOG, _OLDEST = "quartermaster_backlog", "quartermaster_backlog_oldest_seconds"
 _PROCESSES = "quartermaster_processes"
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
-    """What the metrics of a front say."""
+class ServiceMetrics:
+    """Processes and backlogs, as the `/metrics` of a web process reports them."""
 
     processes: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     oldest_seconds: dict[str, float] = field(default_factory=dict)
 
-    def waiting(self) -> Iterator[tuple[str, int, float]]:
-        """Give each kind of waiting work, how much of it there is, and the age of the oldest."""
+    def backlogs(self) -> Iterator[tuple[str, int, float]]:
+        """Yield each backlog: its name, its number of rows, and the age of its oldest row in seconds."""
         for name, count in self.rows.items():
             yield name.replace("_", " "), count, self.oldest_seconds.get(name, 0.0)
 
 
-def read_metrics(login: Login) -> Seen | None:
-    """Ask a front for what its host and the whole service are at; None where it does not show its metrics."""
-    answer = _get(login, "/metrics")
-    if not answer.is_success:
+def read_service_metrics(login: Login) -> ServiceMetrics | None:
+    """Return the processes of the web host and the backlogs of the service; None if its metrics are not public.
+
+    Raises Failure if the service cannot be reached.
+    """
+    response = _get(login, "/metrics")
+    if not response.is_success:
         return None
-    seen = Seen()
-    for family in text_string_to_metric_families(answer.text):
+    metrics = ServiceMetrics()
+    for family in text_string_to_metric_families(response.text):
         for sample in family.samples:
             if sample.name == _PROCESSES:
-                seen.processes[sample.labels["role"]] = int(sample.value)
+                metrics.processes[sample.labels["role"]] = int(sample.value)
             elif sample.name == _BACKLOG:
-                seen.rows[sample.labels["state"]] = int(sample.value)
+                metrics.rows[sample.labels["state"]] = int(sample.value)
             elif sample.name == _OLDEST:
-                seen.oldest_seconds[sample.labels["state"]] = sample.value
-    return seen
+                metrics.oldest_seconds[sample.labels["state"]] = sample.value
+    return metrics
 
 
-def examine_from_afar(login: Login) -> Iterator[Finding]:
-    """Look a service over; each check that fails is a finding, and the first ends the others where none can help."""
+def check_remote_service(login: Login) -> Iterator[Finding]:
+    """Yield the findings of all remote checks; only one if the service cannot be reached."""
     try:
-        answer = _get(login, "/readyz")
+        response = _get(login, "/readyz")
     except Failure as error:
-        yield amiss(
-            "service", error.message, "Start it, or mend its address, name or certificate.", is_wrong=True
-        )
+        remedy = "Start it, or correct its address, DNS name or certificate."
+        yield problem("service", error.message, remedy, is_wrong=True)
         return
     yield from _check_transport(login)
-    yield from _check_clock(answer)
-    yield from _check_readiness(answer)
+    yield from _check_clock(response)
+    yield from _check_readiness(response)
     yield from _check_credential(login)
-    yield from _check_work(read_metrics(login))
+    yield from _check_backlogs(read_service_metrics(login))
 
 
 def _check_transport(login: Login) -> Iterator[Finding]:
     address = urlsplit(login.base_url)
     host = address.hostname or ""
-    is_here = host == "localhost"
+    is_local = host == "localhost"
     with suppress(ValueError):
-        is_here = ip_address(host).is_loopback
-    if address.scheme == "http" and not is_here:
-        yield amiss("transport", "sends credentials over plain http", "Use the https address.", is_wrong=True)
+        is_local = ip_address(host).is_loopback
+    if address.scheme == "http" and not is_local:
+        remedy = "Use the service's https:// address."
+        yield problem("transport", "credentials are sent over plain HTTP", remedy, is_wrong=True)
     else:
-        yield good("transport", login.base_url)
+        yield passed("transport", login.base_url)
 
 
-def _check_clock(answer: httpx.Response) -> Iterator[Finding]:
+def _check_clock(response: httpx.Response) -> Iterator[Finding]:
     with suppress(KeyError, ValueError):
-        # The header has whole seconds.
-        behind = abs(parsedate_to_datetime(answer.headers["Date"]).timestamp() - time.time()) - 1
-        if behind > CLOCK_SECONDS:
-            yield amiss("clock", f"differs by {behind:.0f} s from the service's", "Set both clocks by NTP.")
+        # The header has whole seconds, so a difference below one second proves nothing.
+        offset = abs(parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()) - 1
+        if offset > MAX_CLOCK_OFFSET_SECONDS:
+            detail = f"differs from the service's clock by {offset:.0f} s"
+            yield problem("clock", detail, "Synchronize both clocks by NTP.")
             return
-    yield good("clock", "agrees with the service's")
+    yield passed("clock", "agrees with the service's clock")
 
 
-def _check_readiness(answer: httpx.Response) -> Iterator[Finding]:
+def _check_readiness(response: httpx.Response) -> Iterator[Finding]:
     try:
-        checks: dict[str, str] = answer.json()["checks"]
+        checks: dict[str, str] = response.json()["checks"]
     except (ValueError, KeyError):
-        yield amiss("service", f"answered {answer.status_code} to /readyz", "See its logs.", is_wrong=True)
+        detail = f"/readyz returned status {response.status_code} without checks"
+        yield problem("service", detail, "Read the logs of its web processes.", is_wrong=True)
         return
-    for name, said in checks.items():
-        if said == "ok":
-            yield good(name, "answers")
+    for name, detail in checks.items():
+        if detail == "ok":
+            yield passed(name, "responds")
         else:
-            yield amiss(name, said, "Run `quartermaster doctor` beside the installation.", is_wrong=True)
+            remedy = "Run `quartermaster doctor` on the installation's host."
+            yield problem(name, detail, remedy, is_wrong=True)
 
 
 def _check_credential(login: Login) -> Iterator[Finding]:
@@ -111,25 +124,24 @@ def _check_credential(login: Login) -> Iterator[Finding]:
         with open_service(login, prefers_deployment=False) as client:
             client.raw.request("GET", "/admin/me" if login.api_key else "/v1/key")
     except Failure as error:
-        yield amiss("credential", error.message, "Run `quartermaster login`.", is_wrong=True)
+        yield problem("credential", error.message, "Run `quartermaster login`.", is_wrong=True)
     else:
-        yield good("credential", "is accepted")
+        yield passed("credential", "accepted")
 
 
-def _check_work(seen: Seen | None) -> Iterator[Finding]:
-    if seen is None:
-        yield good("waiting work", "not shown: the metrics are not public")
+def _check_backlogs(metrics: ServiceMetrics | None) -> Iterator[Finding]:
+    if metrics is None:
+        yield passed("waiting work", "unknown: the service's metrics are not public (PUBLIC_METRICS)")
         return
-    for name, count, oldest_seconds in seen.waiting():
+    for name, count, oldest_seconds in metrics.backlogs():
         if oldest_seconds > WAITING_SECONDS:
-            said = f"{count} {name}, the oldest for {oldest_seconds:.0f} s"
-            yield amiss("waiting work", said, "Start more workers of that kind; see their logs.")
-    yield good("waiting work", f"{sum(seen.rows.values())} in all")
+            yield old_backlog(name, count, oldest_seconds)
+    yield passed("waiting work", f"{sum(metrics.rows.values())} pending")
 
 
 def _get(login: Login, path: str) -> httpx.Response:
     try:
-        return httpx.get(f"{login.base_url}{path}", timeout=_PATIENCE_SECONDS)
+        return httpx.get(f"{login.base_url}{path}", timeout=_TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said = f"{login.base_url} does not answer ({type(error).__name__})"
-        raise Failure(said, ExitCode.TRY_LATER) from None
+        detail = f"{login.base_url} does not respond ({type(error).__name__})"
+        raise Failure(detail, ExitCode.TRY_LATER) from None

@@ -1,8 +1,9 @@
-"""Which operation of REST does the same as an administrative command, for all commands that work from afar.
+"""The REST operation of each administrative command that works remotely.
 
-A line is a method and a path; its variables, and the names after `?`, are parameters of the command. All others are
-sent in the query of a GET and in the JSON of a POST, PUT or PATCH, spelled as the wire spells them. What needs more
-than that has a function in `deploy/cli/rest/rest_parameters.py`. What is not listed works beside the installation only.
+A line is `command: METHOD path`. Variables of the path, and the names after `?`, are parameters of the command. The
+other parameters go to the query of a GET, or to the JSON body of a POST, PUT or PATCH, under their wire names. Commands
+that need another mapping have a function in `deploy/cli/rest/rest_parameters.py`. A command that is not listed works
+over the database only.
 """
 
 from collections.abc import Callable, Mapping
@@ -150,17 +151,17 @@ usage-records list: GET /v1/usage/records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What is asked: `query` names the parameters that are sent there by another method than GET."""
+    """A route. `query` names the parameters that go to the query although the method has a body."""
 
     method: str
     path: str
     query: frozenset[str] = frozenset()
     prepare: Callable[[Parameters], Parameters] = lambda given: given
-    show: Callable[[Parameters], Parameters] = lambda answer: answer
+    show: Callable[[Parameters], Parameters] = lambda response: response
 
     @property
     def is_snake_case(self) -> bool:
-        """Tell whether names are spelled as OpenAI's are."""
+        """Return whether the route uses snake_case names, as OpenAI's API does."""
         return self.path.startswith("/v1/")
 
 
@@ -172,7 +173,7 @@ def _operation(command: str, line: str) -> Operation:
         path=path,
         query=frozenset(query.split("&") if query else ()),
         prepare=PREPARED.get(command, lambda given: given),
-        show=SHOWN.get(command, lambda answer: answer),
+        show=SHOWN.get(command, lambda response: response),
     )
 
 

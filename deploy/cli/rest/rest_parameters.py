@@ -1,4 +1,4 @@
-"""What a few administrative commands send and show otherwise than their parameters and answers are, over REST."""
+"""Convert parameters and responses of administrative commands if their REST routes use other names or formats."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -60,11 +60,11 @@ def _bind_user(given: Parameters) -> Parameters:
 
 def _create_user(given: Parameters) -> Parameters:
     if given["is_operator"]:
-        raise click.UsageError("Operators are created beside the installation only.")
+        raise click.UsageError("--operator does not work over REST: run it on the installation's host.")
     return _without(given, "is_operator")
 
 
-def _ask_usage(given: Parameters) -> Parameters:
+def _usage_query(given: Parameters) -> Parameters:
     require_active(given["organization_id"])
     span = {"from": given["starts_at"], "to": given["ends_at"]}
     only = {name: str(value) for name, value in given["only"]}
@@ -72,7 +72,7 @@ def _ask_usage(given: Parameters) -> Parameters:
     return {**kept, **span, "group_by": ",".join(given["group_by"]) or None, **only}
 
 
-def _ask_records(given: Parameters) -> Parameters:
+def _usage_records_query(given: Parameters) -> Parameters:
     require_active(given["organization_id"])
     renamed = {
         "from": given["starts_at"],
@@ -83,16 +83,17 @@ def _ask_records(given: Parameters) -> Parameters:
     return {**{name: given[name] for name in ("model", "status", "cursor", "limit")}, **renamed}
 
 
-def _respell(answer: Parameters, name: str) -> Parameters:
-    """Spell a report as the command does where it reads the database."""
+def _to_command_format(response: Parameters, name: str) -> Parameters:
+    """Return a report of `/v1` with the names that the command prints when it reads the database."""
     left_out = ("object", "data", "window", "interval", "group_by")
     report: Parameters = document_of(
-        {**_without(answer, *left_out), name: [_without(at, "key", "object") for at in answer["data"]]}
+        {**_without(response, *left_out), name: [_without(at, "key", "object") for at in response["data"]]}
     )
     return report
 
 
-def _show_amounts(given: Parameters) -> Parameters:
+def _format_amounts(given: Parameters) -> Parameters:
+    # The parameters are µcr, the routes take decimal credits as text.
     return {name: format_credits(value) if isinstance(value, int) else value for name, value in given.items()}
 
 
@@ -104,7 +105,7 @@ def _statement_month(given: Parameters) -> Parameters:
     return {**given, "month": _month(given["month"])}
 
 
-def _storage_question(given: Parameters) -> Parameters:
+def _storage_query(given: Parameters) -> Parameters:
     return {**given, "month": _month(given["month"]), "group_by": ",".join(given["group_by"]) or None}
 
 
@@ -130,22 +131,22 @@ PREPARED: Mapping[str, Callable[[Parameters], Parameters]] = {
     "role-bindings bind-identity": _bind_identity,
     "role-bindings bind-user": _bind_user,
     "users create": _create_user,
-    "credits top-up": _show_amounts,
-    "credits adjust": _show_amounts,
-    "credits set-policy": _show_amounts,
+    "credits top-up": _format_amounts,
+    "credits adjust": _format_amounts,
+    "credits set-policy": _format_amounts,
     "credits list-statements": _statement_page,
     "credits show-statement": _statement_month,
-    "credits list-storage": _storage_question,
+    "credits list-storage": _storage_query,
     "networks install": _route_account,
     "networks route": _route_account,
-    "budgets create": _show_amounts,
-    "budgets set-amount": _show_amounts,
-    "usage": _ask_usage,
-    "usage-records list": _ask_records,
+    "budgets create": _format_amounts,
+    "budgets set-amount": _format_amounts,
+    "usage": _usage_query,
+    "usage-records list": _usage_records_query,
 }
 
 
 SHOWN: Mapping[str, Callable[[Parameters], Parameters]] = {
-    "usage": lambda answer: _respell(answer, "groups"),
-    "usage-records list": lambda answer: _respell(answer, "usage_records"),
+    "usage": lambda response: _to_command_format(response, "groups"),
+    "usage-records list": lambda response: _to_command_format(response, "usage_records"),
 }

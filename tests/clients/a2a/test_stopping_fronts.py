@@ -165,7 +165,7 @@ def test_a_conversation_is_told_that_its_task_goes_on(farewell: Farewell, elsewh
     elsewhere.cancel(shown["id"])
     assert (status, complaint) == (
         4,
-        f"Error: The stream ended before the agent had answered; task {shown['id']} goes on without it.\n",
+        f"Error: The stream ended before the agent's reply was complete; task {shown['id']} continues.\n",
     )
 
 

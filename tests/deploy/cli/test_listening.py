@@ -125,7 +125,7 @@ def test_old_ones_that_come_into_sight_where_newer_are_purged_are_not_shown(
 def test_at_a_terminal_a_line_says_what_happened_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(listen, "is_terminal", lambda: True)
-        listen._tell(
+        listen._print(
             {
                 "id": "n-1",
                 "createdAt": "2026-01-01T00:00:00Z",

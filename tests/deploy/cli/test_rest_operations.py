@@ -142,4 +142,4 @@ def test_moments_and_amounts_and_names_are_spelled_as_the_wire_spells_them() -> 
 def test_a_command_for_the_installations_own_machines_says_so_from_afar() -> None:
     environment = {"SERVICE_BASE_URL": "http://127.0.0.1:9", "SERVICE_API_KEY": "svk_x", "DATABASE_URL": None}
     result = CliRunner().invoke(main, ["reencrypt"], env=environment)
-    assert (result.exit_code, "beside the installation only" in result.stderr) == (2, True)
+    assert (result.exit_code, "does not work over REST" in result.stderr) == (2, True)

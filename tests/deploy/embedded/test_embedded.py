@@ -255,7 +255,7 @@ def test_valkey_keeps_its_messages_and_its_port_when_it_is_stopped_and_loses_the
         with redis.Redis.from_url(url) as client:
             assert client.get("word") == b"kept"
         server.kill()
-        server.start(lose_memory=True)
+        server.start(discards_data=True)
         with redis.Redis.from_url(url) as client:
             assert client.get("word") is None
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
@@ -265,7 +265,7 @@ def test_valkey_keeps_its_messages_and_its_port_when_it_is_stopped_and_loses_the
 
 
 def test_a_valkey_that_keeps_nothing_writes_nothing_down(tmp_path: Path) -> None:
-    server = EmbeddedValkey(tmp_path, keeps=False)
+    server = EmbeddedValkey(tmp_path, is_persistent=False)
     server.start()
     try:
         with redis.Redis.from_url(server.url) as client:
@@ -292,7 +292,7 @@ def test_valkey_moves_to_another_port_when_its_own_was_taken(tmp_path: Path) -> 
         occupant.listen()
         (tmp_path / "port").write_text(str(occupant.getsockname()[1]))
         server = EmbeddedValkey(tmp_path)
-        server.claim_port()
+        server.ensure_port()
         server.start()
         server.stop()
         assert int((tmp_path / "port").read_text()) != occupant.getsockname()[1]
@@ -301,7 +301,7 @@ def test_valkey_moves_to_another_port_when_its_own_was_taken(tmp_path: Path) -> 
 def test_a_leftover_valkey_is_ended_before_the_next(tmp_path: Path) -> None:
     leftover, successor = EmbeddedValkey(tmp_path), EmbeddedValkey(tmp_path)
     leftover.start()
-    successor.claim_port()
+    successor.ensure_port()
     successor.start()
     try:
         assert successor.url == leftover.url

@@ -169,9 +169,9 @@ def test_a_person_is_told_where_everything_is_and_the_logs_go_to_files(root: Pat
                 pass
         assert process.wait(PATIENCE_SECONDS) == 0
         os.close(ours)
-    for told in ("Postgres", "Quartermaster is ready at http://127.0.0.1", "http://here/console/in#svl_1",
+    for text in ("Postgres", "Quartermaster is ready at http://127.0.0.1", "http://here/console/in#svl_1",
                  "credentials.json", "console link"):  # fmt: skip
-        assert told in seen
+        assert text in seen
     steps = [line.partition("✓")[2] for line in seen.splitlines() if "✓" in line]
     assert len(steps) == len(set(steps)) >= 4, steps
     logs = {path.name: path.read_text() for path in (root / "home/logs").iterdir()}
@@ -230,7 +230,7 @@ def test_a_second_copy_over_the_same_home_is_refused(root: Path, copies: list[Co
     second = start(copies, root, "home")
     output, _ = second.process.communicate(timeout=PATIENCE_SECONDS)
     assert second.process.returncode == 1
-    assert "Another Quartermaster runs in" in output
+    assert "Another Quartermaster uses" in output
     assert first.get() == "1"
 
 

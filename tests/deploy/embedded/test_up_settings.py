@@ -59,7 +59,7 @@ def test_the_ports_of_workers_are_free_ones() -> None:
 
 def test_a_question_that_makes_noise_is_not_asked_again_because_of_the_noise() -> None:
     answers = iter([False])  # a second question would find no answer
-    question = up._Slowly(lambda: next(answers), seconds=60)
+    question = up._Throttled(lambda: next(answers), seconds=60)
     for _ in range(100):
         assert not question()
 
@@ -80,15 +80,15 @@ def test_lines_are_shown_again_once_the_disk_of_the_output_has_space() -> None:
     supervisor = Supervisor(output=output)
     for is_full, line in ((False, "before"), (True, "lost"), (False, "after")):
         output.is_full = is_full
-        supervisor.announce(line)
+        supervisor.print_line(line)
     assert output.getvalue() == "before\nafter\n"
 
 
 def test_metrics_are_kept_in_memory_and_forgotten_at_the_end(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.claim()
-    directory = home.make_metrics()
+    directory = home.make_metrics_directory()
     assert directory.parent in (Path("/dev/shm"), home.directory)
     assert directory.stat().st_mode & 0o777 == 0o700
-    home.forget_metrics()
+    home.remove_metrics_directory()
     assert not directory.exists()

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from deploy.supervision.child_processes import Program
-from deploy.supervision.supervisor import GaveUp, Supervisor
+from deploy.supervision.supervisor import ProgramFailed, Supervisor
 
 PATIENCE_SECONDS = 60
 
@@ -50,7 +50,7 @@ def test_a_program_that_is_killed_is_started_again() -> None:
         supervisor.run_until(
             lambda: output.getvalue().count("pid") == 2, what="restart", timeout_seconds=PATIENCE_SECONDS
         )
-        assert "sleeper ended with signal SIGKILL; starting it again" in output.getvalue()
+        assert "sleeper ended with signal SIGKILL; restarting it" in output.getvalue()
     finally:
         supervisor.stop_all()
 
@@ -65,14 +65,14 @@ def test_output_is_shown_under_the_programs_name_including_an_unfinished_last_li
 
 def test_a_program_run_once_must_succeed() -> None:
     supervisor = Supervisor(output=io.StringIO())
-    with pytest.raises(GaveUp, match="release failed with status 3"):
+    with pytest.raises(ProgramFailed, match="release failed with status 3"):
         supervisor.run_to_end(python("release", "raise SystemExit(3)"), timeout_seconds=PATIENCE_SECONDS)
 
 
 def test_a_program_that_keeps_failing_at_the_start_ends_the_start() -> None:
     supervisor = Supervisor(output=io.StringIO())
     supervisor.start(python("broken", "raise SystemExit(1)"))
-    with pytest.raises(GaveUp, match="broken cannot start"):
+    with pytest.raises(ProgramFailed, match="broken cannot start"):
         supervisor.run_until(lambda: False, what="never", timeout_seconds=PATIENCE_SECONDS)
     supervisor.stop_all()
 
@@ -80,7 +80,7 @@ def test_a_program_that_keeps_failing_at_the_start_ends_the_start() -> None:
 def test_a_command_that_does_not_exist_is_named() -> None:
     output = io.StringIO()
     supervisor = Supervisor(output=output)
-    with pytest.raises(GaveUp):
+    with pytest.raises(ProgramFailed):
         supervisor.run_to_end(
             Program(name="typo", command=("no-such-command",)), timeout_seconds=PATIENCE_SECONDS
         )

@@ -1,6 +1,6 @@
-"""End servers that an earlier run left behind over the same data.
+"""Stop servers of an earlier run that still use the same data directory.
 
-A number in a pid file proves nothing: a process is ours only if its command line names our data.
+A pid file can name an unrelated process after a reboot, so the command line must contain the data directory.
 """
 
 import signal
@@ -9,12 +9,18 @@ from pathlib import Path
 import psutil
 
 
-def end_leftover(pid_file: Path, marker: str, *, stop_signal: signal.Signals, stop_seconds: float) -> None:
-    """Stop the process named by the file if its command line contains `marker`; remove a file that names another."""
+def stop_stale_process(
+    pid_file: Path, marker: str, *, stop_signal: signal.Signals, stop_seconds: float
+) -> None:
+    """Stop the process of a pid file if its command line contains `marker`, and kill it after `stop_seconds`.
+
+    Otherwise delete the pid file, which could keep the server from starting.
+    """
     process = _find_process(pid_file, marker)
     if process is None:
         pid_file.unlink(missing_ok=True)
         return
+    # The process may end by itself at any moment, also between these calls.
     try:
         process.send_signal(stop_signal)
         process.wait(stop_seconds)

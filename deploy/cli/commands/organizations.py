@@ -1,4 +1,4 @@
-"""Commands for organizations, members, invitations, users, API keys and the audit."""
+"""Commands for organizations, members, invitations, users, API keys and the audit log."""
 
 from datetime import datetime
 from uuid import UUID
@@ -7,12 +7,12 @@ import click
 
 from deploy.cli.command_context import (
     INSTANT,
-    acts_on,
+    add_actions,
+    add_list,
     administration,
     choice,
     in_utc,
-    lists,
-    organization,
+    organization_option,
     required_id,
     show,
 )
@@ -20,33 +20,35 @@ from shared.identity import audit
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import MEMBERSHIP_ROLES, Role
 from shared.identity.credentials import api_keys as keys
-from shared.identity.directory import invitations as asked
+from shared.identity.directory import invitations as domain_invitations
 from shared.identity.directory import memberships
 from shared.identity.directory import organizations as domain
 from shared.identity.directory import users as people
 
 _user = required_id("user")
-_role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True, help="What the member may do.")
+_role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True, help="Role of the member.")
 
 
 organizations = click.Group("organizations", help="Manage organizations.")
 
 
 @organizations.command("create", help="Create an organization with its first owner.")
-@click.option("--name", required=True, help="What people call it.")
-@click.option("--owner", "owner_id", type=click.UUID, required=True, help="The user who owns it.")
+@click.option("--name", required=True, help="Display name.")
+@click.option(
+    "--owner", "owner_id", type=click.UUID, required=True, help="Id of the user who becomes its owner."
+)
 def create_organization(name: str, owner_id: UUID) -> None:
     with administration() as session:
         made = domain.create_organization(session, actor=OPERATOR, name=name, owner_id=owner_id)
     show(made)
 
 
-lists(organizations, domain.list_organizations, "List all organizations.")
+add_list(organizations, domain.list_organizations, "List all organizations.")
 
 
 @organizations.command("rename", help="Update an organization's name.")
 @click.argument("organization_id", type=click.UUID, metavar="ID")
-@click.option("--name", required=True, help="What people call it.")
+@click.option("--name", required=True, help="Display name.")
 def rename_organization(organization_id: UUID, name: str) -> None:
     with administration() as session:
         changed = domain.rename_organization(
@@ -55,13 +57,13 @@ def rename_organization(organization_id: UUID, name: str) -> None:
     show(changed)
 
 
-acts_on(
+add_actions(
     organizations,
     "organization",
     show=(domain.get_organization, "Get an organization."),
     suspend=(
         domain.suspend_organization,
-        "Suspend an organization: nothing is done in its name or at its cost.",
+        "Suspend an organization: all requests and jobs with its permissions or credits are rejected.",
     ),
     resume=(domain.resume_organization, "Resume a suspended organization."),
 )
@@ -70,9 +72,9 @@ acts_on(
 members = click.Group("members", help="Manage the members of an organization.")
 
 
-@members.command("add", help="Add a member by their address, without an invitation.")
-@organization
-@click.option("--email", required=True, help="The address of the user.")
+@members.command("add", help="Add a user to an organization by email address, without an invitation.")
+@organization_option
+@click.option("--email", required=True, help="Email address of the user.")
 @_role
 def add_member(organization_id: UUID, email: str, role: str) -> None:
     with administration() as session:
@@ -82,11 +84,11 @@ def add_member(organization_id: UUID, email: str, role: str) -> None:
     show(made)
 
 
-lists(members, memberships.list_members, "List the members of an organization.", of="organization")
+add_list(members, memberships.list_members, "List the members of an organization.", of="organization")
 
 
 @members.command("change-role", help="Update a member's role.")
-@organization
+@organization_option
 @_user
 @_role
 def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
@@ -97,8 +99,8 @@ def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
     show(changed)
 
 
-@members.command("remove", help="Remove a member.")
-@organization
+@members.command("remove", help="Remove a member from an organization.")
+@organization_option
 @_user
 def remove_member(organization_id: UUID, user_id: UUID) -> None:
     with administration() as session:
@@ -108,17 +110,21 @@ def remove_member(organization_id: UUID, user_id: UUID) -> None:
 invitations = click.Group("invitations", help="Manage the invitations to an organization.")
 
 
-@invitations.command("create", help="Create an invitation; the token is shown only now.")
-@organization
-@click.option("--email", help="The address to invite, or give --user.")
-@click.option("--user", "user_id", type=click.UUID, help="The user to invite, or give --email.")
+@invitations.command("create", help="Create an invitation; its token is shown only once.")
+@organization_option
+@click.option("--email", help="Email address to invite; alternative to --user.")
+@click.option("--user", "user_id", type=click.UUID, help="Id of the user to invite; alternative to --email.")
 @_role
-@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z; in a week by default.")
+@click.option(
+    "--expires-at",
+    type=INSTANT,
+    help="Expiry in UTC, for example 2030-01-31T12:00:00Z; in a week by default.",
+)
 def create_invitation(
     organization_id: UUID, email: str | None, user_id: UUID | None, role: str, expires_at: datetime | None
 ) -> None:
     with administration() as session:
-        issued = asked.invite_member(
+        issued = domain_invitations.invite_member(
             session,
             actor=OPERATOR,
             organization_id=organization_id,
@@ -130,26 +136,28 @@ def create_invitation(
     show(issued.invitation, token=issued.token.value)
 
 
-lists(
+add_list(
     invitations,
-    asked.list_invitations,
+    domain_invitations.list_invitations,
     "List an organization's invitations, newest first.",
     of="organization",
 )
-acts_on(
+add_actions(
     invitations,
     "invitation",
-    show=(asked.get_invitation, "Get an invitation, without its token."),
-    revoke=(asked.revoke_invitation, "Revoke an invitation that was not accepted yet."),
+    show=(domain_invitations.get_invitation, "Get an invitation, without its token."),
+    revoke=(domain_invitations.revoke_invitation, "Revoke an invitation that was not accepted yet."),
 )
 
 
 users = click.Group("users", help="Manage users.")
 
 
-@users.command("create", help="Create a user who belongs to no organization yet.")
-@click.option("--email", required=True, help="The address of the user.")
-@click.option("--operator", "is_operator", is_flag=True, help="Let them operate the installation.")
+@users.command("create", help="Create a user, who is not yet a member of any organization.")
+@click.option("--email", required=True, help="Email address of the user.")
+@click.option(
+    "--operator", "is_operator", is_flag=True, help="Make the user an operator of the installation."
+)
 def create_user(email: str, *, is_operator: bool) -> None:
     create = people.create_operator if is_operator else people.create_user
     with administration() as session:
@@ -157,24 +165,31 @@ def create_user(email: str, *, is_operator: bool) -> None:
     show(made)
 
 
-lists(users, people.list_users, "List all users.")
-acts_on(
+add_list(users, people.list_users, "List all users.")
+add_actions(
     users,
     "user",
-    show=(people.get_user, "Get a user: oneself, or, for an operator, anyone."),
-    disable=(people.disable_user, "Disable a user, and with them all their keys."),
-    enable=(people.enable_user, "Enable a disabled user, with the keys that are left."),
+    show=(people.get_user, "Get a user: yourself or, as an operator, any user."),
+    disable=(people.disable_user, "Disable a user and all their API keys."),
+    enable=(people.enable_user, "Enable a disabled user and their API keys that are not revoked."),
 )
 
 
 api_keys = click.Group("api-keys", help="Manage users' API keys.")
 
 
-@api_keys.command("issue", help="Create an API key; the secret is shown only now.")
+@api_keys.command("issue", help="Create an API key; its secret is shown only once.")
 @_user
-@click.option("--name", required=True, help="What people call it.")
-@click.option("--organization", "organization_id", type=click.UUID, help="Bind the key to it.")
-@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
+@click.option("--name", required=True, help="Display name.")
+@click.option(
+    "--organization",
+    "organization_id",
+    type=click.UUID,
+    help="Restrict the key to this organization; all by default.",
+)
+@click.option(
+    "--expires-at", type=INSTANT, help="Expiry in UTC, for example 2030-01-31T12:00:00Z; none by default."
+)
 def issue_api_key(
     user_id: UUID, name: str, organization_id: UUID | None, expires_at: datetime | None
 ) -> None:
@@ -190,15 +205,15 @@ def issue_api_key(
     show(issued.key, api_key=issued.secret.value)
 
 
-lists(api_keys, keys.list_api_keys, "List a user's keys.", of="user")
-lists(
+add_list(api_keys, keys.list_api_keys, "List a user's API keys.", of="user")
+add_list(
     api_keys,
     keys.list_organization_api_keys,
-    "List the keys that are bound to an organization.",
+    "List the API keys that are restricted to an organization.",
     of="organization",
     name="list-bound",
 )
-acts_on(
+add_actions(
     api_keys,
     "key",
     show=(keys.get_api_key, "Get an API key, without its secret."),
@@ -207,7 +222,7 @@ acts_on(
 
 
 audit_events = click.Group("audit-events", help="List audit events.")
-lists(
+add_list(
     audit_events,
     audit.list_audit_events,
     "List an organization's audit events, newest first.",
