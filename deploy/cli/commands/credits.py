@@ -31,20 +31,10 @@ from shared.credits.usage.usage_reports import Window
 from shared.files.metering import storage_check
 from shared.identity.access.authorization import OPERATOR
 
+# The fields with amounts in µcr, in any resource of credits.
 _AMOUNTS = (
-    "amount",
-    "balance_after",
-    "balance",
-    "held",
-    "available",
-    "overdraft",
-    "spending_limit",
-    "spent",
-    "price",
-    "cost",
-    "opening",
-    "closing",
-    "hold",
+    *("amount", "balance_after", "balance", "held", "available", "overdraft", "spending_limit", "spent"),
+    *("price", "cost", "opening", "closing", "hold"),
 )
 _reference = click.option(
     "--reference",
