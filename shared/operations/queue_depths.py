@@ -25,9 +25,7 @@ def measure_waiting_work(session: Session) -> WaitingWork:
         backlogs=(
             *measure_backlog(session),
             Backlog(state="imports", rows=imports.due, oldest_seconds=imports.oldest_due_seconds),
-            Backlog(
-                state="turn_backlog", rows=turn_backlog.waiting, oldest_seconds=turn_backlog.oldest_seconds
-            ),
+            Backlog(state="turns", rows=turn_backlog.waiting, oldest_seconds=turn_backlog.oldest_seconds),
             Backlog(state="deliveries", rows=deliveries.due, oldest_seconds=deliveries.oldest_due_seconds),
         ),
         dead_deliveries=deliveries.dead,
