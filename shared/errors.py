@@ -81,6 +81,11 @@ class ValidationFailed(DomainError):
     kind = Kind.INVALID
 
 
+def invalid_field(name: str, message: str, *, location: str = "body") -> ValidationFailed:
+    """Return the error of one invalid input; `message` completes "<name> …"."""
+    return ValidationFailed(errors=[FieldError(location=location, name=name, message=message)])
+
+
 class ServiceUnavailable(DomainError):
     """A server that this request needs does not respond at the moment. Try again."""
 

@@ -8,13 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Row, text
 
-from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.authorization import authorize_administrative_reading
 from shared.db.database import Session
-from shared.errors import PermissionDenied
-from shared.identity.access.authorization import Actor, authorize_administration
-from shared.identity.access.callers import Caller
+from shared.identity.access.authorization import Actor
 from shared.identity.access.permissions import Permission
-from shared.identity.lookups import require_organization
 
 
 class Policy(StrEnum):
@@ -78,19 +75,8 @@ def get_balance(session: Session, organization_id: UUID) -> Balance:
 
 def read_balance(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
     """Read an organization's balance as one who administers it."""
-    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     return get_balance(session, organization_id)
-
-
-def authorize_reading(caller: Caller, permission: Permission) -> UUID:
-    """Give the organization a caller acts in, if they may read its credits or usage."""
-    organization_id = caller.organization_id
-    if organization_id is None:
-        raise BillingOrganizationRequired
-    if permission not in caller.permissions_on(organization_id=organization_id):
-        raise PermissionDenied(permission=permission)
-    return organization_id
 
 
 # What is available is worked out by the very function that decides holds.

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row
+from sqlalchemy import Row, select
 
+from shared.credits.authorization import authorize_administrative_reading
 from shared.credits.errors import (
     CreditPolicySuspended,
     InsufficientCredits,
@@ -28,8 +29,13 @@ from shared.credits.errors import (
 )
 from shared.credits.prices import Prices
 from shared.credits.sql_functions import call
+from shared.credits.tables import invocations
 from shared.db.database import Session
+from shared.db.schema import columns_of
+from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller, ExecutorKind
+from shared.identity.access.permissions import Permission
+from shared.pagination import Page, Position, descending, paginate
 
 QUEUE_LEASE_SECONDS = 45
 """How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it.
@@ -272,3 +278,42 @@ def void(session: Session, invocation_id: UUID) -> bool:
     """Give back the hold of an invocation that was not dispatched; False when it was, or has ended already."""
     row = call(session, "credits_void", id=invocation_id)
     return row is not None and bool(row[0])
+
+
+class HoldState(StrEnum):
+    """Where an open call is."""
+
+    HELD = "held"
+    DISPATCHED = "dispatched"
+    UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenHold(Attribution):
+    """The credits that a call in progress reserves, in µcr, and who is responsible for it."""
+
+    id: UUID
+    organization_id: UUID
+    state: HoldState
+    hold: int
+    model: str
+    provider: str | None
+    created_at: datetime
+    lease_until: datetime
+
+
+def list_holds(
+    session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[OpenHold]:
+    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
+    authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
+    statement = select(*columns_of(OpenHold, invocations)).where(
+        invocations.c.organization_id == organization_id,
+        invocations.c.state.in_([state.value for state in HoldState]),
+    )
+    return paginate(session, statement, descending(invocations.c.created_at, invocations.c.id), _hold, **page)
+
+
+def _hold(row: Row[Any]) -> OpenHold:
+    values = {**row._asdict(), "state": HoldState(row.state), "principal_id": principal_of(row)}
+    return OpenHold(**values)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Row, TextClause, select, text
 
-from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.authorization import require_billing_organization
 from shared.credits.holds import Attribution
 from shared.credits.spending_limits.budgets import Budget, Unit, list_covering_budgets
 from shared.credits.spending_limits.key_model_allowlist import find_caller_models
@@ -46,9 +46,7 @@ class KeyReport:
 
 def report_key(session: Session, caller: Caller) -> KeyReport:
     """Report on the credential of a caller. Raises BillingOrganizationRequired."""
-    organization_id = caller.payer_id or caller.organization_id
-    if organization_id is None:
-        raise BillingOrganizationRequired
+    organization_id = caller.payer_id or require_billing_organization(caller)
     at = Attribution.of(caller)
     subjects = [at.api_key_id, at.user_id, at.identity_id, at.principal_id, at.deployment_id]
     key = session.execute(select(api_keys).where(api_keys.c.id == at.api_key_id)).one_or_none()

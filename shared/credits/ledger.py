@@ -13,10 +13,11 @@ from uuid import UUID
 from sqlalchemy import Row, select, text
 
 from shared.credits.amounts import MAX_AMOUNT, format_credits
+from shared.credits.authorization import authorize_administrative_reading
 from shared.credits.errors import BalanceOutOfRange, ReferenceConflict
 from shared.credits.tables import ledger_entries
 from shared.db.database import Session
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
@@ -60,7 +61,7 @@ def top_up(session: Session, *, organization_id: UUID, amount: int, reference: s
     """
     authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if not 0 < amount <= MAX_AMOUNT:
-        raise _wrong("amount", f"must be more than 0 and at most {format_credits(MAX_AMOUNT)} credits")
+        raise invalid_field("amount", f"must be more than 0 and at most {format_credits(MAX_AMOUNT)} credits")
     return _enter(session, organization_id, TOP_UP, reference, amount, actor)
 
 
@@ -68,7 +69,9 @@ def adjust(session: Session, *, organization_id: UUID, amount: int, reference: s
     """Put a mistake right by an entry of either sign: the only kind of repair. For operators."""
     authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if amount == 0 or abs(amount) > MAX_AMOUNT:
-        raise _wrong("amount", f"must not be 0, and at most {format_credits(MAX_AMOUNT)} credits either way")
+        raise invalid_field(
+            "amount", f"must not be 0, and at most {format_credits(MAX_AMOUNT)} credits either way"
+        )
     return _enter(session, organization_id, ADJUSTMENT, reference, amount, actor)
 
 
@@ -81,8 +84,7 @@ def list_entries(
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Entry]:
     """List an organization's entries, newest first; a cursor is the last version of the page before."""
-    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     statement = select(ledger_entries).where(ledger_entries.c.organization_id == organization_id)
     if cursor is not None:
         statement = statement.where(ledger_entries.c.version < cursor)
@@ -104,7 +106,7 @@ def _enter(
 ) -> Entered:
     require_organization(session, organization_id)
     if not 1 <= len(reference) <= MAX_NAME_CHARACTERS or not reference.isprintable():
-        raise _wrong("reference", f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
+        raise invalid_field("reference", f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
     values = {
         "organization_id": str(organization_id),
         "kind": kind,
@@ -129,10 +131,6 @@ def _enter(
             reference=reference,
         )
     return entered
-
-
-def _wrong(field: str, message: str) -> ValidationFailed:
-    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
 
 
 def _entry(row: Row[Any]) -> Entry:

@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import Row, select, text
 
 from shared.credits.tables import credit_balances
-from shared.credits.usage.rollup_check import ROLLUPS
+from shared.credits.usage.usage_query import SUMS
 from shared.db.database import Database, Session
 from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import LEDGER
@@ -264,9 +264,57 @@ FROM budgeted b, LATERAL (
 )
 
 
+_GROUP = "model, user_id, identity_id, principal_id, deployment_id, api_key_id, distribution_id"
+
+
+def _differences(step: str, exact: str, kept: str) -> str:
+    """Give the steps in which what is kept is not what it should be; both are sums with a step, a group and figures."""
+    figures = [(name, f"sum(CASE WHEN is_exact THEN {name} ELSE -{name} END)") for name in SUMS]
+    return f"""
+SELECT 'rollup' AS kind, to_char(step AT TIME ZONE 'UTC', '{step}') AS reference,
+    coalesce(sum(cost) FILTER (WHERE is_exact), 0) AS expected,
+    coalesce(sum(cost) FILTER (WHERE NOT is_exact), 0) AS found
+FROM (SELECT true AS is_exact, {exact} UNION ALL SELECT false, {kept}) AS both_sides
+GROUP BY step, {_GROUP} HAVING {" OR ".join(f"{difference} <> 0" for _, difference in figures)}
+"""  # noqa: S608 (this module's names only)
+
+
+def _sums(step: str, invocations: str, table: str) -> str:
+    return (
+        f"{step} AS step, {_GROUP}, {invocations} AS invocations, {', '.join(SUMS[1:])} FROM {table}"
+        " WHERE organization_id = CAST(:organization_id AS uuid)"
+    )
+
+
+_MARK = "(SELECT rolled_up_to FROM usage_rollup)"
+_PRUNED = "(SELECT pruned_to FROM usage_rollup)"
+_MIDNIGHT = "(SELECT date_trunc('day', rolled_up_to, 'UTC') FROM usage_rollup)"
+_HOURS = _differences(
+    'YYYY-MM-DD"T"HH24"Z"',
+    _sums("date_trunc('hour', occurred_at, 'UTC')", "1", "usage_records")
+    + f" AND occurred_at < {_MARK} AND occurred_at >= {_PRUNED}",
+    _sums("hour", "invocations", "usage_hours") + f" AND hour >= {_PRUNED}",
+)
+_DAYS = _differences(
+    "YYYY-MM-DD",
+    _sums("date_trunc('day', hour, 'UTC')", "invocations", "usage_hours") + f" AND hour < {_MIDNIGHT}",
+    _sums("day", "invocations", "usage_days"),
+)
+_OF_ORGANIZATION = "organization_id = CAST(:organization_id AS uuid)"
+# Hours whose records may be gone: all of them are what is left and what was pruned.
+_PRUNED_HOURS = f"""
+SELECT 'rollup' AS kind, NULL AS reference, pruned + kept AS expected, in_hours AS found FROM (
+    SELECT (SELECT coalesce(sum(amount), 0) FROM pruned_usage WHERE {_OF_ORGANIZATION} AND budget_id IS NULL) AS pruned,
+        (SELECT coalesce(sum(cost), 0) FROM usage_records WHERE {_OF_ORGANIZATION} AND occurred_at < {_PRUNED}) AS kept,
+        (SELECT coalesce(sum(cost), 0) FROM usage_hours WHERE {_OF_ORGANIZATION} AND hour < {_PRUNED}) AS in_hours
+) AS sums WHERE pruned + kept <> in_hours
+"""  # noqa: S608 (this module's names only)
+_ROLLUPS = text(f"({_HOURS} LIMIT :most) UNION ALL ({_DAYS} LIMIT :most) UNION ALL ({_PRUNED_HOURS})")
+
+
 def _check(session: Session, organization_id: UUID) -> list[Discrepancy]:
     values = {"organization_id": str(organization_id), "most": MAX_REPORTED}
-    rows = [*session.execute(_CHECK, values), *session.execute(ROLLUPS, values)]
+    rows = [*session.execute(_CHECK, values), *session.execute(_ROLLUPS, values)]
     return [
         Discrepancy(
             organization_id=organization_id,

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.credits.authorization import authorize_administrative_reading
 from shared.credits.ledger import KINDS
 from shared.db.database import Session
-from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.authorization import Actor
 from shared.identity.access.permissions import Permission
 from shared.identity.errors import ResourceNotFound
-from shared.identity.lookups import require_organization
 from shared.pagination import Page
 
 DEFAULT_MONTHS = 12
@@ -58,8 +58,7 @@ class Statement:
 
 def read_statement(session: Session, *, actor: Actor, organization_id: UUID, month: date) -> Statement:
     """Read the statement of the month that begins on a day; raises ResourceNotFound for one that has not begun."""
-    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     now = datetime.now(UTC)
     if month > now.date():
         raise ResourceNotFound("There is no statement of a month that has not begun.")
@@ -91,8 +90,7 @@ def list_statements(
     limit: int = DEFAULT_MONTHS,
 ) -> Page[Balances]:
     """List the months since an organization's first entry, newest first, those before a month alone."""
-    authorize_administration(actor, Permission.CREDIT_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     now = datetime.now(UTC)
     newest = (
         now.date().replace(day=1)

@@ -14,7 +14,7 @@ from shared.config.settings import Settings
 from shared.db.advisory_locks import AdvisoryLock, take
 from shared.db.database import Database, Session
 from shared.identity.access.authorization import OPERATOR
-from shared.identity.credentials.api_keys import issue_api_key
+from shared.identity.credentials.api_keys import FIRST_KEY_NAME, issue_api_key
 from shared.identity.directory.deployments import DeploymentKind, create_deployment
 from shared.identity.directory.distributions import create_distribution
 from shared.identity.directory.identities import create_principal_identity
@@ -94,7 +94,7 @@ def bootstrap(
 def _set_up(session: Session, settings: Settings) -> Credentials:
     owner = create_operator(session, actor=OPERATOR, email=FIRST_OWNER_EMAIL)
     organization = create_organization(session, actor=OPERATOR, name=FIRST_NAME, owner_id=owner.id)
-    key = issue_api_key(session, actor=OPERATOR, user_id=owner.id, organization_id=None, name="First key")
+    key = issue_api_key(session, actor=OPERATOR, user_id=owner.id, organization_id=None, name=FIRST_KEY_NAME)
     created = create_deployment(
         session, actor=OPERATOR, organization_id=organization.id, kind=DeploymentKind.REMOTE, name=FIRST_NAME
     )

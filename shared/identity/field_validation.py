@@ -9,7 +9,7 @@ from sqlalchemy import func, literal, select
 
 from shared.db.database import Session
 from shared.db.schema import instant
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import invalid_field
 
 MAX_NAME_CHARACTERS = 200
 MAX_NETWORKS = 20
@@ -21,14 +21,14 @@ def require_name(value: str, *, field: str = "name") -> str:
     """Give the name without surrounding space, in NFC; raise ValidationFailed for an empty, long or unprintable one."""
     name = unicodedata.normalize("NFC", value).strip()
     if not 1 <= len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
-        raise _wrong(field, f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
+        raise invalid_field(field, f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
     return name
 
 
 def require_email(value: str) -> str:
     """Check that this can be an address; case is kept, and ignored when addresses are compared."""
     if _EMAIL.fullmatch(value) is None:
-        raise _wrong("email", "must be an e-mail address")
+        raise invalid_field("email", "must be an e-mail address")
     return value
 
 
@@ -37,7 +37,7 @@ def require_networks(values: Sequence[str]) -> list[str]:
     networks = sorted(set(values))
     if not 1 <= len(networks) <= MAX_NETWORKS or any(_NETWORK.fullmatch(name) is None for name in networks):
         message = f"must be 1 to {MAX_NETWORKS} names of lower-case letters, digits, '.', '_' and '-'"
-        raise _wrong("networks", message)
+        raise invalid_field("networks", message)
     return networks
 
 
@@ -47,8 +47,4 @@ def require_future(session: Session, expires_at: datetime | None) -> None:
         return
     deadline = literal(expires_at, instant("deadline").type)
     if not session.execute(select(deadline > func.now())).scalar():
-        raise _wrong("expiresAt", "must be in the future")
-
-
-def _wrong(field: str, message: str) -> ValidationFailed:
-    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
+        raise invalid_field("expiresAt", "must be in the future")

@@ -13,7 +13,7 @@ import redis
 
 from shared import failpoints
 from shared.credits import holds
-from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.authorization import require_billing_organization
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable
 from shared.fairness.admission import PoolKey
@@ -70,11 +70,10 @@ def require_model_access(caller: Caller) -> UUID:
 
     The permission counts over the whole organization: over one identity it spends nobody's credits.
     """
-    if caller.payer_id is None or caller.organization_id is None:
-        raise BillingOrganizationRequired
-    if Permission.MODEL_EXECUTE not in caller.permissions_on(organization_id=caller.organization_id):
+    organization_id = require_billing_organization(caller)
+    if Permission.MODEL_EXECUTE not in caller.permissions_on(organization_id=organization_id):
         raise ModelAuthorizationDenied(caller.describe_lack(Permission.MODEL_EXECUTE))
-    return caller.payer_id
+    return caller.payer_id or organization_id
 
 
 def get_model(catalog: Catalog, model_id: str) -> ModelEntry:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.credits import balances, ledger, open_holds, policies
+from shared.credits import authorization, balances, holds, ledger, policies
 from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
 from shared.credits.storage_billing import storage_reports
 from shared.credits.usage import usage_records as records
@@ -46,7 +46,7 @@ _NOT_ENTERED = (
     errors=_REFUSED,
 )
 def read_credits(call: RequestContext) -> JsonResponse:
-    organization_id = balances.authorize_reading(call.caller, Permission.CREDIT_READ)
+    organization_id = authorization.authorize_reading(call.caller, Permission.CREDIT_READ)
     with call.services.database.autocommit() as session:
         balance = balances.get_balance(session, organization_id)
     return JsonResponse(body=schemas.CreditsBody.of(balance))
@@ -68,7 +68,7 @@ def read_credits(call: RequestContext) -> JsonResponse:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: RequestContext) -> JsonResponse | Response:
-    scope = records.authorize_usage(call.caller)
+    scope = authorization.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
         report = usage_reports.usage(session, scope.organization_id, query.criteria, user_id=scope.user_id)
@@ -92,7 +92,7 @@ def read_usage(call: RequestContext) -> JsonResponse | Response:
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_usage_records(call: RequestContext) -> JsonResponse | Response:
-    scope = records.authorize_usage(call.caller)
+    scope = authorization.authorize_usage(call.caller)
     query: usage_schemas.UsageRecordsQuery = call.query
     with call.services.database.transaction() as session:
         if negotiate(call.http, (JSON, CSV)) == CSV:
@@ -123,7 +123,7 @@ def list_usage_records(call: RequestContext) -> JsonResponse | Response:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_storage_usage(call: RequestContext) -> JsonResponse:
-    organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
+    organization_id = authorization.authorize_reading(call.caller, Permission.USAGE_READ)
     query: storage_schemas.StorageQuery = call.query
     with call.services.database.autocommit() as session:
         report = storage_reports.storage_usage(session, organization_id, query.criteria)
@@ -170,7 +170,7 @@ def list_credit_entries(call: RequestContext, organization_id: UUID) -> JsonResp
 
 administration.lists(
     f"{ORGANIZATION}/credits/holds",
-    open_holds.list_holds,
+    holds.list_holds,
     schemas.HoldPage,
     summary="List an organization's open holds, newest first",
     description="The credits that calls in progress reserve: together the `held` of the organization's credits.",

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from shared.credits.balances import Balance, Policy, Suspender
+from shared.credits.holds import HoldState
 from shared.credits.ledger import Entered
-from shared.credits.open_holds import HoldState
 from shared.credits.settlement import Status
 from shared.credits.usage.usage_records import UsageRecord
 from shared.credits.usage.usage_reports import UsageSum

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from shared.identity.credentials import client_credentials
-from shared.identity.directory import daemons, deployments, repositories, versions
+from shared.identity.directory import deployments, repositories, versions
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter, TooManyLive, VersionRevoked
 from web.framework.administration import ORGANIZATION, AdministrationRoutes, created
 from web.framework.calls import JsonResponse, RequestContext
@@ -69,7 +69,7 @@ def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewDaemon = call.read_body()
     actor = call.actor
     with call.services.database.transaction() as session:
-        changed = daemons.change_daemon(
+        changed = deployments.change_daemon(
             session, actor=actor, deployment_id=deployment_id, daemon_identity_id=body.daemon_identity_id
         )
     return JsonResponse(body=schemas.DeploymentBody.of(changed))

@@ -19,7 +19,7 @@ from deploy.cli.command_context import (
     print_json,
     show,
 )
-from shared.credits import balances, ledger, open_holds, policies, reconciliation, statements
+from shared.credits import balances, holds, ledger, policies, reconciliation, statements
 from shared.credits.amounts import format_credits, parse_signed_credits
 from shared.credits.payments import payment_entries
 from shared.credits.storage_billing.storage_reports import (
@@ -151,7 +151,7 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
 @page_options
 def list_holds(organization_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
-        page = open_holds.list_holds(
+        page = holds.list_holds(
             session, actor=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
         )
     print_json({"holds": [_document(hold) for hold in page.items], "nextCursor": page.next_cursor})

@@ -20,7 +20,6 @@ from deploy.cli.command_context import (
 )
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.credentials import client_credentials as credentials
-from shared.identity.directory import daemons
 from shared.identity.directory import deployments as domain
 from shared.identity.directory import versions as deployed
 from shared.identity.tokens import key_rotation
@@ -86,7 +85,7 @@ add_actions(
 )
 def change_daemon(deployment_id: UUID, daemon_identity_id: UUID | None) -> None:
     with administration() as session:
-        changed = daemons.change_daemon(
+        changed = domain.change_daemon(
             session, actor=OPERATOR, deployment_id=deployment_id, daemon_identity_id=daemon_identity_id
         )
     show(changed)

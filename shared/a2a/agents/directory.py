@@ -19,7 +19,7 @@ from shared.a2a.remote.cards.card_documents import CardUnusable, read_document
 from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.tables import behaviors
 from shared.a2a.types import AgentCard
-from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.authorization import require_billing_organization
 from shared.db.database import Session
 from shared.errors import FieldError, PermissionDenied
 from shared.identity.access.callers import Caller, ExecutorKind
@@ -131,7 +131,7 @@ def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
 
 def authorize(caller: Caller, agent: Agent) -> Scope:
     """Authorize a caller to talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
-    if require_organization(caller) != agent.organization_id:
+    if require_billing_organization(caller) != agent.organization_id:
         raise PermissionDenied("This agent belongs to another organization than the one you act in.")
     require_execution(caller, agent.organization_id)
     return own_scope(caller, agent.deployment_id)
@@ -144,13 +144,6 @@ def own_scope(caller: Caller, deployment_id: UUID) -> Scope:
         principal_id=caller.owner.id if caller.owner is not None else caller.executor.id,
         deployment_id=deployment_id,
     )
-
-
-def require_organization(caller: Caller) -> UUID:
-    """Give the organization that a caller acts in and pays with. Raises BillingOrganizationRequired."""
-    if caller.payer_id is None or caller.organization_id is None:
-        raise BillingOrganizationRequired
-    return caller.organization_id
 
 
 def require_execution(caller: Caller, organization_id: UUID) -> None:

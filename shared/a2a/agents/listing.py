@@ -7,7 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Row, select, true
 
-from shared.a2a.agents.directory import require_execution, require_organization
+from shared.a2a.agents.directory import require_execution
+from shared.credits.authorization import require_billing_organization
 from shared.db.database import Session
 from shared.identity.access.callers import Caller
 from shared.identity.tables import deployments, identities
@@ -25,7 +26,7 @@ class ListedAgent:
 
 def list_agents(session: Session, caller: Caller, **page: Unpack[Position]) -> Page[ListedAgent]:
     """List the agents that a caller may talk to. Raises BillingOrganizationRequired, PermissionDenied."""
-    organization_id = require_organization(caller)
+    organization_id = require_billing_organization(caller)
     require_execution(caller, organization_id)
     statement = _ENABLED.where(deployments.c.organization_id == organization_id)
     return paginate(session, statement, ascending(deployments.c.id), _listed, **page)

@@ -18,8 +18,12 @@ from shared.credits.amounts import MAX_AMOUNT, MICRO, format_credits
 from shared.credits.policies import lock_balance
 from shared.credits.tables import budgets, credit_balances
 from shared.db.database import Session
-from shared.errors import DomainError, FieldError, Kind, ValidationFailed
-from shared.identity.access.authorization import Actor, authorize_administration
+from shared.errors import DomainError, Kind, invalid_field
+from shared.identity.access.authorization import (
+    Actor,
+    authorize_administration,
+    holds_administrative_permission,
+)
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
 from shared.identity.errors import AlreadyExists, ResourceNotFound
@@ -105,7 +109,7 @@ def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new:
     """Create a budget. Raises ValidationFailed, AlreadyExists, TooManyLimits, ResourceNotFound for a foreign one."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if (new.unit is Unit.CREDITS) is (new.period is Period.MINUTE):
-        raise wrong("period", "is `minute` for requests and tokens, and longer for credits")
+        raise invalid_field("period", "is `minute` for requests and tokens, and longer for credits")
     amount = _counted(new.unit, new.amount)
     lock_balance(session, organization_id)
     require_subject(session, organization_id, new.subject_kind, new.subject_id)
@@ -216,10 +220,10 @@ def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, 
 def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
     """Select what the actor may read."""
     statement = _SELECT.where(budgets.c.organization_id == organization_id)
-    held = actor.caller.permissions_on(organization_id=organization_id)
-    if not held or actor.caller.is_operator or Permission.CREDIT_READ in held:
-        authorize_administration(actor, Permission.CREDIT_READ, organization_id)
+    if holds_administrative_permission(actor, Permission.CREDIT_READ, organization_id):
         return statement
+    if not actor.caller.permissions_on(organization_id=organization_id):
+        raise ResourceNotFound
     own = union_all(
         select(literal(actor.user_id, Uuid)), select(api_keys.c.id).where(api_keys.c.user_id == actor.user_id)
     )
@@ -229,18 +233,13 @@ def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
 def _counted(unit: Unit, amount: int) -> int:
     """Turn millionths into what the unit counts in."""
     if not 0 <= amount <= MAX_AMOUNT:
-        raise wrong("amount", f"must be from 0 to {format_credits(MAX_AMOUNT)}")
+        raise invalid_field("amount", f"must be from 0 to {format_credits(MAX_AMOUNT)}")
     if unit is Unit.CREDITS:
         return amount
     count, fraction = divmod(amount, MICRO)
     if fraction:
-        raise wrong("amount", f"must be a whole number of {unit.value}")
+        raise invalid_field("amount", f"must be a whole number of {unit.value}")
     return count
-
-
-def wrong(name: str, message: str) -> ValidationFailed:
-    """Make the error of one wrong field."""
-    return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
 
 
 def _record(session: Session, actor: Actor, action: str, budget: Budget, **details: Any) -> None:

@@ -7,11 +7,12 @@ from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.credits.policies import lock_balance
-from shared.credits.spending_limits.budgets import SubjectKind, count_limits, require_subject, wrong
+from shared.credits.spending_limits.budgets import SubjectKind, count_limits, require_subject
 from shared.credits.tables import key_models
 from shared.db.database import Session
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration
-from shared.identity.access.callers import Caller, ExecutorKind
+from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
 from shared.identity.errors import ResourceNotFound
@@ -25,7 +26,7 @@ def set_key_models(
     """Let a key call these models only, in this organization."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if not 1 <= len(models) <= MAX_MODELS:
-        raise wrong("models", f"must name 1 to {MAX_MODELS} models")
+        raise invalid_field("models", f"must name 1 to {MAX_MODELS} models")
     lock_balance(session, organization_id)
     require_subject(session, organization_id, SubjectKind.API_KEY, key_id)
     named = sorted(set(models))
@@ -56,9 +57,9 @@ def find_key_models(session: Session, organization_id: UUID, key_id: UUID) -> tu
 
 def find_caller_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
     """Find the models that a caller's key may call; None where it may call all, as an access token may."""
-    if caller.payer_id is None or caller.executor.kind is not ExecutorKind.USER:
+    if caller.payer_id is None or caller.api_key_id is None:
         return None
-    return find_key_models(session, caller.payer_id, caller.credential_id)
+    return find_key_models(session, caller.payer_id, caller.api_key_id)
 
 
 def remove_key_models(session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID) -> None:

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
+from shared.credits.authorization import authorize_administrative_reading
 from shared.credits.statements import next_month
 from shared.credits.usage.usage_reports import MAX_GROUPS, Window
 from shared.db.database import Session
-from shared.errors import FieldError, ValidationFailed
-from shared.identity.access.authorization import Actor, authorize_administration
+from shared.errors import invalid_field
+from shared.identity.access.authorization import Actor
 from shared.identity.access.permissions import Permission
-from shared.identity.lookups import require_organization
 
 MICROSECONDS_OF_DAY = 24 * 3600 * 1_000_000
 
@@ -53,7 +53,7 @@ class StorageCriteria:
             return {"length": (self.window or Window.MONTH).length, "first": None, "beyond": None}
         if self.window is not None:
             message = "goes without a month"
-            raise ValidationFailed(errors=[FieldError(location="query", name="window", message=message)])
+            raise invalid_field("window", message, location="query")
         return {"length": None, "first": self.month, "beyond": next_month(self.month)}
 
 
@@ -166,8 +166,7 @@ def read_storage_usage(
     session: Session, *, actor: Actor, organization_id: UUID, criteria: StorageCriteria
 ) -> StorageReport:
     """Report it to one who administers the organization."""
-    authorize_administration(actor, Permission.USAGE_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return storage_usage(session, organization_id, criteria)
 
 

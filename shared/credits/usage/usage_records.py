@@ -17,17 +17,15 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Row, func, select
 
-from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.authorization import UsageScope, authorize_administrative_reading
 from shared.credits.holds import Attribution, principal_of
 from shared.credits.settlement import Status
 from shared.credits.tables import usage_records
 from shared.db.database import Session
 from shared.db.schema import columns_of
-from shared.errors import FieldError, PermissionDenied, ValidationFailed
-from shared.identity.access.authorization import Actor, authorize_administration
-from shared.identity.access.callers import Caller, ExecutorKind
+from shared.errors import invalid_field
+from shared.identity.access.authorization import Actor
 from shared.identity.access.permissions import Permission
-from shared.identity.lookups import require_organization
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page, descending, unknown_cursor
 
 MAX_FILE_RECORDS = 10_000
@@ -60,14 +58,6 @@ class UsageRecord(Attribution):
     is_estimated: bool
     occurred_at: datetime
     corrected_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageScope:
-    """Whose usage may be read: an organization's, or of that only what one user used."""
-
-    organization_id: UUID
-    user_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +94,6 @@ ALL_RECORDS = RecordFilter()
 _RECORDS = select(*columns_of(UsageRecord, usage_records))
 
 
-def authorize_usage(caller: Caller) -> UsageScope:
-    """Decide what a caller may read: all of the organization's usage with usage.read, else a member's own.
-
-    Raises BillingOrganizationRequired, PermissionDenied.
-    """
-    organization_id = caller.organization_id
-    if organization_id is None:
-        raise BillingOrganizationRequired
-    permissions = caller.permissions_on(organization_id=organization_id)
-    if Permission.USAGE_READ in permissions:
-        return UsageScope(organization_id=organization_id, user_id=None)
-    if caller.executor.kind is ExecutorKind.USER and Permission.ORGANIZATION_READ in permissions:
-        return UsageScope(organization_id=organization_id, user_id=caller.executor.id)
-    raise PermissionDenied(permission=Permission.USAGE_READ)
-
-
 def list_usage_records(
     session: Session,
     organization_id: UUID,
@@ -153,8 +127,7 @@ def read_usage_records(
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
     """List them to one who administers the organization."""
-    authorize_administration(actor, Permission.USAGE_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return list_usage_records(session, organization_id, wanted=wanted, cursor=cursor, limit=limit)
 
 
@@ -177,7 +150,7 @@ def list_all_usage_records(
     )
     if page.next_cursor is not None:
         message = f"more than {MAX_FILE_RECORDS} records: ask for less time, or fewer of them"
-        raise ValidationFailed(errors=[FieldError(location="query", name="from", message=message)])
+        raise invalid_field("from", message, location="query")
     return page.items
 
 

@@ -11,13 +11,13 @@ from uuid import UUID
 
 from sqlalchemy import Row
 
+from shared.credits.authorization import authorize_administrative_reading
 from shared.credits.prices import TokenCounts
 from shared.credits.usage.usage_query import SUMS, Dimension, Interval, statement
 from shared.db.database import Session
-from shared.errors import FieldError, ValidationFailed
-from shared.identity.access.authorization import Actor, authorize_administration
+from shared.errors import invalid_field
+from shared.identity.access.authorization import Actor
 from shared.identity.access.permissions import Permission
-from shared.identity.lookups import require_organization
 
 MAX_GROUPS = 10_000
 MAX_DAYS = 366
@@ -59,15 +59,17 @@ class UsageCriteria:
         """Raise ValidationFailed for a span that means nothing, or is longer than MAX_DAYS."""
         if self.window is not None:
             if self.starts_at is not None or self.ends_at is not None:
-                raise _wrong("window", "goes without from and to")
+                raise invalid_field("window", "goes without from and to", location="query")
             return
         if self.starts_at is None:
-            raise _wrong("from", "is needed where there is no window")
+            raise invalid_field("from", "is needed where there is no window", location="query")
         ends_at = self.ends_at or datetime.now(UTC)
         if ends_at <= self.starts_at:
-            raise _wrong("to" if self.ends_at else "from", "must leave time between from and to")
+            raise invalid_field(
+                "to" if self.ends_at else "from", "must leave time between from and to", location="query"
+            )
         if ends_at - self.starts_at > timedelta(days=MAX_DAYS):
-            raise _wrong("from", f"must be at most {MAX_DAYS} days before to")
+            raise invalid_field("from", f"must be at most {MAX_DAYS} days before to", location="query")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +140,7 @@ def read_usage(
     session: Session, *, actor: Actor, organization_id: UUID, criteria: UsageCriteria
 ) -> UsageReport:
     """Report it to one who administers the organization."""
-    authorize_administration(actor, Permission.USAGE_READ, organization_id)
-    require_organization(session, organization_id)
+    authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return usage(session, organization_id, criteria)
 
 
@@ -161,12 +162,12 @@ def _refuse_pruned(total: Row[Any]) -> None:
     """Raise ValidationFailed for a span that begins or ends within an hour whose records are pruned."""
     for name, is_pruned in (("from", total.starts_at_is_pruned), ("to", total.ends_at_is_pruned)):
         if is_pruned:
-            raise _wrong(name, "must be on the hour (UTC): single records of that time are no longer kept")
+            raise invalid_field(
+                name,
+                "must be on the hour (UTC): single records of that time are no longer kept",
+                location="query",
+            )
 
 
 def _sum(row: Row[Any]) -> UsageSum:
     return UsageSum(**dict(zip(SUMS, map(int, row[-len(SUMS) :]), strict=True)))
-
-
-def _wrong(name: str, message: str) -> ValidationFailed:
-    return ValidationFailed(errors=[FieldError(location="query", name=name, message=message)])

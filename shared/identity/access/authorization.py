@@ -14,7 +14,7 @@ from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.callers import Caller, Executor, ExecutorKind
 from shared.identity.access.permissions import ADMINISTRATION_PERMISSIONS, Permission
-from shared.identity.access.roles import ROLE_PERMISSIONS, Role
+from shared.identity.access.roles import Role, can_grant
 from shared.identity.errors import GrantExceedsGranter, ResourceNotFound
 from shared.identity.tables import deployments
 
@@ -56,23 +56,33 @@ def administrator(caller: Caller, request_id: str | None, client_address: str | 
     return Actor(caller=caller, request_id=request_id, client_address=client_address)
 
 
+def holds_administrative_permission(actor: Actor, permission: Permission, organization_id: UUID) -> bool:
+    """Return whether the actor holds a permission in an organization, as an operator or by a role there."""
+    if actor.caller.is_operator and permission in ADMINISTRATION_PERMISSIONS:
+        return True
+    return permission in actor.caller.permissions_on(organization_id=organization_id)
+
+
 def authorize_administration(actor: Actor, permission: Permission, organization_id: UUID) -> None:
-    """Raise unless the actor holds an administrative permission in an organization."""
-    caller = actor.caller
-    if caller.is_operator and permission in ADMINISTRATION_PERMISSIONS:
+    """Check that the actor holds an administrative permission in an organization.
+
+    Raises PermissionDenied if the actor has other rights there, and ResourceNotFound if it has none.
+    """
+    if holds_administrative_permission(actor, permission, organization_id):
         return
-    held = caller.permissions_on(organization_id=organization_id)
-    if permission in held:
-        return
-    if not held:
+    # Without any right the organization's existence stays hidden, so the answer is not_found and not denied.
+    if not actor.caller.permissions_on(organization_id=organization_id):
         raise ResourceNotFound
-    raise caller.lacks(permission)
+    raise actor.caller.lacks(permission)
 
 
 def authorize_for_deployment(
     session: Session, actor: Actor, permission: Permission, deployment_id: UUID
 ) -> UUID:
-    """Raise unless the actor holds a permission in the organization of a deployment; give that organization."""
+    """Return the organization of a deployment if the actor holds a permission in it.
+
+    Raises PermissionDenied, and ResourceNotFound as `authorize_administration` does or if there is no such deployment.
+    """
     statement = select(deployments.c.organization_id).where(deployments.c.id == deployment_id)
     organization_id: UUID | None = session.execute(statement).scalar()
     if organization_id is None:
@@ -82,16 +92,22 @@ def authorize_for_deployment(
 
 
 def authorize_operation(actor: Actor) -> None:
-    """Raise unless the actor is an operator of the installation."""
+    """Raise PermissionDenied unless the actor is an operator of the installation."""
     if not actor.caller.is_operator:
         raise PermissionDenied(
             "Only an operator of this installation may do that.", permission=Permission.INSTALLATION_OPERATE
         )
 
 
+def authorize_own_or_operator(actor: Actor, user_id: UUID) -> None:
+    """Raise ResourceNotFound unless the actor is this user or an operator: users do not see each other's accounts."""
+    if actor.user_id != user_id and not actor.caller.is_operator:
+        raise ResourceNotFound
+
+
 def authorize_grant(actor: Actor, role: Role, organization_id: UUID) -> None:
-    """Raise unless the actor holds every permission of a role: an actor grants only what it holds."""
+    """Raise GrantExceedsGranter unless the actor holds every permission of a role in the organization."""
     if actor.caller.is_operator:
         return
-    if not ROLE_PERMISSIONS[role] <= actor.caller.permissions_on(organization_id=organization_id):
+    if not can_grant(actor.caller.permissions_on(organization_id=organization_id), role):
         raise GrantExceedsGranter

@@ -36,3 +36,8 @@ ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     Role.WORKSPACE_ADMIN: _ALL_OF_AN_OWNER - _OWNER_ONLY,
     Role.WORKSPACE_OWNER: _ALL_OF_AN_OWNER,
 }
+
+
+def can_grant(held: frozenset[Permission], role: Role) -> bool:
+    """Return whether the holder of some permissions may grant a role: no grant exceeds the granter's own rights."""
+    return ROLE_PERMISSIONS[role] <= held

@@ -5,8 +5,6 @@ revocation takes effect within it. Both are kept in bounded caches by SHA-256. R
 caller do not.
 """
 
-import hashlib
-
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.identity.access.callers import Caller, Proof
@@ -39,7 +37,7 @@ from shared.identity.errors import (
     InvalidToken,
 )
 from shared.identity.expiring_cache import ExpiringCache
-from shared.identity.secrets import Prefix, is_well_formed
+from shared.identity.secrets import Prefix, hash_secret, is_well_formed
 from shared.identity.tables import api_keys, distributions
 from shared.identity.tokens import access_tokens, usage_attribution
 from shared.identity.tokens.jws import MAX_TOKEN_CHARACTERS, TokenExpired, TokenRefused
@@ -70,7 +68,7 @@ class Authenticator:
         Raises AuthenticationRequired without a bearer credential, InvalidToken for a worthless one.
         """
         token = _bearer(authorization)
-        digest = _digest(token)
+        digest = hash_secret(token)
         return self._credentials.find(digest) or self._recognize(token, digest)
 
     def authenticate_session(self, token: str) -> Credential:
@@ -80,7 +78,7 @@ class Authenticator:
         """
         if not is_well_formed(token, Prefix.CONSOLE_SESSION):
             raise InvalidToken
-        digest = _digest(token)
+        digest = hash_secret(token)
         with self._database.autocommit() as session:
             found = find_live_session(session, digest)
         if found is None:
@@ -94,7 +92,7 @@ class Authenticator:
 
         Raises AuthenticationRequired without a bearer credential, InvalidToken for one that is too long.
         """
-        return self._credentials.find(_digest(_bearer(authorization)))
+        return self._credentials.find(hash_secret(_bearer(authorization)))
 
     def resolve(self, credential: Credential, attribution: str | None) -> Caller:
         """Resolve the caller, with the value of `Service-Usage-Attribution` if that header was sent.
@@ -162,7 +160,7 @@ class Authenticator:
         return claims
 
     def _resolve_attributed(self, credential: Credential, attribution: str) -> Caller:
-        digest = hashlib.sha256(attribution.encode("utf-8", "surrogatepass")).digest()
+        digest = hash_secret(attribution)
         known = self._callers.find(digest)
         if known is not None and known[0] is credential:
             return known[1]
@@ -211,7 +209,3 @@ def _bearer(authorization: str | None) -> str:
     if len(token) > MAX_TOKEN_CHARACTERS:
         raise InvalidToken
     return token
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

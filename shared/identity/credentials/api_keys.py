@@ -15,7 +15,7 @@ from sqlalchemy import Row, func, insert, select
 from shared.db.database import Session
 from shared.db.schema import columns_of
 from shared.errors import PermissionDenied
-from shared.identity.access.authorization import Actor, authorize_administration
+from shared.identity.access.authorization import Actor, authorize_administration, authorize_own_or_operator
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
 from shared.identity.authentication.credential_statements import is_live
@@ -29,6 +29,8 @@ from shared.ids import new_id
 from shared.pagination import Page, Position, ascending, paginate
 
 LIVE_LIMIT = 100
+FIRST_KEY_NAME = "First key"
+"""The name of the key that comes with a new account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,7 @@ def get_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
 
 def list_api_keys(session: Session, *, actor: Actor, user_id: UUID, **page: Unpack[Position]) -> Page[ApiKey]:
     """List a user's keys, without the secrets: all of one's own, or, for an operator, anyone's."""
-    if actor.user_id != user_id and not actor.caller.is_operator:
-        raise ResourceNotFound
+    authorize_own_or_operator(actor, user_id)
     statement = _KEYS.where(api_keys.c.user_id == user_id)
     if actor.caller.bound_organization_id is not None:
         statement = statement.where(api_keys.c.organization_id == actor.caller.bound_organization_id)

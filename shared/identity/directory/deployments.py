@@ -9,10 +9,12 @@ from enum import StrEnum
 from typing import Any, Unpack
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Row, insert, select, update
 
 from shared.db.database import Session
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.access.callers import OwnerKind
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
 from shared.identity.audit import record
@@ -20,9 +22,10 @@ from shared.identity.conditional_updates import mark_disabled, mark_enabled
 from shared.identity.credentials.client_credentials import IssuedClientCredential, insert_client_credential
 from shared.identity.directory.identities import insert_daemon_identity
 from shared.identity.directory.versions import Version, insert_version
+from shared.identity.errors import AlreadyExists
 from shared.identity.field_validation import require_name
-from shared.identity.lookups import get_one, require_organization
-from shared.identity.tables import deployments
+from shared.identity.lookups import get_one, require_identity, require_organization
+from shared.identity.tables import deployments, identities, role_bindings
 from shared.ids import new_id
 from shared.pagination import Page, Position, ascending, paginate
 
@@ -120,10 +123,58 @@ def enable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) ->
     return _get(session, deployment_id)
 
 
+def change_daemon(
+    session: Session, *, actor: Actor, deployment_id: UUID, daemon_identity_id: UUID | None
+) -> Deployment:
+    """Give a deployment another daemon: a new one, or a Daemon Identity of the organization that serves no other.
+
+    Raises ResourceNotFound, PermissionDenied, GrantExceedsGranter, AlreadyExists, ValidationFailed.
+    """
+    before = get_deployment(session, actor=actor, deployment_id=deployment_id)
+    organization_id = before.organization_id
+    authorize_administration(actor, Permission.DEPLOYMENT_MANAGE, organization_id)
+    if daemon_identity_id == before.daemon_identity_id:
+        return before
+    if daemon_identity_id is None:
+        authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
+        daemon_id = insert_daemon_identity(session, organization_id=organization_id, name=before.name).id
+    else:
+        daemon_id = daemon_identity_id
+        _require_free(session, actor, organization_id, daemon_id)
+    changed = update(deployments).where(deployments.c.id == deployment_id)
+    session.execute(changed.values(daemon_identity_id=daemon_id))
+    record(
+        session,
+        actor,
+        "deployment.daemon_changed",
+        deployment_id,
+        organization_id=organization_id,
+        daemon_identity_id=daemon_id,
+        instead_of=before.daemon_identity_id,
+    )
+    return get_deployment(session, actor=actor, deployment_id=deployment_id)
+
+
 def _authorized(session: Session, actor: Actor, permission: Permission, deployment_id: UUID) -> Deployment:
     deployment = _get(session, deployment_id)
     authorize_administration(actor, permission, deployment.organization_id)
     return deployment
+
+
+def _require_free(session: Session, actor: Actor, organization_id: UUID, identity_id: UUID) -> None:
+    """Raise unless an identity can become a daemon by the hand of one who holds all that it holds."""
+    require_identity(session, organization_id, identity_id)
+    # Locked, so that of two who give it away one is refused.
+    found = select(identities.c.kind).where(identities.c.id == identity_id).with_for_update()
+    if session.execute(found).scalar_one() != OwnerKind.DAEMON_IDENTITY:
+        message = "must be a Daemon Identity"
+        raise invalid_field("daemonIdentityId", message)
+    roles = select(role_bindings.c.role).where(role_bindings.c.subject_identity_id == identity_id)
+    for role in session.execute(roles.distinct()).scalars():
+        authorize_grant(actor, Role(role), organization_id)
+    served = select(deployments.c.id).where(deployments.c.daemon_identity_id == identity_id)
+    if session.execute(served).first() is not None:
+        raise AlreadyExists("This identity is the daemon of another deployment.")
 
 
 def _get(session: Session, deployment_id: UUID) -> Deployment:

@@ -15,7 +15,7 @@ from shared.config.settings import Settings
 from shared.db.database import Session
 from shared.db.schema import columns_of
 from shared.encryption import Encryption
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
@@ -156,7 +156,7 @@ def rotate_distribution_token(
     token = issue(Prefix.DISTRIBUTION_TOKEN)
     changes = {
         "previous_token_hash": distributions.c.token_hash,
-        "previous_token_expires_at": _overlap_end(overlap_seconds),
+        "previous_token_expires_at": func.now() + require_overlap(overlap_seconds),
         "token_hash": token.hash,
         "token_last4": token.last4,
     }
@@ -178,7 +178,7 @@ def rotate_webhook_secret(
     secret = issue_webhook_secret()
     changes = {
         "previous_webhook_secret_encrypted": distributions.c.webhook_secret_encrypted,
-        "previous_webhook_secret_expires_at": _overlap_end(overlap_seconds),
+        "previous_webhook_secret_expires_at": func.now() + require_overlap(overlap_seconds),
         "webhook_secret_encrypted": Encryption(settings).encrypt(secret.value),
     }
     _change(session, distribution_id, changes)
@@ -231,20 +231,17 @@ def record_change(
     record(session, actor, action, distribution.id, organization_id=distribution.organization_id, **details)
 
 
-def _overlap_end(overlap_seconds: int) -> Any:
+def require_overlap(overlap_seconds: int) -> timedelta:
+    """Return how long a replaced secret stays valid. Raises ValidationFailed unless from 0 to MAX_OVERLAP_SECONDS."""
     if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
-        raise _wrong("overlapSeconds", f"must be from 0 to {MAX_OVERLAP_SECONDS}")
-    return func.now() + timedelta(seconds=overlap_seconds)
+        raise invalid_field("overlapSeconds", f"must be from 0 to {MAX_OVERLAP_SECONDS}")
+    return timedelta(seconds=overlap_seconds)
 
 
 def _require_days(days: int) -> int:
     if not 1 <= days <= MAX_MEDIA_RETENTION_DAYS:
-        raise _wrong("mediaRetentionDays", f"must be from 1 to {MAX_MEDIA_RETENTION_DAYS}")
+        raise invalid_field("mediaRetentionDays", f"must be from 1 to {MAX_MEDIA_RETENTION_DAYS}")
     return days
-
-
-def _wrong(field: str, message: str) -> ValidationFailed:
-    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
 
 
 def _distribution(row: Row[Any]) -> Distribution:

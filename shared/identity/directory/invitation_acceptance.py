@@ -16,17 +16,15 @@ from shared.errors import PermissionDenied
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller, Executor, ExecutorKind
 from shared.identity.access.permissions import Permission
-from shared.identity.access.roles import ROLE_PERMISSIONS, Role
+from shared.identity.access.roles import ROLE_PERMISSIONS, Role, can_grant
 from shared.identity.ascii_case import fold_ascii
 from shared.identity.audit import record
-from shared.identity.credentials.api_keys import IssuedApiKey, issue_api_key
+from shared.identity.credentials.api_keys import FIRST_KEY_NAME, IssuedApiKey, issue_api_key
 from shared.identity.directory.memberships import Membership, get_membership, insert_membership
 from shared.identity.directory.users import User, find_user, insert_user
 from shared.identity.errors import AlreadyExists, InvitationEnded, OrganizationSuspended, ResourceNotFound
 from shared.identity.secrets import Prefix, hash_secret, is_well_formed
 from shared.identity.tables import invitations, memberships, organizations, users
-
-FIRST_KEY = "First key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
     actor = _newcomer(user, request_id)
     record(session, actor, "user.registered", user.id)
     membership = _join(session, actor, invitation, user.id)
-    key = issue_api_key(session, actor=actor, user_id=user.id, organization_id=None, name=FIRST_KEY)
+    key = issue_api_key(session, actor=actor, user_id=user.id, organization_id=None, name=FIRST_KEY_NAME)
     return Registration(membership=membership, key=key)
 
 
@@ -105,7 +103,7 @@ def _may_still_invite(session: Session, invitation: Row[Any]) -> bool:
         )
     ).scalar()
     held = ROLE_PERMISSIONS[Role(role)] if role is not None else frozenset()
-    return Permission.MEMBER_MANAGE in held and ROLE_PERMISSIONS[Role(invitation.role)] <= held
+    return Permission.MEMBER_MANAGE in held and can_grant(held, Role(invitation.role))
 
 
 def _join(session: Session, actor: Actor, invitation: Row[Any], user_id: UUID) -> Membership:

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, func, insert, select
 
 from shared.db.database import Session
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role
@@ -127,9 +127,7 @@ def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) ->
 def _check_invitee(session: Session, organization_id: UUID, email: str | None, user_id: UUID | None) -> None:
     """Check that one person is named who is no member; never tells whether an address has an account."""
     if (email is None) == (user_id is None):
-        raise ValidationFailed(
-            errors=[FieldError(location="body", name="email", message="or userId, one of them")]
-        )
+        raise invalid_field("email", "or userId, one of them")
     if email is not None:
         is_named = email_matches(require_email(email))
     else:

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from shared.db.database import Session
 from shared.db.schema import columns_of
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import MEMBERSHIP_ROLES, Role
@@ -123,7 +123,7 @@ def authorize_role(actor: Actor, role: Role, organization_id: UUID) -> None:
     """Raise unless this is a role of members, and one that the actor may hand out."""
     if role not in MEMBERSHIP_ROLES:
         message = "must be Member, WorkspaceAdmin or WorkspaceOwner"
-        raise ValidationFailed(errors=[FieldError(location="body", name="role", message=message)])
+        raise invalid_field("role", message)
     authorize_grant(actor, role, organization_id)
 
 

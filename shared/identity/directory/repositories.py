@@ -15,12 +15,13 @@ from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from shared.db.database import Session
 from shared.db.schema import columns_of
-from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from shared.errors import DomainError, Kind, invalid_field
 from shared.identity.access.authorization import Actor, authorize_for_deployment
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
 from shared.identity.conditional_updates import mark_disabled
 from shared.identity.credentials.client_credentials import insert_client_credential
+from shared.identity.directory.deployments import DeploymentKind
 from shared.identity.field_validation import require_name
 from shared.identity.lookups import get_one
 from shared.identity.tables import client_credentials, deployment_repositories, deployments
@@ -73,7 +74,7 @@ def put_repository(
     organization_id = _authorize(session, actor, deployment_id)
     values = _values(draft)
     kind = select(deployments.c.kind).where(deployments.c.id == deployment_id).with_for_update()
-    if session.execute(kind).scalar_one() != "GitHub":
+    if session.execute(kind).scalar_one() != DeploymentKind.GITHUB:
         raise NoGitHubDeployment
     _remove(session, deployment_id)
     issued = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
@@ -150,4 +151,4 @@ def _values(draft: RepositoryDraft) -> dict[str, Any]:
 
 def _require(field: str, holds: object, message: str) -> None:
     if not holds:
-        raise ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
+        raise invalid_field(field, message)

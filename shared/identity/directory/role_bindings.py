@@ -13,7 +13,7 @@ from sqlalchemy import Row, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.db.database import Session
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import invalid_field
 from shared.identity.access.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.access.permissions import Permission
 from shared.identity.access.roles import Role, ScopeKind
@@ -128,7 +128,7 @@ def _require_scope(session: Session, organization_id: UUID, scope_kind: ScopeKin
         require_identity(session, organization_id, scope_id)
     elif scope_id != organization_id:
         message = "must be the organization itself"
-        raise ValidationFailed(errors=[FieldError(location="body", name="scopeId", message=message)])
+        raise invalid_field("scopeId", message)
 
 
 def _get(session: Session, binding_id: UUID) -> RoleBinding:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from shared.db.database import Session
 from shared.errors import PermissionDenied
-from shared.identity.access.authorization import Actor, authorize_operation
+from shared.identity.access.authorization import Actor, authorize_operation, authorize_own_or_operator
 from shared.identity.audit import record
 from shared.identity.conditional_updates import mark_disabled, mark_enabled, set_values
 from shared.identity.email_addresses import email_matches
@@ -56,8 +56,7 @@ def create_operator(session: Session, *, actor: Actor, email: str) -> User:
 
 def get_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
     """Get a user: oneself, or, for an operator, anyone."""
-    if not actor.caller.is_operator and actor.user_id != user_id:
-        raise ResourceNotFound
+    authorize_own_or_operator(actor, user_id)
     return get_one(session, select(users).where(users.c.id == user_id), _user)
 
 
@@ -116,12 +115,12 @@ def find_user(session: Session, email: str) -> UUID | None:
 def find_or_insert_user(session: Session, email: str) -> UUID:
     """Give the user of an address, made if need be; two who add the same new address get the same user."""
     found = find_user(session, email)
-    if found is None:
-        session.execute(_insertion(email, is_operator=False))
-        found = find_user(session, email)
-    if found is None:
-        raise ResourceNotFound
-    return found
+    if found is not None:
+        return found
+    session.execute(_insertion(email, is_operator=False))
+    # Read again instead of using the inserted id: a concurrent request may have inserted the user first.
+    created: UUID = session.execute(select(users.c.id).where(email_matches(email))).scalar_one()
+    return created
 
 
 def insert_user(session: Session, email: str, *, is_operator: bool) -> User:

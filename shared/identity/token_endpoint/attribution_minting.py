@@ -7,7 +7,7 @@ the message.
 from uuid import uuid4
 
 from shared.config.settings import Settings
-from shared.errors import FieldError, PermissionDenied, ValidationFailed
+from shared.errors import PermissionDenied, invalid_field
 from shared.identity.access.claims import ReportedCaller
 from shared.identity.authentication.credential_types import Credential
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
@@ -60,4 +60,4 @@ def mint_attribution(
 def _require_short(field: str, value: str | None) -> None:
     if value is not None and not 1 <= len(value) <= MAX_REPORTED_CHARACTERS:
         message = f"must have 1 to {MAX_REPORTED_CHARACTERS} characters"
-        raise ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
+        raise invalid_field(field, message)

@@ -21,9 +21,9 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.authorization import Actor
 from shared.identity.directory.distributions import (
     DEFAULT_OVERLAP_SECONDS,
-    MAX_OVERLAP_SECONDS,
     get_managed_distribution,
     record_change,
+    require_overlap,
 )
 from shared.identity.errors import ResourceNotFound
 from shared.identity.tables import distributions
@@ -76,7 +76,7 @@ def put_network_settings(
     if network.name not in distribution.networks:
         raise NetworkNotRouted
     checked = _check(settings, network, values)
-    overlap = _require_overlap(overlap_seconds)
+    overlap = require_overlap(overlap_seconds)
     _lock_distribution(session, distribution_id)
     encryption = Encryption(settings)
     kept = _decrypted(session, encryption, distribution_id, network.name)
@@ -160,13 +160,6 @@ def _is_address(value: str) -> bool:
         )
     except ValueError:
         return False
-
-
-def _require_overlap(overlap_seconds: int) -> timedelta:
-    if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
-        message = f"must be from 0 to {MAX_OVERLAP_SECONDS}"
-        raise ValidationFailed(errors=[FieldError(location="body", name="overlapSeconds", message=message)])
-    return timedelta(seconds=overlap_seconds)
 
 
 def _wrong(name: str, message: str) -> FieldError:

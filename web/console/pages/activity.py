@@ -8,13 +8,9 @@ from uuid import UUID
 from flask import Response
 from pydantic import Field
 
+from shared.credits.authorization import authorize_usage
 from shared.credits.settlement import Status
-from shared.credits.usage.usage_records import (
-    RecordFilter,
-    authorize_usage,
-    list_all_usage_records,
-    list_usage_records,
-)
+from shared.credits.usage.usage_records import RecordFilter, list_all_usage_records, list_usage_records
 from web.console.declarations import ConsoleRoutes
 from web.console.forms import wrong
 from web.console.page_context import PageContext

@@ -8,6 +8,7 @@ from uuid import UUID
 from flask import Response
 
 from shared.credits.amounts import MICRO
+from shared.credits.authorization import UsageScope, authorize_usage
 from shared.credits.spending_limits import key_model_allowlist
 from shared.credits.spending_limits.budgets import (
     Budget,
@@ -22,7 +23,6 @@ from shared.credits.spending_limits.budgets import (
     list_budgets,
 )
 from shared.credits.usage.usage_query import Dimension
-from shared.credits.usage.usage_records import UsageScope, authorize_usage
 from shared.credits.usage.usage_reports import UsageCriteria, Window, usage
 from shared.db.database import Session
 from shared.errors import PermissionDenied

@@ -7,8 +7,8 @@ from flask import Response
 from pydantic import Field
 
 from shared.credits.balances import Policy, read_balance
+from shared.credits.holds import list_holds
 from shared.credits.ledger import list_entries, top_up
-from shared.credits.open_holds import list_holds
 from shared.credits.policies import resume_spending, set_policy, suspend_spending
 from shared.credits.statements import list_statements, read_statement
 from shared.credits.storage_billing.storage_reports import StorageCriteria, read_storage_usage

@@ -13,8 +13,8 @@ from typing import Any
 from flask import Response
 
 from shared.credits.amounts import MICRO
+from shared.credits.authorization import UsageScope, authorize_usage
 from shared.credits.usage.usage_query import Dimension, Interval
-from shared.credits.usage.usage_records import UsageScope, authorize_usage
 from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, UsageSum, Window, usage
 from shared.db.database import Session
 from shared.models.catalog import Endpoint, ModelEntry

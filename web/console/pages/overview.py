@@ -7,11 +7,11 @@ from typing import Any
 from flask import Response
 
 from shared.credits.amounts import MICRO
+from shared.credits.authorization import UsageScope, authorize_usage
 from shared.credits.balances import Balance, get_balance
 from shared.credits.spending_limits.budgets import list_budgets
 from shared.credits.storage_billing.storage_reports import StorageCriteria, storage_usage
 from shared.credits.usage.usage_query import Dimension, Interval
-from shared.credits.usage.usage_records import UsageScope, authorize_usage
 from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, Window, usage
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
