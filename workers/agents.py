@@ -11,11 +11,11 @@ from shared.a2a.agent_turns.leases import TurnLeases
 from shared.a2a.agent_turns.lost_turns import TurnSweeper
 from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
 from shared.a2a.agent_turns.rows import AnswerTurn
-from shared.a2a.agent_turns.turn_listener import TurnHints
+from shared.a2a.agent_turns.turn_listener import TurnListener
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks.log import TaskLog
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.messaging.queues import AGENTS
 from shared.messaging.valkey import connect_valkey
 from workers.consumer_pool import ConsumerPool
@@ -37,10 +37,10 @@ class TurnConsumer:
         self._context = context
         database = context.open_database(pool_size=LEASE_CONNECTIONS)
         self._leases = TurnLeases(database)
-        self._hints = TaskHints(connect_valkey(context.settings.redis_url))
+        self._hints = TaskNotifier(connect_valkey(context.settings.redis_url))
         self._watch = TurnHeartbeats(self._leases, turn_seconds=context.settings.a2a_turn_seconds)
         self._queue = TurnQueue(self._leases, slots=limit)
-        self._announced = TurnHints(connect_valkey(context.settings.redis_url), self._queue.hear)
+        self._announced = TurnListener(connect_valkey(context.settings.redis_url), self._queue.announce)
         self._sweeper = TurnSweeper(database, self._hints)
         self._pool = ConsumerPool(self._take, self._answer, limit=limit, name="turn")
         self._lock = threading.Lock()

@@ -43,5 +43,5 @@ def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, tur
 
 def hash_request(request: SendMessageRequest, requested_extensions: Collection[str]) -> bytes:
     """Digest what makes two requests the same: what the client said, whatever the agent makes of it by now."""
-    said = render([request.to_wire(), sorted(requested_extensions)])
-    return hashlib.sha256(said.encode()).digest()
+    canonical = render([request.to_wire(), sorted(requested_extensions)])
+    return hashlib.sha256(canonical.encode()).digest()

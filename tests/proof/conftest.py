@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks import log as task_log
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.credits.holds import Stage, read_leases
 from shared.db.database import Database
 from shared.messaging.replies import ReplyChannel, ReplyKind
@@ -43,7 +43,7 @@ def world(
     blobs, models = tmp_path_factory.mktemp("blobs"), tmp_path_factory.mktemp("models")
     patch = pytest.MonkeyPatch()
     patch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.001)
-    patch.setattr(task_log, "TOGETHER_SECONDS", 0.0)
+    patch.setattr(task_log, "BATCH_SECONDS", 0.0)
     with ExitStack() as stack:
         stack.callback(patch.undo)
         stack.enter_context(watching_connections())
@@ -74,7 +74,7 @@ def world(
 def _worker_of_agents(front: Front) -> Iterator[dict[str, Any]]:
     """Put together what answers turns, which writes each update at once."""
     services, valkey = front.services, connect_valkey(front.settings.redis_url)
-    hints = TaskHints(valkey)
+    hints = TaskNotifier(valkey)
     behaviors = build_behaviors(services.database, services.blobs, valkey, front.settings)
     _, leases, watch, turns = make_execution(services.database, hints, behaviors, front.settings)
     yield {"hints": hints, "leases": leases, "turns": turns}

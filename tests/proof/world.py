@@ -15,7 +15,7 @@ from deploy.cli.consistency_checks import DeepCheckOptions, check_content, check
 from deploy.cli.health_report import State as Found
 from shared.a2a.agent_turns.execution import TurnExecution
 from shared.a2a.agent_turns.leases import TurnLeases
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.credits.ledger import top_up
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable
@@ -66,7 +66,7 @@ class World:
     """The calls that providers were asked for, by their ids."""
     source: MediaSource
     slack: SlackStandIn
-    hints: TaskHints
+    hints: TaskNotifier
     leases: TurnLeases
     turns: TurnExecution
     made: dict[Any, Any] = field(default_factory=dict)

@@ -78,10 +78,10 @@ def repeated(world: World, write: Write, lost: Commit) -> Outcome:
     """Ask, do not hear of this commit, and ask again."""
     ask, before = write.prepare(world), count_rows(world)
     with watched(lost) as journal:
-        unheard = ask()
+        unconfirmed = ask()
     assert journal.is_lost
     again = _ask_until_answered(ask)
-    return Outcome((unheard.status_code, again.status_code), _delta(world, before))
+    return Outcome((unconfirmed.status_code, again.status_code), _delta(world, before))
 
 
 def raced(world: World, write: Write) -> Outcome:

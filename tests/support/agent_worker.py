@@ -11,7 +11,7 @@ from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
 from shared.a2a.agent_turns.rows import AnswerTurn
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks.log import TaskLog
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.messaging.valkey import connect_valkey
 from web.dependencies.services import Services
 from workers.consumer_pool import ConsumerPool
@@ -25,7 +25,7 @@ def answering_turns(services: Services) -> Iterator[TaskLog]:
     """Answer every turn that this front queues, within the block."""
     settings, database = services.settings, services.database
     valkey = connect_valkey(settings.redis_url)
-    log, leases = TaskLog(database, TaskHints(valkey), services.agents.links), TurnLeases(database)
+    log, leases = TaskLog(database, TaskNotifier(valkey), services.agents.links), TurnLeases(database)
     watch = TurnHeartbeats(leases, turn_seconds=TURN_SECONDS)
     behaviors = build_behaviors(database, services.blobs, valkey, settings)
     execution, queue = TurnExecution(log, watch, behaviors.by_kind), TurnQueue(leases, slots=THREADS)

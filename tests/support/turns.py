@@ -5,18 +5,24 @@ from uuid import UUID, uuid4
 
 from shared.a2a.agent_turns.execution import TurnExecution
 from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
-from shared.a2a.agent_turns.leases import LEASE_SECONDS, Lease, TurnLeases, claiming, reading
+from shared.a2a.agent_turns.leases import (
+    LEASE_SECONDS,
+    Lease,
+    TurnLeases,
+    claim_and_read_statement,
+    claim_statement,
+)
 from shared.a2a.agent_turns.updates import Behavior, BehaviorKind
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import Behaviors
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
 from shared.a2a.tasks.log import TaskLog
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.config.settings import Settings
 from shared.db.database import Database
 
-_LEASE = reading(
-    claiming(
+_LEASE = claim_and_read_statement(
+    claim_statement(
         """SELECT id, payer_id AS tenant, deployment_id AS member FROM task_turns
         WHERE id = :turn_id AND state = 'queued' AND is_next FOR UPDATE"""
     )
@@ -26,7 +32,7 @@ _LEASE = reading(
 class ClaimingLog(TaskLog):
     """A log that also leases the turn it is to begin."""
 
-    def __init__(self, database: Database, hints: TaskHints, links: FileLinks) -> None:
+    def __init__(self, database: Database, hints: TaskNotifier, links: FileLinks) -> None:
         super().__init__(database, hints, links)
         self.database = database
 
@@ -60,7 +66,7 @@ class TellableExecution(TurnExecution):
 
 
 def make_execution(
-    database: Database, hints: TaskHints, behaviors: Behaviors, settings: Settings
+    database: Database, hints: TaskNotifier, behaviors: Behaviors, settings: Settings
 ) -> tuple[ClaimingLog, TurnLeases, TurnHeartbeats, TellableExecution]:
     """Put such a worker together."""
     log = ClaimingLog(database, hints, FileLinks(database, settings))

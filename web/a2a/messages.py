@@ -11,9 +11,9 @@ from flask import Response
 from shared.a2a import errors
 from shared.a2a.agents.directory import SKILL_KEY
 from shared.a2a.agents.extensions import check_data, require
-from shared.a2a.tasks.responses import find_answer, wait_for_answer
+from shared.a2a.tasks.responses import find_response, wait_for_response
 from shared.a2a.tasks.snapshots import read_snapshot
-from shared.a2a.tasks.submission import Sending, Sent, show_task
+from shared.a2a.tasks.submission import AcceptedMessage, MessageSubmission, show_task
 from shared.a2a.types import Message, SendMessageRequest, SendMessageResponse, StreamResponse
 from web.a2a.accepting import accept_message
 from web.a2a.extensions import requested_extensions
@@ -87,9 +87,9 @@ def stream_message(call: AgentCall) -> Response:
     return stream_answer(call, partial(_send, call, _sending(call, request)))
 
 
-def _sending(call: AgentCall, request: SendMessageRequest) -> Sending:
+def _sending(call: AgentCall, request: SendMessageRequest) -> MessageSubmission:
     requested = requested_extensions()
-    return Sending(
+    return MessageSubmission(
         request=request,
         agent=call.agent,
         scope=call.scope,
@@ -108,11 +108,13 @@ def _check_with_agent(call: AgentCall, message: Message, requested: Collection[s
     call.services.script_errors.check(call.agent.choose_behavior(skill_id), message)
 
 
-def _send(call: AgentCall, sending: Sending) -> Sent:
+def _send(call: AgentCall, sending: MessageSubmission) -> AcceptedMessage:
     return accept_message(call.checked.services, sending)
 
 
-def _answering(call: AgentCall, sending: Sending, history_length: int | None, waiting: Waiting) -> Steps:
+def _answering(
+    call: AgentCall, sending: MessageSubmission, history_length: int | None, waiting: Waiting
+) -> Steps:
     """Send, and wait until the turn is done, for as long as that is worth it."""
     # Before anything is taken that is tried again: room. Before the turn is there: the watch that hears of its end.
     watches = call.services.watch
@@ -123,14 +125,14 @@ def _answering(call: AgentCall, sending: Sending, history_length: int | None, wa
         del sending, sent  # and with them the message, which may be long
         if task_id != watch.task_id:
             watch = watching.enter_context(watches.watch(task_id, waiting.wake_up))
-        answered = yield from wait_for_answer(
+        answered = yield from wait_for_response(
             call.checked.services.database,
             watch,
             turn_id,
             history_length=history_length,
             is_over=lambda: waiting.is_over,
             wait_seconds=waiting.seconds,
-            looks_first=is_replay,
+            reads_first=is_replay,
         )
     body = answered.body if answered is not None else _shown(call, turn_id, task_id, history_length)
     yield _linked(call, task_id, body)
@@ -140,7 +142,7 @@ def _shown(call: AgentCall, turn_id: UUID, task_id: UUID, history_length: int | 
     """Give the task as it is, or what it was answered with at the last moment. Raises InvalidAgentResponse."""
     with call.checked.services.database.transaction() as session:
         if not show_task(session, task_id):
-            answered = find_answer(session, turn_id, history_length=history_length)
+            answered = find_response(session, turn_id, history_length=history_length)
             if answered is not None:
                 return answered.body
         snapshot = read_snapshot(session, task_id, history_length=history_length)

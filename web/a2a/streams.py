@@ -22,9 +22,9 @@ from flask import Response
 
 from shared.a2a.errors import TaskNotFound, UnsupportedOperation
 from shared.a2a.exact_json import render
-from shared.a2a.tasks.responses import Answer, Event, find_answer, follow, require_answer
+from shared.a2a.tasks.responses import Event, TurnResponse, find_response, follow, require_valid_response
 from shared.a2a.tasks.snapshots import Snapshot, find_snapshot
-from shared.a2a.tasks.submission import Sent, show_task
+from shared.a2a.tasks.submission import AcceptedMessage, show_task
 from shared.a2a.tasks.task_notifier import Watch
 from shared.db.database import Database
 from shared.errors import DomainError
@@ -77,9 +77,9 @@ class Source:
         """Ask to be woken when the task changes."""
         return self.services.watch.watch(self.task_id, self.waiting.wake_up)
 
-    def follow(self, watch: Watch, after_sequence: int, *, looks_first: bool) -> Iterator[Event | None]:
+    def follow(self, watch: Watch, after_sequence: int, *, reads_first: bool) -> Iterator[Event | None]:
         """Give the events after one; None whenever there is none yet."""
-        return follow(self.database, watch, after_sequence, self.waiting.seconds, looks_first=looks_first)
+        return follow(self.database, watch, after_sequence, self.waiting.seconds, reads_first=reads_first)
 
     def task(self, snapshot: Snapshot) -> bytes:
         """Make the frame of a task."""
@@ -87,11 +87,11 @@ class Source:
 
     def event(self, event: Event) -> bytes:
         """Make the frame of an event."""
-        if not self.services.links.may_hold_files(event.text):
+        if not self.services.links.may_contain_files(event.text):
             return self._numbered(event.text, event.sequence)
         return self._frame(event.body, event.sequence)
 
-    def answer(self, answered: Answer) -> bytes:
+    def answer(self, answered: TurnResponse) -> bytes:
         """Make the frame of an answer that was given before."""
         return self._frame(answered.body.to_wire(), answered.sequence)
 
@@ -103,7 +103,7 @@ class Source:
         return f"id: {number}\ndata: {data}\n\n".encode()
 
 
-def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
+def stream_answer(call: AgentCall, send: Callable[[], AcceptedMessage]) -> Response:
     """Stream the answer to a message: its task first and then updates, or the one message that it is.
 
     The message is sent once there is room for the stream: what was taken must not be refused, or it is sent again.
@@ -167,7 +167,7 @@ def in_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
         yield from frames
 
 
-def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Sent]) -> Frames:
+def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], AcceptedMessage]) -> Frames:
     """Send, and give the frames of the answer; they end where the turn does."""
     sent = send()
     del send  # and with it the message, which may be long
@@ -177,7 +177,7 @@ def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Sent
         yield from answer.begin()
         if answer.is_over():
             return
-        for event in source.follow(watch, sent.snapshot.sequence, looks_first=True):
+        for event in source.follow(watch, sent.snapshot.sequence, reads_first=True):
             is_last_look = event is None and source.waiting.is_shutting_down
             yield from answer.hear(event) if event is not None else answer.wait(shows_now=is_last_look)
             if answer.is_over() or (is_last_look and answer.is_shown):
@@ -198,7 +198,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
             raise UnsupportedOperation("The task has ended; there is nothing to follow.")
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         pace = Pace()
-        for event in source.follow(watch, after, looks_first=after < snapshot.sequence):
+        for event in source.follow(watch, after, reads_first=after < snapshot.sequence):
             if event is None:
                 if source.waiting.is_shutting_down:
                     return
@@ -244,7 +244,7 @@ class Pace:
 class _Answer:
     """The frames of one answer: the task as it was when the message was taken, as soon as there is to be a task."""
 
-    def __init__(self, source: Source, sent: Sent) -> None:
+    def __init__(self, source: Source, sent: AcceptedMessage) -> None:
         self._source = source
         self._sent = sent
         self._turns_before = sent.turns_before
@@ -278,7 +278,7 @@ class _Answer:
         """Say that there is nothing to tell, and show the task, when it is time or now. Raises InvalidAgentResponse."""
         if not self.is_shown:
             with self._source.database.autocommit() as session:
-                require_answer(session, self._sent.turn_id)
+                require_valid_response(session, self._sent.turn_id)
         if not self._pace.is_silent and not shows_now:
             return
         self._pace.note()
@@ -296,5 +296,5 @@ class _Answer:
 
     def _find_answer(self) -> bytes | None:
         with self._source.database.autocommit() as session:
-            answered = find_answer(session, self._sent.turn_id, history_length=self._sent.history_length)
+            answered = find_response(session, self._sent.turn_id, history_length=self._sent.history_length)
         return self._source.answer(answered) if answered is not None else None

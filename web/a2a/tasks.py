@@ -67,7 +67,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
     found = require_task_id(task_id)
     with call.checked.services.database.transaction() as session:
         task = cancel(session, call.scope, found)
-    call.services.hints.tell(found)
+    call.services.hints.notify(found)
     return answer(call, call.services.links.with_links(found, task.to_wire()))
 
 

@@ -10,7 +10,7 @@ from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import TooManyStreams
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks.router import Router
-from shared.a2a.tasks.task_notifier import TaskHints, TaskWatch
+from shared.a2a.tasks.task_notifier import TaskNotifier, TaskWatch
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.egress.policy import EgressPolicy
@@ -61,7 +61,7 @@ class AgentServices:
 
     directory: AgentDirectory
     watch: TaskWatch
-    hints: TaskHints
+    hints: TaskNotifier
     pushes: PushConfigurations
     router: Router
     links: FileLinks
@@ -80,7 +80,7 @@ def build_agent_services(settings: Settings, database: Database, streams: Pool) 
     return AgentServices(
         directory=directory,
         watch=TaskWatch(database, connect_valkey(settings.redis_url)),
-        hints=TaskHints(connect_valkey(settings.redis_url, timeout_seconds=HINT_TIMEOUT_SECONDS)),
+        hints=TaskNotifier(connect_valkey(settings.redis_url, timeout_seconds=HINT_TIMEOUT_SECONDS)),
         pushes=pushes,
         router=Router(own_extensions=directory.own, pushes=pushes),
         links=FileLinks(database, settings),

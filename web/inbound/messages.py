@@ -9,8 +9,8 @@ from shared import failpoints
 from shared.a2a import errors as agent_errors
 from shared.a2a.agents.callers import AgentUnavailable
 from shared.a2a.inbound.errors import MessageConflict, MessageRefused, TooManyMessages
-from shared.a2a.inbound.forwarder import Door
-from shared.a2a.inbound.intake import Received, receive_message
+from shared.a2a.inbound.forwarder import MessageForwarder
+from shared.a2a.inbound.intake import IntakeResult, receive_message
 from shared.a2a.inbound.messages import InboundMessage
 from shared.a2a.types import StreamResponse
 from shared.credits.errors import StorageUnpaid
@@ -113,9 +113,11 @@ def _inbound(sent: schemas.NewMessage) -> InboundMessage:
     )
 
 
-def _receive(call: RequestContext, distribution_id: UUID, message: InboundMessage, proof: Proof) -> Received:
+def _receive(
+    call: RequestContext, distribution_id: UUID, message: InboundMessage, proof: Proof
+) -> IntakeResult:
     services = call.services
-    door = Door(settings=services.settings, router=services.agents.router)
+    door = MessageForwarder(settings=services.settings, router=services.agents.router)
     failpoints.hit("message.received")
     with services.database.transaction() as session:
         received = receive_message(session, door, message, distribution_id=distribution_id, proof=proof)
@@ -123,6 +125,6 @@ def _receive(call: RequestContext, distribution_id: UUID, message: InboundMessag
     if received.sent is not None:
         services.agents.hints.announce_trace(received.sent.turn_id)
         services.agents.hints.announce_turn()
-        services.agents.hints.tell(received.sent.task_id)
+        services.agents.hints.notify(received.sent.task_id)
     MESSAGES.labels(message.network, received.outcome).inc()
     return received

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from shared.a2a.inbound.intake import Received
+from shared.a2a.inbound.intake import IntakeResult
 from shared.a2a.inbound.messages import MessageState
 from web.http.wire_types import CamelModel, Id, RequestModel
 from web.identity.distribution_schemas import Reported, ReportedCallerBody
@@ -55,7 +55,7 @@ class RoutedMessageBody(CamelModel):
     replayed: bool = Field(description="Whether an earlier push had brought it.")
 
     @classmethod
-    def of(cls, received: Received) -> Self:
+    def of(cls, received: IntakeResult) -> Self:
         """Show what became of a push."""
         message = received.message
         return cls(

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.a2a.inbound.intake import Received, get_routed
+from shared.a2a.inbound.intake import IntakeResult, get_routed
 from shared.a2a.inbound.messages import DistributionMessage, MessageState, get_message
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.db.database import Database
 from shared.errors import DomainError, ServiceUnavailable
 from shared.identity.authentication.revocation_watcher import Permit
@@ -30,7 +30,7 @@ LOOK_SECONDS = 2.0
 
 
 def stream_agent_answer(
-    call: RequestContext, distribution_id: UUID, proof: Proof, receive: Callable[[], Received]
+    call: RequestContext, distribution_id: UUID, proof: Proof, receive: Callable[[], IntakeResult]
 ) -> Response:
     """Receive a message once there is room for a stream, and stream the answer.
 
@@ -44,7 +44,7 @@ def stream_agent_answer(
     return answer_stream(stream_steps(frames, partial(_problem, dialects, request_id())), waiting)
 
 
-def _frames(services: Services, receive: Callable[[], Received], waiting: Waiting) -> Frames:
+def _frames(services: Services, receive: Callable[[], IntakeResult], waiting: Waiting) -> Frames:
     received = receive()
     sent = received.sent or (yield from _await_routing(services, received.message, waiting))
     source = partial(_source, services, waiting)
@@ -53,7 +53,7 @@ def _frames(services: Services, receive: Callable[[], Received], waiting: Waitin
 
 def _await_routing(
     services: Services, message: DistributionMessage, waiting: Waiting
-) -> Generator[bytes | None, None, Sent]:
+) -> Generator[bytes | None, None, AcceptedMessage]:
     """Wait until a message is routed or refused; give how it was sent."""
     pace = Pace()
     with services.agents.watch.watch(message.task_id, waiting.wake_up) as watch:

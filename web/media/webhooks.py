@@ -12,7 +12,7 @@ from pydantic import Field
 from shared import failpoints
 from shared.a2a.inbound import network_webhooks
 from shared.a2a.inbound.errors import TooManyMessages
-from shared.a2a.inbound.forwarder import Door
+from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.files.upload_errors import ContentTooLarge, UploadTimeout
 from shared.media.errors import TooManyImports
 from shared.media.network_settings import verify_webhook
@@ -97,7 +97,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
         limit_rate(f"{distribution_id}:{network.name}", services)
         network_webhooks.receive_webhook(
             services.database,
-            Door(settings=services.settings, router=services.agents.router),
+            MessageForwarder(settings=services.settings, router=services.agents.router),
             distribution_id=distribution_id,
             network=network,
             request=request,

@@ -80,13 +80,13 @@ class TurnExecution:
             return "handed_back"
 
     def _write(self, watched: WatchedTurn, claimed: ClaimedTurn, updates: Iterator[Update]) -> None:
-        for said in updates:
+        for update in updates:
             if watched.reason is StopReason.LOST:
                 raise TurnLost
             if watched.reason is StopReason.REVOKED:
                 return
-            retry(partial(self._log.append, claimed, said))
-            if watched.stopped.is_set() or settles(said):
+            retry(partial(self._log.append, claimed, update))
+            if watched.stopped.is_set() or settles(update):
                 return
 
     def _end(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
@@ -126,4 +126,4 @@ def _closable(updates: Iterator[Update]) -> Generator[Update]:
     """Give updates that can be closed early, so that a call to a model behind them ends and is settled at once."""
     if isinstance(updates, Generator):
         return updates
-    return cast("Generator[Update]", (said for said in updates))
+    return cast("Generator[Update]", (update for update in updates))

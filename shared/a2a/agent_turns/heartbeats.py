@@ -47,7 +47,7 @@ class TurnHeartbeats:
         """Start without turns; none may take longer than this."""
         self._leases = leases
         self._turn_seconds = turn_seconds
-        self._turns = InFlight({"turn-watch": self._look_after}, pause_seconds=ROUND_SECONDS)
+        self._turns = InFlight({"turn-watch": self._check_turns}, pause_seconds=ROUND_SECONDS)
         self._renewed_at = time.monotonic()
         self._is_shutting_down = False
 
@@ -71,18 +71,18 @@ class TurnHeartbeats:
         """How many turns are under way."""
         return len(self._turns)
 
-    def _look_after(self, turns: Sequence[WatchedTurn]) -> None:
+    def _check_turns(self, watched_turns: Sequence[WatchedTurn]) -> None:
         now = time.monotonic()
-        for watched in turns:
+        for watched in watched_turns:
             if now > watched.ends_at:
                 watched.stop(StopReason.DEADLINE)
-        leases = [watched.lease for watched in turns]
+        leases = [watched.lease for watched in watched_turns]
         if now - self._renewed_at >= RENEWAL_SECONDS:
             self._leases.renew(leases)  # also of those that were told to end, until they have
             self._renewed_at = now
-        may_go_on = self._leases.look(leases)
-        for watched in turns:
-            if watched.lease.turn_id not in may_go_on:
+        may_continue = self._leases.check(leases)
+        for watched in watched_turns:
+            if watched.lease.turn_id not in may_continue:
                 watched.stop(StopReason.LOST)
-            elif not may_go_on[watched.lease.turn_id]:
+            elif not may_continue[watched.lease.turn_id]:
                 watched.stop(StopReason.REVOKED)

@@ -52,7 +52,7 @@ class TurnLeases:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rotation = RoundRobin()
-        self._unheard: UUID | None = None
+        self._unconfirmed: UUID | None = None
         """The lease of a claim whose answer was lost."""
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
@@ -60,32 +60,32 @@ class TurnLeases:
 
         Raises ServiceUnavailable; a turn that was leased all the same is given back before the next is taken.
         """
-        if self._unheard is not None:
+        if self._unconfirmed is not None:
             with self._database.autocommit() as session:
-                session.execute(_GIVE_BACK, {"unheard": self._unheard})
-        self._unheard = uuid4()
+                session.execute(_RELEASE, {"unheard": self._unconfirmed})
+        self._unconfirmed = uuid4()
         with self._database.autocommit() as session:
-            values = {"lease_id": self._unheard, "seconds": LEASE_SECONDS}
-            row = self._rotation.claim(session, _TAKE, values, full_tenants=full)
-        self._unheard = None
+            values = {"lease_id": self._unconfirmed, "seconds": LEASE_SECONDS}
+            row = self._rotation.claim(session, _CLAIM, values, full_tenants=full)
+        self._unconfirmed = None
         return Lease.of(row) if row is not None else None
 
     def renew(self, leases: Collection[Lease]) -> None:
         """Renew leases; those that are lost stay lost. Raises ServiceUnavailable."""
         with self._database.autocommit() as session:
-            session.fetch_one(_RENEW, {**_held(leases), "seconds": LEASE_SECONDS})
+            session.fetch_one(_RENEW, {**_lease_arrays(leases), "seconds": LEASE_SECONDS})
 
-    def look(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
+    def check(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
         """Tell of each turn that is still leased whether all that it works for is enabled.
 
         A turn that was sent on needs its agent's endpoint besides. Raises ServiceUnavailable.
         """
         with self._database.autocommit() as session:
-            rows = session.execute(_LOOK, _held(leases)).all()
-        return {row.id: row.may_go_on for row in rows}
+            rows = session.execute(_CHECK, _lease_arrays(leases)).all()
+        return {row.id: row.may_continue for row in rows}
 
 
-def _held(leases: Collection[Lease]) -> dict[str, list[str]]:
+def _lease_arrays(leases: Collection[Lease]) -> dict[str, list[str]]:
     return {
         "turn_ids": [str(lease.turn_id) for lease in leases],
         "lease_ids": [str(lease.id) for lease in leases],
@@ -113,12 +113,12 @@ _LEASED = LeasedTable(
 )
 
 
-def claiming(head: str) -> str:
+def claim_statement(head: str) -> str:
     """Write the statement that leases the turn of `head`, a query made with `next_round_robin`."""
     return _LEASED.claim(head, also=", attempts = attempts + 1", returning="task_turns.*")
 
 
-def reading(claim: str) -> str:
+def claim_and_read_statement(claim: str) -> str:
     """Write a claim that also reads what the worker is given with the turn, in the driver's own form."""
     return to_driver_parameters(
         f"""
@@ -129,16 +129,16 @@ SELECT turn.*, given.* FROM turn CROSS JOIN LATERAL
     )
 
 
-TAKE = claiming(_NEXT)
-_TAKE = reading(TAKE)
+CLAIM = claim_statement(_NEXT)
+_CLAIM = claim_and_read_statement(CLAIM)
 
-WAITING_AGAIN: Mapping[str, Any] = {"state": "queued", "lease_id": None, "lease_until": None}
+REQUEUED: Mapping[str, Any] = {"state": "queued", "lease_id": None, "lease_until": None}
 """The columns of a turn that was leased, once anybody may take it."""
 # Nobody has begun it: no attempt.
-_GIVE_BACK = (
+_RELEASE = (
     update(task_turns)
     .where(task_turns.c.state == "running", task_turns.c.lease_id == bindparam("unheard"))
-    .values(**WAITING_AGAIN, attempts=task_turns.c.attempts - 1)
+    .values(**REQUEUED, attempts=task_turns.c.attempts - 1)
 )
 
 # A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and
@@ -156,11 +156,11 @@ held AS MATERIALIZED (
 SELECT count(*) FROM relaxed
 """
 
-_LOOK = text(
+_CHECK = text(
     """
 SELECT turn.id, deployments.disabled_at IS NULL AND daemon.disabled_at IS NULL AND owner.disabled_at IS NULL
     AND distributions.disabled_at IS NULL AND organizations.suspended_at IS NULL AND payer.suspended_at IS NULL
-    AND (sent.turn_id IS NULL OR endpoint.deployment_id IS NOT NULL) AS may_go_on
+    AND (sent.turn_id IS NULL OR endpoint.deployment_id IS NOT NULL) AS may_continue
 FROM unnest(CAST(:turn_ids AS uuid[]), CAST(:lease_ids AS uuid[])) AS mine (id, lease_id)
 JOIN task_turns turn USING (id, lease_id)
 JOIN tasks ON tasks.id = turn.task_id

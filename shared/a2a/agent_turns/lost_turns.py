@@ -11,14 +11,14 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, select, update
 
-from shared.a2a.agent_turns.leases import LEASE_SECONDS, WAITING_AGAIN, Lease
+from shared.a2a.agent_turns.leases import LEASE_SECONDS, REQUEUED, Lease
 from shared.a2a.agent_turns.rows import AnswerTurn, TurnOutcome, explain
 from shared.a2a.agent_turns.updates import BehaviorKind, StatusChanged
 from shared.a2a.agents.directory import find_behavior
 from shared.a2a.remote.tables import remote_turns
 from shared.a2a.tables import task_turns
-from shared.a2a.tasks.events import Ending, HeldTask, Writer, find_and_hold_task, record
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.events import Ending, LockedTask, Writer, find_and_lock_task, record
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.a2a.types import TaskState
 from shared.db.database import Database, Session
 from shared.observability.telemetry import SWEPT, get_logger
@@ -62,10 +62,10 @@ INTERRUPTED = "The agent was interrupted before it had finished, and cannot take
 class TurnSweeper:
     """Takes lost turns back, as long as the process lives."""
 
-    def __init__(self, database: Database, hints: TaskHints) -> None:
+    def __init__(self, database: Database, notifier: TaskNotifier) -> None:
         """Prepare a thread; it may wait for locks that others hold, and needs connections of its own."""
         self._thread = PeriodicThread(
-            partial(sweep_turns, database, hints),
+            partial(sweep_turns, database, notifier),
             name="turn-sweeper",
             pause_seconds=SWEEP_SECONDS,
             # While the database was away no worker could keep its leases: all have the time to renew them.
@@ -82,24 +82,24 @@ class TurnSweeper:
         self._thread.stop(wait=True)
 
 
-def sweep_turns(database: Database, hints: TaskHints) -> int:
+def sweep_turns(database: Database, notifier: TaskNotifier) -> int:
     """Take back turns whose lease has ended; give how many."""
     with database.autocommit() as session:
         lost = session.execute(_LOST_IDS).all()
     for turn in lost:
-        _take_back(database, hints, turn.id, turn.task_id)
+        _take_back(database, notifier, turn.id, turn.task_id)
     if lost:
         SWEPT.labels("lost_turns").inc(len(lost))
     return len(lost)
 
 
-def hand_back(database: Database, hints: TaskHints, lease: Lease, *, is_attempt: bool) -> None:
+def hand_back(database: Database, notifier: TaskNotifier, lease: Lease, *, is_attempt: bool) -> None:
     """Release a turn for its holder; nothing happens if the lease is lost already.
 
     It is no attempt where the holder was told to stop: a turn outlasts any number of restarts in good order.
     """
     with database.transaction() as session:
-        task = find_and_hold_task(session, lease.task_id)
+        task = find_and_lock_task(session, lease.task_id)
         held = (task_turns.c.id == lease.turn_id, task_turns.c.lease_id == lease.id)
         if not is_attempt:
             session.execute(update(task_turns).where(*held).values(attempts=task_turns.c.attempts - 1))
@@ -107,25 +107,25 @@ def hand_back(database: Database, hints: TaskHints, lease: Lease, *, is_attempt:
         if task is None or turn is None:
             return
         _give_up(session, task, turn)
-    hints.tell(task.id)
+    notifier.notify(task.id)
 
 
-def _take_back(database: Database, hints: TaskHints, turn_id: UUID, task_id: UUID) -> None:
+def _take_back(database: Database, notifier: TaskNotifier, turn_id: UUID, task_id: UUID) -> None:
     """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn."""
     with database.transaction() as session:
         # Who holds the row may be the stalled worker itself, or another sweep: the next look comes soon.
-        task = find_and_hold_task(session, task_id, skip_locked=True)
+        task = find_and_lock_task(session, task_id, skip_locked=True)
         turn = session.execute(_LOST.where(task_turns.c.id == turn_id)).one_or_none() if task else None
         if task is None or turn is None:
             return
         _give_up(session, task, turn)
-    hints.tell(task.id)
+    notifier.notify(task.id)
 
 
-def _give_up(session: Session, task: HeldTask, turn: Row[Any]) -> None:
+def _give_up(session: Session, task: LockedTask, turn: Row[Any]) -> None:
     log.warning("turn.lost", turn_id=str(turn.id), attempts=turn.attempts)
     if may_run_again(session, turn):
-        session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(**WAITING_AGAIN))
+        session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(**REQUEUED))
         session.enqueue(AnswerTurn())
     else:
         failed = StatusChanged(state=TaskState.FAILED, message=explain(INTERRUPTED))

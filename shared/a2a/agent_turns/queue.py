@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from shared.a2a.agent_turns.leases import Lease, TurnLeases
 from shared.fairness.admission import Pool, PoolKey, Slot
 
-LOOK_SECONDS = 0.5
-PATIENCE_SECONDS = 2.0
+POLL_SECONDS = 0.5
+MAX_WAIT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,33 +30,33 @@ class TurnQueue:
         """Take as many turns at once as there are slots."""
         self._leases = leases
         self._pool = Pool("turns", slots)
-        self._looking = threading.Lock()
-        self._hints = threading.Semaphore(0)
+        self._poll_lock = threading.Lock()
+        self._wake_ups = threading.Semaphore(0)
         self._takes_all = False
 
-    def hear(self) -> None:
+    def announce(self) -> None:
         """Look now: a turn was announced."""
-        self._hints.release()
+        self._wake_ups.release()
 
     def wake(self) -> None:
         """Look now and until no turn is left: any number may wait, or there may be room for them."""
         self._takes_all = True
-        self._hints.release()
+        self._wake_ups.release()
 
     def take(self) -> TakenTurn | None:
         """Wait for a turn, two seconds at the most. Raises ServiceUnavailable."""
-        if not self._looking.acquire(timeout=PATIENCE_SECONDS):
+        if not self._poll_lock.acquire(timeout=MAX_WAIT_SECONDS):
             return None
         try:
-            self._takes_all |= not self._hints.acquire(timeout=LOOK_SECONDS)
+            self._takes_all |= not self._wake_ups.acquire(timeout=POLL_SECONDS)
             taken = self._take()
             if taken is None:
                 self._takes_all = False
             elif self._takes_all:
-                self._hints.release()
+                self._wake_ups.release()
             return taken
         finally:
-            self._looking.release()
+            self._poll_lock.release()
 
     def release(self, taken: TakenTurn) -> None:
         """Release the slot of a turn that has ended."""

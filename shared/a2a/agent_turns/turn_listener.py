@@ -18,13 +18,13 @@ REMEMBERED_TRACES = 4096
 _ID_BYTES = 16
 
 
-class TurnHints:
+class TurnListener:
     """Listens for the turns of one worker process."""
 
-    def __init__(self, valkey: redis.Redis, hear: Callable[[], object]) -> None:
+    def __init__(self, valkey: redis.Redis, on_turn: Callable[[], object]) -> None:
         """Call `hear` for every turn that is announced; it must return at once."""
         self._valkey = valkey
-        self._hear = hear
+        self._on_turn = on_turn
         self._traces: OrderedDict[UUID, str] = OrderedDict()
         self._thread = PeriodicThread(self._listen, name="turn-hints", pause_seconds=PAUSE_SECONDS)
 
@@ -40,20 +40,22 @@ class TurnHints:
         """Give the trace to which a turn belongs, if it was announced with one; once."""
         return self._traces.pop(turn_id, None)
 
-    def _remember(self, said: bytes) -> None:
-        if len(said) > _ID_BYTES:
-            self._traces[UUID(bytes=said[:_ID_BYTES])] = said[_ID_BYTES:].decode("ascii", "replace")
+    def _remember(self, announcement: bytes) -> None:
+        if len(announcement) > _ID_BYTES:
+            self._traces[UUID(bytes=announcement[:_ID_BYTES])] = announcement[_ID_BYTES:].decode(
+                "ascii", "replace"
+            )
             if len(self._traces) > REMEMBERED_TRACES:  # other workers took the first of them
                 self._traces.popitem(last=False)
 
     def _listen(self) -> None:
         try:
-            with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
-                hints.subscribe(TURNS_CHANNEL)
+            with self._valkey.pubsub(ignore_subscribe_messages=True) as subscription:  # type: ignore[no-untyped-call]
+                subscription.subscribe(TURNS_CHANNEL)
                 while not self._thread.is_stopping:
-                    heard: Any = hints.get_message(timeout=PAUSE_SECONDS)
-                    if heard is not None:
-                        self._remember(heard["data"])
-                        self._hear()
+                    message: Any = subscription.get_message(timeout=PAUSE_SECONDS)
+                    if message is not None:
+                        self._remember(message["data"])
+                        self._on_turn()
         except redis.RedisError as error:
             log.warning("hints.interrupted", error=str(error))

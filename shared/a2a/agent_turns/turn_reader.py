@@ -27,10 +27,10 @@ def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
     """Give what a behavior is given, from the row of a claim. Raises AgentUnavailable, UnsupportedOperation."""
     if row.kind is None:
         raise UnsupportedOperation("The behavior that was to answer has been removed.")
-    said = parse(row.said)
-    if links.may_hold_files(row.said):
-        said = links.with_links(row.task_id, said)
-    message = Message.model_validate(said)
+    document = parse(row.said)
+    if links.may_contain_files(row.said):
+        document = links.with_links(row.task_id, document)
+    message = Message.model_validate(document)
     request = parse(row.request)
     caller, attribution = _caller(row, message, channel=request.get("channel", CHANNEL))
     return Turn(
@@ -96,20 +96,20 @@ def _read_history(database: Database, turn: Any) -> tuple[Message, ...]:
     }
     with database.autocommit() as session:
         rows = session.fetch_all(_HISTORY, values)
-        made = {row.id: _read_artifacts(row.artifacts) for row in rows if row.is_last}
+        artifacts_by_task = {row.id: _read_artifacts(row.artifacts) for row in rows if row.is_last}
         if turn.last_sequence:
-            made[turn.task_id] = fold(read_artifact_events(session, turn.task_id))
-    return tuple(_with_artifacts(rows, made, turn.context_id))
+            artifacts_by_task[turn.task_id] = fold(read_artifact_events(session, turn.task_id))
+    return tuple(_with_artifacts(rows, artifacts_by_task, turn.context_id))
 
 
 def _with_artifacts(
-    rows: Sequence[Any], made: Mapping[UUID, Sequence[Artifact]], context_id: str
+    rows: Sequence[Any], artifacts_by_task: Mapping[UUID, Sequence[Artifact]], context_id: str
 ) -> Iterator[Message]:
     for row in rows:
         yield Message.model_validate(parse(row.message))
         if not row.is_last:
             continue
-        parts = tuple(part for artifact in made[row.id] for part in artifact.parts if part.text)
+        parts = tuple(part for artifact in artifacts_by_task[row.id] for part in artifact.parts if part.text)
         if parts:
             yield Message(
                 message_id=f"{row.id}-artifacts", role=MessageRole.AGENT, parts=parts, context_id=context_id

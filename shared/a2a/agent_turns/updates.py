@@ -138,16 +138,16 @@ class Replied:
 Update: TypeAlias = StatusChanged | ArtifactProduced | Replied
 
 
-def settles(said: Update) -> bool:
+def settles(update: Update) -> bool:
     """Tell whether nothing may follow an update: it ends the turn."""
-    return isinstance(said, Replied) or (isinstance(said, StatusChanged) and said.state.is_settled)
+    return isinstance(update, Replied) or (isinstance(update, StatusChanged) and update.state.is_settled)
 
 
-def in_sight(said: Update) -> Update:
+def as_status(update: Update) -> Update:
     """Say by a status how a task ends that its client sees."""
-    if not isinstance(said, Replied):
-        return said
-    return StatusChanged(state=TaskState.COMPLETED, message=said.message)
+    if not isinstance(update, Replied):
+        return update
+    return StatusChanged(state=TaskState.COMPLETED, message=update.message)
 
 
 class Behavior(Protocol):

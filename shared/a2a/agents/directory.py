@@ -26,7 +26,7 @@ from shared.identity.access.callers import Caller, ExecutorKind
 from shared.identity.access.permissions import Permission
 from shared.identity.tables import deployments, identities, organizations, versions
 
-DISTRIBUTIONS_TOLD = 100
+LISTED_DISTRIBUTIONS = 100
 """The newest so many distributions of an agent are looked at for the networks that its card tells."""
 SKILL_KEY = "skillId"
 """Key in a message's metadata by which a client chooses a skill, that is a behavior, by its id."""
@@ -89,7 +89,7 @@ def get_agent(session: Session, deployment_id: UUID) -> Agent:
     if row is None:
         raise AgentNotFound
     held = list_agent_behaviors(session, deployment_id)
-    routed = session.execute(_ROUTED, {"deployment_id": deployment_id, "limit": DISTRIBUTIONS_TOLD}).all()
+    routed = session.execute(_ROUTED, {"deployment_id": deployment_id, "limit": LISTED_DISTRIBUTIONS}).all()
     changes = [row.created_at, row.version_created_at, *(behavior.updated_at for behavior in held)]
     changes += [found.created_at for found in routed]
     return Agent(

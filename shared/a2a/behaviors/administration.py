@@ -96,7 +96,7 @@ def create_behavior(
     """Give a deployment a behavior. Raises BehaviorNameTaken, ValidationFailed."""
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(draft)
-    hold_deployment(session, deployment_id)
+    lock_deployment(session, deployment_id)
     count = session.execute(
         select(func.count()).where(behaviors.c.deployment_id == deployment_id)
     ).scalar_one()
@@ -139,7 +139,7 @@ def replace_behavior(
     before, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(before)
     values = _values(draft)
-    hold_deployment(session, before.deployment_id)
+    lock_deployment(session, before.deployment_id)
     require_free_name(session, before.deployment_id, values["name"], behavior_id)
     if set_values(session, behaviors, behavior_id, values, updated_at=func.now()):
         _record(session, actor, "behavior.replaced", behavior_id, organization_id)
@@ -149,7 +149,7 @@ def replace_behavior(
 def make_default_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> BehaviorSettings:
     """Set the default behavior, which answers messages that ask for no other."""
     behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
-    hold_deployment(session, behavior.deployment_id)
+    lock_deployment(session, behavior.deployment_id)
     if not _get(session, behavior_id).is_default:
         unset_default(session, behavior.deployment_id)
         set_values(session, behaviors, behavior_id, {"is_default": True}, updated_at=func.now())
@@ -164,7 +164,7 @@ def remove_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> Non
     """
     behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(behavior)
-    hold_deployment(session, behavior.deployment_id)
+    lock_deployment(session, behavior.deployment_id)
     behavior = _get(session, behavior_id)  # another may have removed it, or made it the default
     others = select(func.count()).where(
         behaviors.c.deployment_id == behavior.deployment_id, behaviors.c.id != behavior_id
@@ -265,7 +265,7 @@ def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
     return get_one(session, select(behaviors).where(behaviors.c.id == behavior_id), behavior_settings)
 
 
-def hold_deployment(session: Session, deployment_id: UUID) -> None:
+def lock_deployment(session: Session, deployment_id: UUID) -> None:
     """Lock a deployment, so that changes of its behaviors wait for each other."""
     held = select(deployments.c.id).where(deployments.c.id == deployment_id)
     session.execute(held.with_for_update(key_share=True))

@@ -48,7 +48,7 @@ class FileLinks:
             re.escape(settings.base_url) + rf"/files/{_UUID}/content\?versionId={_UUID}", re.ASCII
         )
 
-    def may_hold_files(self, text: str) -> bool:
+    def may_contain_files(self, text: str) -> bool:
         """Tell whether a file may stand in a JSON text."""
         return f"{self._base_url}/files/" in text
 

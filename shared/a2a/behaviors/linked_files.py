@@ -40,7 +40,7 @@ class LinkedFiles:
         except DomainError as error:
             raise PartNotReadable("A file that the message links to cannot be read.") from error
 
-    def hold(self, caller: Caller, task_id: UUID, url: str) -> str | None:
+    def refer_to(self, caller: Caller, task_id: UUID, url: str) -> str | None:
         """Have a task refer to the file behind a link of ours; give its address without the link.
 
         None for any other address, and for a file that is not the caller's to share. Raises ServiceUnavailable.

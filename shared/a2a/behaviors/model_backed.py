@@ -86,13 +86,13 @@ class ModelBackedBehavior:
         """Ask the model and give its reply; ends without a word when the turn is cancelled."""
         yield StatusChanged(state=TaskState.WORKING)
         try:
-            yield from self._answer(turn)
+            yield from self._stream_reply(turn)
         except CallCancelled:
             return
         except ReplyRefused as refusal:
-            yield StatusChanged(state=TaskState.REJECTED, message=_say(turn, refusal.detail))
+            yield StatusChanged(state=TaskState.REJECTED, message=_agent_message(turn, refusal.detail))
 
-    def _answer(self, turn: Turn) -> Iterator[Update]:
+    def _stream_reply(self, turn: Turn) -> Iterator[Update]:
         form = choose_form(turn.accepted_output_modes)
         if turn.behavior.model is None:
             raise ModelNotFound
@@ -115,14 +115,14 @@ class _Reply:
         self._limit_bytes = inline_limit_bytes
         self._texts: list[str] = []
         self._size_bytes = 0
-        self._said = 0
-        self._said_at = float("-inf")
+        self._sent_characters = 0
+        self._sent_at = float("-inf")
 
     def add(self, text: str) -> Iterator[Update]:
         """Take more text; say what has gathered, unless something was said a moment ago."""
         self._texts.append(text)
         self._size_bytes += len(text.encode("utf-8", "surrogatepass"))
-        is_due = time.monotonic() - self._said_at >= COALESCING_SECONDS
+        is_due = time.monotonic() - self._sent_at >= COALESCING_SECONDS
         if self._form is not ReplyForm.JSON and is_due and self._size_bytes <= self._limit_bytes:
             yield self._chunk(last_chunk=False)
 
@@ -137,12 +137,12 @@ class _Reply:
             yield self._chunk(last_chunk=True)
 
     def _chunk(self, *, last_chunk: bool) -> ArtifactProduced:
-        text = "".join(self._texts)[self._said :]
+        text = "".join(self._texts)[self._sent_characters :]
         if not last_chunk and text and "\ud800" <= text[-1] <= "\udbff":
             text = text[:-1]  # half a character: the other half comes with the next text
-        is_first = self._said_at == float("-inf")
-        self._said += len(text)
-        self._said_at = time.monotonic()
+        is_first = self._sent_at == float("-inf")
+        self._sent_characters += len(text)
+        self._sent_at = time.monotonic()
         part = Part(text=_whole_characters(text), media_type=self._form.media_type)
         return ArtifactProduced(
             artifact=self._artifact(part, is_first=is_first), append=not is_first, last_chunk=last_chunk
@@ -192,7 +192,7 @@ def _unfenced(text: str) -> str:
     return text
 
 
-def _say(turn: Turn, text: str) -> Message:
+def _agent_message(turn: Turn, text: str) -> Message:
     return Message(
         message_id=str(uuid5(turn.id, "message")),
         context_id=turn.context_id,

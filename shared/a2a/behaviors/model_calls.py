@@ -89,23 +89,23 @@ class ModelCalls:
         with self._slot(entry, payer_id, cancellation):
             for call_id in calls_of(turn.id):
                 call = new_invocation(call_id, payer_id, turn.caller, entry, parsed, reserved_tokens=reserved)
-                with self._begun(call, cancellation) as leased:
+                with self._dispatched(call, cancellation) as leased:
                     if leased is not None:
                         yield from _relay(self.engine, leased, call_input)
                         return
-                if not self._give_up(call_id):
+                if not self._release_hold(call_id):
                     break
         raise CallRepeated
 
-    def _give_up(self, call_id: UUID) -> bool:
+    def _release_hold(self, call_id: UUID) -> bool:
         """Give back the hold of a call that was not dispatched; False where a provider may have been asked."""
 
-        def give_up_once() -> bool:
+        def release_once() -> bool:
             with self.engine.database.autocommit() as session:
                 return holds.ensure_voided(session, call_id)
 
         try:
-            return retry(give_up_once)
+            return retry(release_once)
         except ServiceUnavailable:
             return False
 
@@ -118,13 +118,13 @@ class ModelCalls:
             return
         take = partial(self.admission.try_to_take, taken_for, payer_id, model=entry.id, limit=limit)
         try:
-            _insist(take, cancellation)
+            _wait_for_admission(take, cancellation)
             yield
         finally:
             self.admission.end(taken_for)
 
     @contextlib.contextmanager
-    def _begun(
+    def _dispatched(
         self, call: holds.NewInvocation, cancellation: TurnCancellation
     ) -> Iterator[LeasedCall | None]:
         """Hold a call's credits and take the right to make it; None where a run before this one has, or might have."""
@@ -133,7 +133,7 @@ class ModelCalls:
             return
         failpoints.hit("agents.held")
         try:
-            with self.engine.dispatch(call.id, _Nobody()) as leased:
+            with self.engine.dispatch(call.id, _NullListener()) as leased:
                 yield leased
         finally:
             self.admission.end(call.id)
@@ -145,13 +145,13 @@ class ModelCalls:
         agent another model.
         """
         try:
-            _insist(partial(self.admission.try_to_hold, call), cancellation)
+            _wait_for_admission(partial(self.admission.try_to_hold, call), cancellation)
         except InvocationConflict:
             return False
         return True
 
 
-def _insist(attempt: Attempt, cancellation: TurnCancellation) -> None:
+def _wait_for_admission(attempt: Attempt, cancellation: TurnCancellation) -> None:
     """Try again and again to be admitted, for so long as a turn waits. Raises CallCancelled, or the last refusal."""
     gives_up_at = time.monotonic() + SLOT_SECONDS
     while (refused := attempt()) is not None:
@@ -163,16 +163,16 @@ def _insist(attempt: Attempt, cancellation: TurnCancellation) -> None:
 
 def _relay(engine: Engine, leased: LeasedCall, call_input: CallInput) -> Iterator[str]:
     """Give the text of a dispatched call as it comes. Raises ReplyRefused, ReplyIncomplete, and what ended the call."""
-    words = _Words()
-    call = ModelCall(engine, leased, words.read)
+    reply_text = _ReplyText()
+    call = ModelCall(engine, leased, reply_text.read)
     yield from call.relay(call_input)
-    if words.refusal:
-        raise ReplyRefused(words.refusal)
+    if reply_text.refusal:
+        raise ReplyRefused(reply_text.refusal)
     if call.reply.status == "incomplete":
         raise ReplyIncomplete
 
 
-class _Words:
+class _ReplyText:
     """What the model says to an agent: text, which is passed on, and the words of a refusal, which are kept."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class _Words:
         return "".join([delta.text for delta in deltas])
 
 
-class _Nobody:
+class _NullListener:
     """The listener of a call whose text goes to the one who called."""
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:  # noqa: ARG002 (a listener's form)

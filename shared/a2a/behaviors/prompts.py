@@ -21,7 +21,7 @@ REPLY_SHARE = 4
 JSON_ONLY = "Reply with one JSON value and nothing else."
 _READABLE = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
 
-Said: TypeAlias = dict[str, Any]
+ChatMessage: TypeAlias = dict[str, Any]
 ReadFile: TypeAlias = Callable[[str], "tuple[str, bytes] | None"]
 """Gives media type and content of a file of ours that a link opens; None for any other address."""
 
@@ -36,24 +36,28 @@ class PartNotReadable(DomainError):
 def write_body(turn: Turn, entry: ModelEntry, read_file: ReadFile, *, wants_json: bool) -> dict[str, Any]:
     """Write the body of a chat completion. Raises PartNotReadable, ContextLengthExceeded."""
     takes_images = "image" in entry.input_modalities
-    asked = _message("user", _contents(turn.message, takes_images=takes_images, read_file=read_file))
+    current = _message("user", _contents(turn.message, takes_images=takes_images, read_file=read_file))
     instructions = "\n\n".join(filter(None, (turn.behavior.instructions, JSON_ONLY if wants_json else "")))
     fixed = [{"role": "system", "content": instructions}] if instructions else []
-    earlier = [_message(_role(said), _recalled(said)) for said in turn.history()]
+    earlier = [_message(_role(message), _recalled(message)) for message in turn.history()]
     room = None if entry.context_length is None else entry.context_length - _reply_tokens(entry)
-    kept = _fitting(entry, fixed, _merged(earlier), asked, room)
+    kept = _fitting(entry, fixed, _merged(earlier), current, room)
     json_mode = {"response_format": {"type": "json_object"}} if wants_json else {}
-    messages = [*fixed, *_merged([*kept, asked])]
+    messages = [*fixed, *_merged([*kept, current])]
     return {"model": entry.id, "messages": messages, "stream": True, "store": False, **json_mode}
 
 
 def _fitting(
-    entry: ModelEntry, fixed: Sequence[Said], earlier: Sequence[Said], asked: Said, room: int | None
-) -> Sequence[Said]:
+    entry: ModelEntry,
+    fixed: Sequence[ChatMessage],
+    earlier: Sequence[ChatMessage],
+    current: ChatMessage,
+    room: int | None,
+) -> Sequence[ChatMessage]:
     """Keep the newest of what was said before, from a user's word on."""
     if room is None:
         return earlier
-    room -= _tokens(entry, [*fixed, asked])
+    room -= _tokens(entry, [*fixed, current])
     if room < 0:
         raise ContextLengthExceeded("The message is longer than the agent's model can read.")
     first = len(earlier)
@@ -69,14 +73,14 @@ def _reply_tokens(entry: ModelEntry) -> int:
     return min(share, entry.max_completion_tokens or share)
 
 
-def _tokens(entry: ModelEntry, messages: Sequence[Said]) -> int:
+def _tokens(entry: ModelEntry, messages: Sequence[ChatMessage]) -> int:
     body = {"model": entry.id, "messages": list(messages)}
     return estimate_prompt_tokens(describe(Dialect.CHAT, body, is_stream=True))
 
 
-def _merged(messages: Sequence[Said]) -> list[Said]:
+def _merged(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Let each side speak in turn: some models refuse two messages of one side after each other."""
-    merged: list[Said] = []
+    merged: list[ChatMessage] = []
     for message in messages:
         if merged and merged[-1]["role"] == message["role"]:
             content = [*_as_list(merged[-1]["content"]), *_as_list(message["content"])]
@@ -86,18 +90,18 @@ def _merged(messages: Sequence[Said]) -> list[Said]:
     return merged
 
 
-def _message(role: str, contents: Sequence[Said]) -> Said:
+def _message(role: str, contents: Sequence[ChatMessage]) -> ChatMessage:
     """Write a message; one that is only text is written as text, which every upstream takes."""
     if all(content["type"] == "text" for content in contents):
         return {"role": role, "content": "\n".join(content["text"] for content in contents)}
     return {"role": role, "content": list(contents)}
 
 
-def _as_list(content: str | list[Said]) -> list[Said]:
+def _as_list(content: str | list[ChatMessage]) -> list[ChatMessage]:
     return [_text(content)] if isinstance(content, str) else content
 
 
-def _text(text: str) -> Said:
+def _text(text: str) -> ChatMessage:
     return {"type": "text", "text": text}
 
 
@@ -105,12 +109,12 @@ def _role(message: Message) -> str:
     return "user" if message.role is MessageRole.USER else "assistant"
 
 
-def _recalled(message: Message) -> list[Said]:
+def _recalled(message: Message) -> list[ChatMessage]:
     """Recall a message: its texts and data, and of everything else that it was there."""
     return [_text(_plain_text(part) or _named(part)) for part in message.parts]
 
 
-def _contents(message: Message, *, takes_images: bool, read_file: ReadFile) -> list[Said]:
+def _contents(message: Message, *, takes_images: bool, read_file: ReadFile) -> list[ChatMessage]:
     return [
         content
         for part in message.parts
@@ -118,7 +122,7 @@ def _contents(message: Message, *, takes_images: bool, read_file: ReadFile) -> l
     ]
 
 
-def _content(part: Part, *, takes_images: bool, read_file: ReadFile) -> Iterator[Said]:
+def _content(part: Part, *, takes_images: bool, read_file: ReadFile) -> Iterator[ChatMessage]:
     text = _plain_text(part)
     if text is not None:
         yield _text(text)

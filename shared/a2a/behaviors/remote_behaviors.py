@@ -7,7 +7,7 @@ from sqlalchemy import Select, delete, func, insert, select, update
 
 from shared.a2a.agent_turns.updates import BehaviorKind, DeclaredExtension
 from shared.a2a.behaviors.administration import (
-    hold_deployment,
+    lock_deployment,
     require_free_name,
     stored_extension,
     unset_default,
@@ -25,7 +25,7 @@ _table = behaviors.c
 
 def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
     """Let the deployment's own server answer by default; once it does, nothing changes. Raises BehaviorNameTaken."""
-    hold_deployment(session, deployment_id)
+    lock_deployment(session, deployment_id)
     if session.execute(_of(deployment_id)).first() is not None:
         return
     require_free_name(session, deployment_id, NAME, None)
@@ -61,7 +61,7 @@ def describe_remote_behavior(
 
 def remove_remote_behavior(session: Session, deployment_id: UUID) -> None:
     """Delete the behavior; the oldest that is left answers by default, unless another one did already."""
-    hold_deployment(session, deployment_id)
+    lock_deployment(session, deployment_id)
     session.execute(
         delete(behaviors).where(_table.deployment_id == deployment_id, _table.kind == BehaviorKind.REMOTE)
     )

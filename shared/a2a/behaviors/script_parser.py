@@ -276,7 +276,7 @@ class ScriptFile:
     def current(self) -> Script:
         """Give the script as the file says it now. Raises ScriptInvalid, which names file, line and key."""
         with self._lock:
-            signature = self._look()
+            signature = self._stat()
             if self._script is None or signature != self._signature:
                 self._signature, self._script = signature, self._read()
             script = self._script
@@ -290,7 +290,7 @@ class ScriptFile:
         except ScriptInvalid as invalid:
             return invalid.problems
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _stat(self) -> tuple[int, int, int] | None:
         try:
             status = self._path.stat()
         except OSError:

@@ -9,10 +9,10 @@ from pathlib import Path
 from uuid import uuid5
 
 from shared.a2a.agent_turns.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
-from shared.a2a.behaviors.script_content import Stage
+from shared.a2a.behaviors.script_context import ScriptContext
 from shared.a2a.behaviors.script_parser import Script, ScriptFile, ScriptInvalid, script_of
-from shared.a2a.behaviors.script_play import Cue, Silence, play
-from shared.a2a.behaviors.script_scene import Scene
+from shared.a2a.behaviors.script_player import Emission, EndTurn, play
+from shared.a2a.behaviors.script_updates import UpdateFactory
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.turn_cancellation import TurnCancellation
 from shared.a2a.types import Message, MessageRole, Part, TaskState
@@ -33,16 +33,16 @@ class ScriptedBehavior:
             yield _failed(turn, f"The agent's script cannot be used.\n{invalid}")
             return
         messages = _messages_of(turn)
-        scene = Scene(task_id=turn.task_id, context_id=turn.context_id, message=messages[0])
-        stage = Stage(turn, self._files)
+        context = ScriptContext(task_id=turn.task_id, context_id=turn.context_id, message=messages[0])
+        factory = UpdateFactory(turn, self._files)
         cancellation = TurnCancellation(turn)
-        for step in play(script.rules, messages, scene):
-            if isinstance(step, Cue):
-                said = step.make(stage)
-                yield said
-                if settles(said):
+        for step in play(script.rules, messages, context):
+            if isinstance(step, Emission):
+                update = step.make(factory)
+                yield update
+                if settles(update):
                     return
-            elif isinstance(step, Silence) or cancellation.wait(step.seconds):
+            elif isinstance(step, EndTurn) or cancellation.wait(step.seconds):
                 return
 
     def _script(self, settings: BehaviorSettings) -> Script:
@@ -58,7 +58,9 @@ def _messages_of(turn: Turn) -> list[Message]:
     if turn.is_first:
         return [turn.message]
     task_id = str(turn.task_id)
-    earlier = [said for said in turn.history() if said.task_id == task_id and said.role is MessageRole.USER]
+    earlier = [
+        update for update in turn.history() if update.task_id == task_id and update.role is MessageRole.USER
+    ]
     return [*earlier, turn.message]
 
 

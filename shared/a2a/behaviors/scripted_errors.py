@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from shared.a2a import errors
+from shared.a2a.behaviors.script_context import ScriptContext, find_rule
 from shared.a2a.behaviors.script_parser import Script
-from shared.a2a.behaviors.script_scene import Scene, find_rule
 from shared.a2a.behaviors.script_schema import ErrorTable
 from shared.a2a.types import Message
 from shared.errors import DomainError, Kind, PermissionDenied, ServiceUnavailable
@@ -39,13 +39,13 @@ _ERRORS: Mapping[str, type[DomainError]] = {
 
 def find_refusal(script: Script, message: Message) -> DomainError | None:
     """Find the error with which a script answers the first message of a task; None where it takes it."""
-    scene = Scene(task_id=_NO_TASK, context_id=message.context_id or "", message=message)
-    found = find_rule(script.rules, scene)
+    context = ScriptContext(task_id=_NO_TASK, context_id=message.context_id or "", message=message)
+    found = find_rule(script.rules, context)
     if found is None or (error := found[0].steps[0].error) is None:
         return None
     return _refusal(error, found[1])
 
 
-def _refusal(table: ErrorTable, scene: Scene) -> DomainError:
+def _refusal(table: ErrorTable, context: ScriptContext) -> DomainError:
     make = _ERRORS[table.reason]
-    return make(scene.fill(table.message), retry_after_seconds=table.retry_after_seconds)
+    return make(context.fill(table.message), retry_after_seconds=table.retry_after_seconds)

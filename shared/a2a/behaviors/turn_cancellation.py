@@ -4,7 +4,7 @@ import time
 
 from shared.a2a.agent_turns.updates import Turn
 
-LOOK_EVERY_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 class TurnCancellation:
@@ -21,8 +21,8 @@ class TurnCancellation:
         """Sleep until it is cancelled or the time is over; return whether it is cancelled."""
         ends_at = None if timeout is None else time.monotonic() + timeout
         while not self._turn.is_cancelled():
-            left = LOOK_EVERY_SECONDS if ends_at is None else ends_at - time.monotonic()
+            left = POLL_SECONDS if ends_at is None else ends_at - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(left, LOOK_EVERY_SECONDS))
+            time.sleep(min(left, POLL_SECONDS))
         return True

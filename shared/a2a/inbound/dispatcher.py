@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, bindparam, func, select, text, update
 
 from shared import failpoints
-from shared.a2a.inbound.forwarder import Door
+from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.a2a.inbound.messages import DistributionMessage, is_earlier, mark_refused, read_message
 from shared.a2a.inbound.tables import distribution_messages
 from shared.a2a.tasks.router import Router
@@ -29,64 +29,66 @@ from shared.runtime.batches import drain
 log = get_logger(__name__)
 
 BATCH_SIZE = 20
-BEHIND_SECONDS = 5.0
+RECHECK_SECONDS = 5.0
 """How soon a message is looked at again that waits behind another; the other's end says it sooner."""
 _table = distribution_messages.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Porter:
+class MessageDispatcher:
     """What waiting messages are routed with."""
 
     database: Database
-    door: Door
+    forwarder: MessageForwarder
 
 
 @handles(RouteMessages, every_seconds=5, in_parallel=True)
 def _route_due(context: Context) -> int:
-    return route_due_messages(context.once(_make_porter))
+    return route_due_messages(context.once(_make_dispatcher))
 
 
-def _make_porter(context: Context) -> Porter:
-    door = Door(settings=context.settings, router=Router.of(context.settings))
-    return Porter(database=context.database, door=door)
+def _make_dispatcher(context: Context) -> MessageDispatcher:
+    forwarder = MessageForwarder(settings=context.settings, router=Router.of(context.settings))
+    return MessageDispatcher(database=context.database, forwarder=forwarder)
 
 
-def route_due_messages(porter: Porter) -> int:
+def route_due_messages(dispatcher: MessageDispatcher) -> int:
     """Route what is due, the organizations in turn when that is much; give how many messages were looked at."""
 
     def batch() -> int:
-        with porter.database.transaction() as session:
+        with dispatcher.database.transaction() as session:
             session.execute(_NOTE_ENDED)
-        with porter.database.autocommit() as session:
+        with dispatcher.database.autocommit() as session:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
-        return sum(_route_if_due(porter, message_id) for message_id in due)
+        return sum(_route_if_due(dispatcher, message_id) for message_id in due)
 
     return drain(batch, size=BATCH_SIZE)
 
 
-def _route_if_due(porter: Porter, message_id: UUID) -> bool:
+def _route_if_due(dispatcher: MessageDispatcher, message_id: UUID) -> bool:
     """Route one message; False when it is not due any more, or another process has it."""
-    with porter.database.transaction() as session:
+    with dispatcher.database.transaction() as session:
         row = session.execute(_DUE, {"id": message_id}).one_or_none()
         if row is None:
             return False
         message = read_message(row)
-        if not _postpone(session, porter, row, message):
-            _route(session, porter, message)
+        if not _postpone(session, dispatcher, row, message):
+            _route(session, dispatcher, message)
             session.execute(_NEXT, {"distribution": message.distribution_id, "context": message.context_id})
         failpoints.hit("message.before_routed")
     failpoints.hit("message.routed")
     return True
 
 
-def _postpone(session: Session, porter: Porter, row: Row[Any], message: DistributionMessage) -> bool:
+def _postpone(
+    session: Session, dispatcher: MessageDispatcher, row: Row[Any], message: DistributionMessage
+) -> bool:
     """Let a message wait on, if it has to."""
     if row.is_behind:
-        again = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, BEHIND_SECONDS)
-    elif row.age_seconds < (wait_seconds := porter.door.settings.message_wait_seconds) and has_waiting(
-        session, message.imports
-    ):
+        again = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, RECHECK_SECONDS)
+    elif row.age_seconds < (
+        wait_seconds := dispatcher.forwarder.settings.message_wait_seconds
+    ) and has_waiting(session, message.imports):
         again = _table.created_at + func.make_interval(0, 0, 0, 0, 0, 0, wait_seconds)
     else:
         return False
@@ -94,27 +96,27 @@ def _postpone(session: Session, porter: Porter, row: Row[Any], message: Distribu
     return True
 
 
-def _route(session: Session, porter: Porter, message: DistributionMessage) -> None:
+def _route(session: Session, dispatcher: MessageDispatcher, message: DistributionMessage) -> None:
     """Send a message, or record why it cannot be sent."""
     try:
         with session.connection.begin_nested():
             receiver = authorize_message(session, message.distribution_id)
-            porter.door.send(session, receiver, message)
+            dispatcher.forwarder.send(session, receiver, message)
     except ServiceUnavailable:
         raise  # the whole is tried again
     except DomainError as error:
-        _refuse(session, porter, message, error.code)
+        _refuse(session, dispatcher, message, error.code)
     except Exception:  # one message must not hold up all others
         log.exception("message.broken", message_id=str(message.id))
-        _refuse(session, porter, message, "internal_error")
+        _refuse(session, dispatcher, message, "internal_error")
     else:
         MESSAGES.labels(message.network, "routed").inc()
 
 
-def _refuse(session: Session, porter: Porter, message: DistributionMessage, code: str) -> None:
+def _refuse(session: Session, dispatcher: MessageDispatcher, message: DistributionMessage, code: str) -> None:
     log.info("message.refused", message_id=str(message.id), error=code)
     MESSAGES.labels(message.network, "refused").inc()
-    mark_refused(session, message, code=code, kept_days=porter.door.settings.media_record_days)
+    mark_refused(session, message, code=code, kept_days=dispatcher.forwarder.settings.media_record_days)
     data = {
         "network": message.network,
         "messageId": message.message_id,

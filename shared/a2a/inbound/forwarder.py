@@ -14,10 +14,10 @@ from shared.a2a.agents.directory import Scope
 from shared.a2a.inbound.attachments import attachment_parts
 from shared.a2a.inbound.messages import DistributionMessage, mark_routed
 from shared.a2a.tables import tasks
-from shared.a2a.tasks.events import find_and_hold_task
-from shared.a2a.tasks.router import Routed, Router, scope_of
+from shared.a2a.tasks.events import find_and_lock_task
+from shared.a2a.tasks.router import RoutedMessage, Router, scope_of
 from shared.a2a.tasks.snapshots import in_scope
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.a2a.types import Message, MessageRole, Part, TaskState
 from shared.config.settings import Settings
 from shared.db.database import Session
@@ -26,18 +26,18 @@ from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.importing.authority import require_executor
 
-OFFERED = ("distribution", "file-artifact")
+ACTIVATED = ("distribution", "file-artifact")
 """The extensions of the service that are activated for every message of a distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class MessageForwarder:
     """What messages are routed with."""
 
     settings: Settings
     router: Router
 
-    def send(self, session: Session, receiver: LiveReceiver, message: DistributionMessage) -> Sent:
+    def send(self, session: Session, receiver: LiveReceiver, message: DistributionMessage) -> AcceptedMessage:
         """Send a message that waits, and record that it was sent.
 
         Raises PermissionDenied and what `Router.route` raises.
@@ -46,7 +46,7 @@ class Door:
             require_executor(receiver, Permission.FILE_READ)
         task_id, is_new = _choose_task(session, scope_of_receiver(receiver), message)
         request = message.request or {}
-        routed = Routed(
+        routed = RoutedMessage(
             message=Message(
                 message_id=message.message_id,
                 context_id=message.context_id,
@@ -62,7 +62,7 @@ class Door:
                 reported_caller=request.get("reportedCaller"),
                 channel=request["channel"],
             ),
-            extensions=(*self._offered(), *request.get("extensions", ())),
+            extensions=(*self._activated(), *request.get("extensions", ())),
             new_task_id=task_id,
         )
         sent = self.router.route(session, receiver.deployment_id, routed)
@@ -74,13 +74,13 @@ class Door:
         return sent
 
     def _parts(self, session: Session, message: DistributionMessage, task_id: UUID) -> tuple[Part, ...]:
-        said = (message.request or {}).get("text")
-        texts = (Part(text=said),) if said else ()
+        text = (message.request or {}).get("text")
+        texts = (Part(text=text),) if text else ()
         files = attachment_parts(session, message.imports, task_id, base_url=self.settings.base_url)
         return (*texts, *files)
 
-    def _offered(self) -> tuple[str, ...]:
-        return tuple(f"{self.settings.base_url}/extensions/{name}/v1" for name in OFFERED)
+    def _activated(self) -> tuple[str, ...]:
+        return tuple(f"{self.settings.base_url}/extensions/{name}/v1" for name in ACTIVATED)
 
 
 def find_waiting_task(session: Session, scope: Scope, context_id: str) -> UUID | None:
@@ -105,10 +105,10 @@ def _choose_task(session: Session, scope: Scope, message: DistributionMessage) -
 
     One that ended while the message's attachments were fetched takes no more: the message begins another.
     """
-    held = find_and_hold_task(session, message.task_id)
-    if held is None:
+    locked = find_and_lock_task(session, message.task_id)
+    if locked is None:
         return message.task_id, True
-    own = select(tasks.c.id).where(tasks.c.id == held.id, *in_scope(scope))
-    if held.state.is_terminal or session.execute(own).one_or_none() is None:
+    own = select(tasks.c.id).where(tasks.c.id == locked.id, *in_scope(scope))
+    if locked.state.is_terminal or session.execute(own).one_or_none() is None:
         return new_id(), True
-    return held.id, False
+    return locked.id, False

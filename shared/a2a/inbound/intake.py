@@ -8,7 +8,7 @@ from shared import failpoints
 from shared.a2a.agent_turns.rows import count_turns_before
 from shared.a2a.errors import TaskNotFound
 from shared.a2a.inbound.errors import MessageRefused, TooManyMessages
-from shared.a2a.inbound.forwarder import Door, find_waiting_task, scope_of_receiver
+from shared.a2a.inbound.forwarder import MessageForwarder, find_waiting_task, scope_of_receiver
 from shared.a2a.inbound.messages import (
     DistributionMessage,
     InboundMessage,
@@ -21,9 +21,9 @@ from shared.a2a.inbound.messages import (
     insert_message,
     is_behind,
 )
-from shared.a2a.tasks.events import find_and_hold_task
+from shared.a2a.tasks.events import find_and_lock_task
 from shared.a2a.tasks.snapshots import read_snapshot
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.distribution_lookup import LiveReceiver
@@ -34,12 +34,12 @@ from shared.media.importing.pending_attachments import RouteMessages, await_impo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class IntakeResult:
     """What became of a push: the message's record, and how it was sent if this very push sent it."""
 
     message: DistributionMessage
     imports: Sequence[Import]
-    sent: Sent | None
+    sent: AcceptedMessage | None
     is_new: bool
 
     @property
@@ -50,16 +50,16 @@ class Received:
 
 def receive_message(
     session: Session,
-    door: Door,
+    forwarder: MessageForwarder,
     message: InboundMessage,
     *,
     distribution_id: UUID,
     proof: Proof = UNPROVEN,
-) -> Received:
+) -> IntakeResult:
     """Take a message in the caller's transaction, or find that it was taken before.
 
-    Raises what `authorize_message`, `queue_imports` and `Door.send` raise, MessageConflict, ImportNotFound and
-    TooManyMessages.
+    Raises MessageConflict, ImportNotFound, TooManyMessages, and the errors of `authorize_message`, `queue_imports` and
+    `MessageForwarder.send`.
     """
     receiver = authorize_message(session, distribution_id, proof)
     if message.attachments:
@@ -67,26 +67,26 @@ def receive_message(
     made = _insert(session, receiver, message)
     if made is None:
         repeated = get_repeated(session, distribution_id, message)
-        return Received(
+        return IntakeResult(
             message=repeated, imports=find_imports(session, repeated.imports), sent=None, is_new=False
         )
-    imports = _import(session, door, receiver, message)
+    imports = _import(session, forwarder, receiver, message)
     ids = [imported.id for imported in imports]
     if ids:
-        made = await_imports_of(session, made, ids, wait_seconds=door.settings.message_wait_seconds)
+        made = await_imports_of(session, made, ids, wait_seconds=forwarder.settings.message_wait_seconds)
     sent = None
     if await_imports(session, ids) or is_behind(session, made):
-        _refuse_excess(session, receiver, door.settings.queued_imports)
+        _refuse_excess(session, receiver, forwarder.settings.queued_imports)
         session.enqueue(RouteMessages())
     else:
-        sent = door.send(session, receiver, made)
+        sent = forwarder.send(session, receiver, made)
     failpoints.hit("message.before_commit")
-    return Received(message=get_message(session, made.id), imports=imports, sent=sent, is_new=True)
+    return IntakeResult(message=get_message(session, made.id), imports=imports, sent=sent, is_new=True)
 
 
-def take_network_message(
+def receive_network_message(
     session: Session,
-    door: Door,
+    forwarder: MessageForwarder,
     message: InboundMessage,
     *,
     distribution_id: UUID,
@@ -102,16 +102,16 @@ def take_network_message(
     if made is None:
         return False
     if await_imports(session, imports):
-        await_imports_of(session, made, imports, wait_seconds=door.settings.message_wait_seconds)
+        await_imports_of(session, made, imports, wait_seconds=forwarder.settings.message_wait_seconds)
     elif imports:
         await_imports_of(session, made, imports, wait_seconds=0.0)
-    _refuse_excess(session, receiver, door.settings.queued_imports)
+    _refuse_excess(session, receiver, forwarder.settings.queued_imports)
     session.enqueue(RouteMessages())
     return True
 
 
 def _import(
-    session: Session, door: Door, receiver: LiveReceiver, message: InboundMessage
+    session: Session, forwarder: MessageForwarder, receiver: LiveReceiver, message: InboundMessage
 ) -> Sequence[Import]:
     """Import what is attached. An attachment without a location was pushed before: ImportNotFound if it was not."""
     if not message.attachments:
@@ -120,7 +120,7 @@ def _import(
     queued = (
         queue_imports(
             session,
-            door.settings,
+            forwarder.settings,
             distribution_id=receiver.distribution_id,
             network=message.network,
             attachments=new,
@@ -155,16 +155,16 @@ def _insert(session: Session, receiver: LiveReceiver, message: InboundMessage) -
     return insert_message(session, receiver, message, continued_task_id=task_id)
 
 
-def get_routed(session: Session, message: DistributionMessage) -> Sent:
+def get_routed(session: Session, message: DistributionMessage) -> AcceptedMessage:
     """Say how a message was sent; its task's row is locked, so that all of it is of one moment.
 
     Raises MessageRefused, and TaskNotFound for a task that is kept no longer.
     """
     if message.state is MessageState.REFUSED:
         raise MessageRefused(f"The agent could not be sent this message: {message.code}.")
-    if message.turn_id is None or find_and_hold_task(session, message.task_id) is None:
+    if message.turn_id is None or find_and_lock_task(session, message.task_id) is None:
         raise TaskNotFound
-    return Sent(
+    return AcceptedMessage(
         turn_id=message.turn_id,
         task_id=message.task_id,
         snapshot=read_snapshot(session, message.task_id, history_length=None),

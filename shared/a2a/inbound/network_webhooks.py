@@ -9,8 +9,8 @@ from functools import partial
 from uuid import UUID
 
 from shared import failpoints
-from shared.a2a.inbound.forwarder import Door
-from shared.a2a.inbound.intake import take_network_message
+from shared.a2a.inbound.forwarder import MessageForwarder
+from shared.a2a.inbound.intake import receive_network_message
 from shared.a2a.inbound.messages import InboundMessage
 from shared.db.database import Database, Session
 from shared.errors import DomainError
@@ -34,7 +34,12 @@ Verify = Callable[[Session], object]
 
 
 def receive_webhook(
-    database: Database, door: Door, *, distribution_id: UUID, network: Network, request: WebhookRequest
+    database: Database,
+    forwarder: MessageForwarder,
+    *,
+    distribution_id: UUID,
+    network: Network,
+    request: WebhookRequest,
 ) -> None:
     """Queue the attachments and record the messages of a webhook that was verified.
 
@@ -43,7 +48,7 @@ def receive_webhook(
     """
     verify = partial(
         verify_webhook,
-        settings=door.settings,
+        settings=forwarder.settings,
         distribution_id=distribution_id,
         network=network,
         request=request,
@@ -53,7 +58,7 @@ def receive_webhook(
         messages = _routed_messages(database, receiver_id, network, received)
         if attachments or messages:
             failpoints.hit("webhook.verified")
-            _record(database, door, receiver_id, network, attachments, messages, verify)
+            _record(database, forwarder, receiver_id, network, attachments, messages, verify)
 
 
 def _split_by_receiver(
@@ -82,7 +87,7 @@ def _routed_messages(
 
 def _record(
     database: Database,
-    door: Door,
+    forwarder: MessageForwarder,
     distribution_id: UUID,
     network: Network,
     attachments: Sequence[Attachment],
@@ -96,13 +101,13 @@ def _record(
         if attachments:
             queued = queue_imports(
                 session,
-                door.settings,
+                forwarder.settings,
                 distribution_id=distribution_id,
                 network=network.name,
                 attachments=attachments,
             )
         for message in messages:
-            _record_message(session, door, distribution_id, network, message, queued)
+            _record_message(session, forwarder, distribution_id, network, message, queued)
         failpoints.hit("webhook.before_commit")
     new = sum(one.is_new for one in queued)
     log.info(
@@ -112,7 +117,7 @@ def _record(
 
 def _record_message(
     session: Session,
-    door: Door,
+    forwarder: MessageForwarder,
     distribution_id: UUID,
     network: Network,
     message: NetworkMessage,
@@ -131,7 +136,9 @@ def _record_message(
         reported_caller=ReportedCaller(id=sender, display=message.sender_name) if sender else None,
     )
     try:
-        taken = take_network_message(session, door, inbound, distribution_id=distribution_id, imports=imports)
+        taken = receive_network_message(
+            session, forwarder, inbound, distribution_id=distribution_id, imports=imports
+        )
     except DomainError as refusal:
         if not needs_operator(refusal):
             raise

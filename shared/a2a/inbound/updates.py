@@ -17,7 +17,7 @@ from shared.db.database import Session
 from shared.deliveries.outbox import MAX_BODY_BYTES
 from shared.media.importing.import_notifications import EventType, notify
 
-AROUND_BYTES = 16 << 10
+ENVELOPE_BYTES = 16 << 10
 """Room for what an update is wrapped in."""
 # Of the messages of a task, the one whose turn writes; of a turn that no message made, the last one.
 _MESSAGE = text(
@@ -34,7 +34,7 @@ WHERE tasks.id = :task AND tasks.distribution_id IS NOT NULL
 )
 
 
-def tell_distribution(
+def notify_distribution(
     session: Session, task_id: UUID, event: Mapping[str, Any], *, turn_id: UUID | None, followers: int
 ) -> None:
     """Hand an event to the outbox, if its task answers a message of a distribution that has an endpoint.
@@ -46,7 +46,7 @@ def tell_distribution(
     if row is None:
         return
     update: Mapping[str, Any] = event
-    if len(render(event).encode()) > MAX_BODY_BYTES - AROUND_BYTES:
+    if len(render(event).encode()) > MAX_BODY_BYTES - ENVELOPE_BYTES:
         update = notice_of(event)
     data = {
         "network": row.network,
@@ -70,11 +70,11 @@ def tell_distribution(
 def link_files(session: Session, links: FileLinks, body: bytes) -> bytes:
     """Give the body of a notification with links where files stand; any other one as it is."""
     text = body.decode()
-    if not links.may_hold_files(text):
+    if not links.may_contain_files(text):
         return body
-    told = parse(text)
-    if told.get("type") != EventType.MESSAGE_UPDATE.value:
+    notification = parse(text)
+    if notification.get("type") != EventType.MESSAGE_UPDATE.value:
         return body
-    data = told["data"]
+    data = notification["data"]
     linked = links.with_links_in(session, UUID(data["taskId"]), data["update"])
-    return render({**told, "data": {**data, "update": linked}}).encode()
+    return render({**notification, "data": {**data, "update": linked}}).encode()

@@ -61,7 +61,7 @@ class PushConfigurations:
         config_id = check_identifier("id", wanted.id) if wanted.id else str(task_id)
         headers, secret = _headers(wanted), _secret(wanted.token)
         self._check(wanted.url, headers)
-        _hold_task(session, task_id)
+        _lock_task(session, task_id)
         count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
         if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
             raise _wrong("id", f"would be one more than the {CONFIGURATIONS_LIMIT} that a task may have")
@@ -108,7 +108,7 @@ class PushConfigurations:
         """
         if not is_identifier(config_id):
             return
-        _hold_task(session, task_id)
+        _lock_task(session, task_id)
         gone = delete(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
         for destination_id in session.execute(gone.returning(_table.destination_id)).scalars().all():
             give_up(session, destination_id=destination_id, code="configuration_deleted")
@@ -131,7 +131,7 @@ class PushConfigurations:
         )
 
 
-def _hold_task(session: Session, task_id: UUID) -> None:
+def _lock_task(session: Session, task_id: UUID) -> None:
     """Lock the task's row, as every update does before it looks who is told."""
     session.execute(select(tasks.c.id).where(tasks.c.id == task_id).with_for_update())
 

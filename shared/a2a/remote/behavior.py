@@ -18,7 +18,7 @@ from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import EndpointMissing
 from shared.a2a.remote.parts import PartFiles
 from shared.a2a.remote.reconciliation import LogCopy
-from shared.a2a.remote.remote_turn import Bounds, RemoteTurn, Stopped
+from shared.a2a.remote.remote_turn import RemoteLimits, RemoteTurn, Stopped
 from shared.a2a.remote.task_polling import follow
 from shared.a2a.remote.task_recovery import message_id_of
 from shared.a2a.remote.turn_rows import SentTurn, SentTurns, TurnGone
@@ -27,7 +27,7 @@ from shared.db.database import Database
 
 CARD_SECONDS = 30.0
 """How long a turn waits for the card of an endpoint that was just set."""
-CARD_LOOK_SECONDS = 1.0
+CARD_POLL_SECONDS = 1.0
 
 
 class RemoteBehavior:
@@ -42,7 +42,7 @@ class RemoteBehavior:
         self._rows = SentTurns(database)
         self._connector = AgentConnector(database, settings)
         self._cancellation = RemoteCancellation(database, self._connector)
-        self._bounds = Bounds(
+        self._limits = RemoteLimits(
             retry_seconds=settings.a2a_remote_retry_seconds,
             silence_seconds=settings.a2a_remote_silence_seconds,
             updates_per_second=settings.a2a_remote_updates_per_second,
@@ -66,7 +66,7 @@ class RemoteBehavior:
     def _open(self, turn: Turn) -> tuple[SentTurn, Endpoint]:
         """Read the turn, and where its agent is; its card is read soon after the endpoint was set."""
         cancellation = TurnCancellation(turn)
-        for _ in range(round(CARD_SECONDS / CARD_LOOK_SECONDS)):
+        for _ in range(round(CARD_SECONDS / CARD_POLL_SECONDS)):
             if cancellation.is_set():  # before the turn is marked as sent
                 raise Stopped
             sent = self._rows.open(turn)
@@ -74,7 +74,7 @@ class RemoteBehavior:
                 break
             if sent.endpoint.binding is not None:
                 return sent, sent.endpoint
-            cancellation.wait(CARD_LOOK_SECONDS)
+            cancellation.wait(CARD_POLL_SECONDS)
         raise EndpointMissing
 
     def _remote(self, turn: Turn, sent: SentTurn, endpoint: Endpoint) -> RemoteTurn:
@@ -85,5 +85,5 @@ class RemoteBehavior:
             rows=self._rows,
             connection=self._connector.connect_for(endpoint, turn),
             copy=LogCopy(files, sent.logged, message_id=message_id_of(turn.id)),
-            bounds=self._bounds,
+            limits=self._limits,
         )

@@ -34,7 +34,7 @@ class Call:
         return cls(method="POST", url=url, body=body, accepts=EVENTS if is_stream else JSON)
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The agent answered with an error."""
 
     def __init__(
@@ -79,9 +79,9 @@ class AgentBinding(Protocol):
         """Cancel a task."""
 
     def result(self, document: Any) -> Any:
-        """Give what an answer or an event says. Raises Refused."""
+        """Give what an answer or an event says. Raises ErrorResponse."""
 
-    def refusal(self, status: int, document: Any) -> Refused:
+    def read_error(self, status: int, document: Any) -> ErrorResponse:
         """Read an answer with an error's status; `document` is None where it is no JSON."""
 
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from sqlalchemy import text, update
 
-from shared.a2a.remote.bindings import Refused
+from shared.a2a.remote.bindings import ErrorResponse
 from shared.a2a.remote.connection import AgentConnection, AgentConnector
 from shared.a2a.remote.endpoints import find_endpoint
 from shared.a2a.remote.tables import remote_turns
@@ -40,11 +40,11 @@ BATCH_SIZE = 8
 THREADS = 4
 """Agents that one worker process asks at once."""
 CLOSED_AT_ONCE = 1000
-LOOKED_FOR_SECONDS = 180
+SEARCH_SECONDS = 180
 """After a turn's end: an agent may list the task of a message only once it has begun to work."""
-ASKED_SECONDS = 3600
+RETRY_SECONDS = 3600
 """After a turn's end: how long an agent that cannot be asked is asked again."""
-SILENT_SECONDS = 60.0
+UNRESPONSIVE_SECONDS = 60.0
 """How long the sweeps of a process leave an agent alone that did not answer."""
 
 
@@ -54,7 +54,7 @@ class RemoteCancellation:
     def __init__(self, database: Database, connector: AgentConnector) -> None:
         self._database = database
         self._connector = connector
-        self._silent_until: dict[UUID, float] = {}
+        self._unresponsive_until: dict[UUID, float] = {}
         """Agents that did not answer a sweep, by their deployments."""
 
     def cancel_turn(self, turn_id: UUID) -> None:
@@ -87,11 +87,13 @@ class RemoteCancellation:
     def _find(self, tried: set[UUID]) -> list[UUID]:
         """Find turns that this sweep has not tried, of agents that may answer or are not asked any more."""
         now = time.monotonic()
-        self._silent_until = {at: until for at, until in self._silent_until.items() if until > now}
+        self._unresponsive_until = {
+            at: until for at, until in self._unresponsive_until.items() if until > now
+        }
         values = {
             "tried": [*map(str, tried)],
-            "silent": [*map(str, self._silent_until)],
-            "asked": ASKED_SECONDS,
+            "silent": [*map(str, self._unresponsive_until)],
+            "asked": RETRY_SECONDS,
         }
         with self._database.autocommit() as session:
             oldest, fair = _OLDEST.bindparams(**values), _FAIR.bindparams(**values)
@@ -102,8 +104,8 @@ class RemoteCancellation:
             return ()
         values = {
             "turn_ids": [*map(str, turn_ids)],
-            "looked_for": LOOKED_FOR_SECONDS,
-            "asked": ASKED_SECONDS,
+            "looked_for": SEARCH_SECONDS,
+            "asked": RETRY_SECONDS,
         }
         with self._database.autocommit() as session:
             return session.execute(_READ, values).all()
@@ -116,12 +118,12 @@ class RemoteCancellation:
 
     def _try(self, row: Any) -> bool:
         """Ask the agent, unless it was silent just now; tell whether nothing is left to be done."""
-        if row.deployment_id in self._silent_until:
+        if row.deployment_id in self._unresponsive_until:
             return bool(row.is_old)
         try:
             return self._ask(row) or row.is_old
         except EgressError as error:
-            self._silent_until[row.deployment_id] = time.monotonic() + SILENT_SECONDS
+            self._unresponsive_until[row.deployment_id] = time.monotonic() + UNRESPONSIVE_SECONDS
             log.info("remote.not_cancelled", error=error.code)
         except DomainError as error:
             log.info("remote.not_cancelled", error=error.code)
@@ -139,8 +141,8 @@ class RemoteCancellation:
             if task_id is None:
                 return not row.is_looked_for
             connection.ask(connection.binding.cancel(task_id), seconds=CANCEL_SECONDS)
-        except Refused as refused:
-            return not (refused.is_busy or refused.is_broken)
+        except ErrorResponse as error:
+            return not (error.is_busy or error.is_broken)
         return True
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.remote.bindings import EVENTS, AgentBinding, Call
 from shared.a2a.remote.endpoints import Binding, Endpoint
-from shared.a2a.remote.errors import AnswerInvalid, AnswerTooLarge, EndpointMissing
+from shared.a2a.remote.errors import EndpointMissing, ResponseInvalid, ResponseTooLarge
 from shared.a2a.remote.http_json import HttpJson
 from shared.a2a.remote.jsonrpc import JsonRpc
 from shared.a2a.remote.request_tokens import mint_request_token
@@ -35,7 +35,7 @@ from shared.observability.spans import HEADER
 from shared.observability.tracing import traceparent
 from shared.runtime.periodic_thread import InFlight
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 IDLE_SECONDS = 45.0
 """A stream that is silent for so long is given up; servers write a comment every 15 seconds."""
 ASK_SECONDS = 30.0
@@ -52,12 +52,12 @@ class _Open:
     is_unwanted: Callable[[], bool]
 
 
-def _look_after(exchanges: Sequence[_Open]) -> None:
-    for under_way in exchanges:
-        if under_way.is_unwanted():
-            under_way.deadline.abort()
+def _check_exchanges(exchanges: Sequence[_Open]) -> None:
+    for open_exchange in exchanges:
+        if open_exchange.is_unwanted():
+            open_exchange.deadline.abort()
         else:
-            under_way.deadline.abort_if_over()
+            open_exchange.deadline.abort_if_over()
 
 
 class Exchanges:
@@ -67,7 +67,7 @@ class Exchanges:
         """Take from no agent more at once than so many bytes."""
         self.policy = policy
         self.maximum_bytes = maximum_bytes
-        self.open = InFlight({"remote-agents": _look_after}, pause_seconds=LOOK_SECONDS)
+        self.open = InFlight({"remote-agents": _check_exchanges}, pause_seconds=POLL_SECONDS)
 
 
 class AgentConnection:
@@ -90,7 +90,7 @@ class AgentConnection:
         self.binding = binding
 
     def ask(self, call: Call, *, seconds: float = ASK_SECONDS) -> Any:
-        """Give the result of a call. Raises Refused, AnswerInvalid, AnswerTooLarge and EgressError."""
+        """Give the result of a call. Raises ErrorResponse, ResponseInvalid, ResponseTooLarge and EgressError."""
         with self._exchange(call, seconds, seconds, {}, self._is_unwanted) as reply:
             return self._result(reply)
 
@@ -145,9 +145,9 @@ class AgentConnection:
 
     def _result(self, reply: Reply) -> Any:
         if reply.status != OK:
-            refused = self.binding.refusal(reply.status, _read_refusal(reply))
-            refused.retry_after_seconds = reply.retry_after_seconds
-            raise refused
+            error = self.binding.read_error(reply.status, _read_refusal(reply))
+            error.retry_after_seconds = reply.retry_after_seconds
+            raise error
         reply.check_encoding()
         return self.binding.result(read_document(b"".join(reply.chunks(self._exchanges.maximum_bytes))))
 
@@ -164,11 +164,11 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (MediaTooLarge, EventTooLarge):
-        raise AnswerTooLarge from None
+        raise ResponseTooLarge from None
 
 
 def _read_refusal(reply: Reply) -> Any:
-    with contextlib.suppress(EgressError, AnswerInvalid):
+    with contextlib.suppress(EgressError, ResponseInvalid):
         return read_document(b"".join(reply.chunks(REFUSAL_BYTES)))
     return None
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from shared import failpoints
 from shared.a2a.agent_turns.updates import Update
-from shared.a2a.remote.bindings import Refused
+from shared.a2a.remote.bindings import ErrorResponse
 from shared.a2a.remote.connection import IDLE_SECONDS
 from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import AgentForgot, AgentRefused, AgentUnreachable, ReceiptUncertain
-from shared.a2a.remote.remote_turn import Patience, RemoteTurn
+from shared.a2a.remote.remote_turn import RemoteTurn, RetryBudget
 from shared.a2a.remote.response_parser import read_event
 from shared.a2a.remote.task_recovery import find_received, message_id_of
 from shared.a2a.types import MessageRole, Task
@@ -25,7 +25,7 @@ from shared.observability.telemetry import get_logger
 log = get_logger(__name__)
 
 MAXIMUM_SENDS = 3
-ABSENCE_SECONDS = 2.0
+SEARCH_PAUSE_SECONDS = 2.0
 """Between two looks at the agent's tasks: what was just received may not be listed yet."""
 _CANNOT_LIST = frozenset({400, 404, 405, 501})
 
@@ -33,7 +33,7 @@ _CANNOT_LIST = frozenset({400, 404, 405, 501})
 def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
     """Have the agent receive the message; say what comes back until its stream ends.
 
-    Raises AgentUnreachable, AgentRefused, AgentForgot, ReceiptUncertain, AnswerInvalid, AnswerTooLarge, Stopped.
+    Raises AgentUnreachable, AgentRefused, AgentForgot, ReceiptUncertain, ResponseInvalid, ResponseTooLarge, Stopped.
     """
     is_sent = remote.sent.was_sent
     for _ in range(MAXIMUM_SENDS):
@@ -50,7 +50,7 @@ def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
 
 def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
     """Send the message until it has left."""
-    patience = Patience(remote, remote.bounds.retry_seconds)
+    retries = RetryBudget(remote, remote.limits.retry_seconds)
     while True:
         remote.mark_sent()
         try:
@@ -64,27 +64,27 @@ def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
             if not error.is_transient:
                 raise AgentUnreachable(f"The agent could not be reached ({error.code}).") from error
             reason, at_least = error.code, error.retry_after_seconds
-        except Refused as refused:
-            log.info("remote.refused", status=refused.status, reason=refused.reason)
-            if refused.is_broken or remote.remote_task_id is not None:
+        except ErrorResponse as error:
+            log.info("remote.refused", status=error.status, reason=error.reason)
+            if error.is_broken or remote.remote_task_id is not None:
                 return
-            if not refused.is_busy:
-                raise refusal(refused) from refused
-            reason, at_least = str(refused.status), refused.retry_after_seconds
+            if not error.is_busy:
+                raise agent_refused(error) from error
+            reason, at_least = str(error.status), error.retry_after_seconds
         remote.rows.mark_unsent(remote.turn)
-        patience.pause(reason, at_least_seconds=at_least)
+        retries.pause(reason, at_least_seconds=at_least)
 
 
 def _send_once(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
     request, binding = _request(remote, is_answered_at_once=not endpoint.streams), remote.connection.binding
     call = binding.stream(request) if endpoint.streams else binding.send(request)
-    idle_seconds = IDLE_SECONDS if endpoint.streams else remote.bounds.silence_seconds
+    idle_seconds = IDLE_SECONDS if endpoint.streams else remote.limits.silence_seconds
     key = {"Idempotency-Key": str(remote.turn.id)}
     failpoints.hit("remote.marked")
     with remote.connection.stream(call, idle_seconds=idle_seconds, headers=key) as results:
         for result in results:
             failpoints.hit("remote.heard")
-            yield from remote.hear(read_event(result))
+            yield from remote.apply_event(read_event(result))
             if remote.is_settled:
                 return
 
@@ -114,29 +114,29 @@ def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, A
 
 def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
     """Find the agent's task of a message that may have been received; None when it was not."""
-    patience = Patience(remote, remote.bounds.silence_seconds)
-    looks = 0
+    retries = RetryBudget(remote, remote.limits.silence_seconds)
+    searches = 0
     while True:
         try:
-            found = _look(remote)
-        except Refused as refused:
-            if not (refused.is_busy or refused.is_broken):
+            found = _search(remote)
+        except ErrorResponse as error:
+            if not (error.is_busy or error.is_broken):
                 if endpoint.resends:
                     return None
-                raise _unfindable(remote, refused) from refused
-            patience.pause(refused.status, at_least_seconds=refused.retry_after_seconds)
+                raise _search_failed(remote, error) from error
+            retries.pause(error.status, at_least_seconds=error.retry_after_seconds)
             continue
         except EgressError as error:
             remote.check()
-            patience.pause(error.code)
+            retries.pause(error.code)
             continue
-        looks += 1
-        if found is not None or looks > 1:
+        searches += 1
+        if found is not None or searches > 1:
             return found
-        remote.pause(ABSENCE_SECONDS)
+        remote.pause(SEARCH_PAUSE_SECONDS)
 
 
-def _look(remote: RemoteTurn) -> Task | None:
+def _search(remote: RemoteTurn) -> Task | None:
     return find_received(
         remote.connection,
         message_id_of(remote.turn.id),
@@ -145,12 +145,12 @@ def _look(remote: RemoteTurn) -> Task | None:
     )
 
 
-def _unfindable(remote: RemoteTurn, refused: Refused) -> Exception:
-    if remote.sent.earlier_task_id is not None and refused.status == 404:  # noqa: PLR2004 (not found)
+def _search_failed(remote: RemoteTurn, error: ErrorResponse) -> Exception:
+    if remote.sent.earlier_task_id is not None and error.status == 404:  # noqa: PLR2004 (not found)
         return AgentForgot()
-    return ReceiptUncertain() if refused.status in _CANNOT_LIST else refusal(refused)
+    return ReceiptUncertain() if error.status in _CANNOT_LIST else agent_refused(error)
 
 
-def refusal(refused: Refused) -> AgentRefused:
+def agent_refused(error: ErrorResponse) -> AgentRefused:
     """Say why an agent refused, by the protocol's word for it and no other of the agent's."""
-    return AgentRefused(f"The agent refused the message ({refused.reason or refused.status}).")
+    return AgentRefused(f"The agent refused the message ({error.reason or error.status}).")

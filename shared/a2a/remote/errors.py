@@ -40,13 +40,13 @@ class AgentSilent(RemoteAgentError):
     code = "agent_silent"
 
 
-class AnswerInvalid(RemoteAgentError):
+class ResponseInvalid(RemoteAgentError):
     """The agent's answer is not what the protocol says."""
 
     code = "remote_answer_invalid"
 
 
-class AnswerTooLarge(RemoteAgentError):
+class ResponseTooLarge(RemoteAgentError):
     """The agent's answer is larger than is accepted."""
 
     code = "remote_answer_too_large"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, Refused, reason_of
+from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, ErrorResponse, reason_of
 
 
 class HttpJson:
@@ -39,18 +39,20 @@ class HttpJson:
         return self._post(f"{_task(task_id)}:cancel", self._tenant)
 
     def result(self, document: Any) -> Any:
-        """Give what an answer or an event says. Raises Refused."""
+        """Give what an answer or an event says. Raises ErrorResponse."""
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
-            raise self.refusal(0, document)
+            raise self.read_error(0, document)
         return document
 
-    def refusal(self, status: int, document: Any) -> Refused:
+    def read_error(self, status: int, document: Any) -> ErrorResponse:
         """Read an answer with an error's status."""
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict):
-            return Refused(status)
+            return ErrorResponse(status)
         code = error.get("code")
-        return Refused(status or (code if isinstance(code, int) else 500), reason_of(error.get("details")))
+        return ErrorResponse(
+            status or (code if isinstance(code, int) else 500), reason_of(error.get("details"))
+        )
 
     def _post(self, path: str, document: Mapping[str, Any], *, is_stream: bool = False) -> Call:
         return Call.post(self._base + path, document, is_stream=is_stream)

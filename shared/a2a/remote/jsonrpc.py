@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, Refused, reason_of
-from shared.a2a.remote.errors import AnswerInvalid
+from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, ErrorResponse, reason_of
+from shared.a2a.remote.errors import ResponseInvalid
 
 _ERRORS = {
     -32001: (404, "TASK_NOT_FOUND"),
@@ -57,24 +57,24 @@ class JsonRpc:
         return self._call("CancelTask", {"id": task_id})
 
     def result(self, document: Any) -> Any:
-        """Give what an answer or an event says. Raises Refused, AnswerInvalid."""
+        """Give what an answer or an event says. Raises ErrorResponse, ResponseInvalid."""
         if not isinstance(document, dict):
-            raise AnswerInvalid
+            raise ResponseInvalid
         if document.get("error") is not None:
-            raise self.refusal(200, document)
+            raise self.read_error(200, document)
         if "result" not in document:
-            raise AnswerInvalid
+            raise ResponseInvalid
         return document["result"]
 
-    def refusal(self, status: int, document: Any) -> Refused:
+    def read_error(self, status: int, document: Any) -> ErrorResponse:
         """Read an error; most have the status 200."""
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict):
-            return Refused(status)
+            return ErrorResponse(status)
         code = error.get("code")
         known, reason = _ERRORS.get(code, _UNKNOWN) if isinstance(code, int) else _UNKNOWN
         is_of_http = status >= 400  # noqa: PLR2004 (the statuses of errors)
-        return Refused(status if is_of_http else known, reason_of(error.get("data")) or reason)
+        return ErrorResponse(status if is_of_http else known, reason_of(error.get("data")) or reason)
 
     def _call(self, method: str, params: Mapping[str, Any], *, is_stream: bool = False) -> Call:
         document = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**self._tenant, **params}}

@@ -11,7 +11,7 @@ from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
 from shared.a2a.exact_json import render
-from shared.a2a.remote.errors import AnswerTooLarge
+from shared.a2a.remote.errors import ResponseTooLarge
 from shared.a2a.types import Artifact, Part
 
 MAXIMUM_FILES = 100
@@ -42,8 +42,8 @@ class PartFiles:
         if all(part.raw is None and part.url is None for part in artifact.parts):
             return artifact
         chosen = [part.raw is not None for part in artifact.parts]
-        held = artifact.model_copy(update={"parts": tuple(map(self._held, artifact.parts))})
-        return self._with_files(held, chosen)
+        referenced = artifact.model_copy(update={"parts": tuple(map(self._with_reference, artifact.parts))})
+        return self._with_files(referenced, chosen)
 
     def shrunk(self, artifact: Artifact) -> Artifact:
         """Give an artifact with files in place of all that it holds itself."""
@@ -51,7 +51,7 @@ class PartFiles:
 
     def _with_files(self, artifact: Artifact, chosen: Sequence[bool]) -> Artifact:
         if sum(chosen) > MAXIMUM_FILES:
-            raise AnswerTooLarge("An artifact of the agent has more files than are accepted.")
+            raise ResponseTooLarge("An artifact of the agent has more files than are accepted.")
         parts = [
             self._stored(artifact, part) if is_file else part
             for part, is_file in zip(artifact.parts, chosen, strict=True)
@@ -66,12 +66,12 @@ class PartFiles:
             update={"parts": tuple(parts), "metadata": metadata, "extensions": extensions}
         )
 
-    def _held(self, part: Part) -> Part:
+    def _with_reference(self, part: Part) -> Part:
         """Have the task refer to a file that the agent stored itself; its readers get links of their own."""
         if part.url is None:
             return part
         if part.url not in self._addresses:
-            address = self._linked.hold(self._turn.caller, self._turn.task_id, part.url)
+            address = self._linked.refer_to(self._turn.caller, self._turn.task_id, part.url)
             self._addresses[part.url] = address or part.url
         return part.model_copy(update={"url": self._addresses[part.url]})
 

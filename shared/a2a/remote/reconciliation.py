@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged, Update
-from shared.a2a.remote.errors import AnswerTooLarge
+from shared.a2a.remote.errors import ResponseTooLarge
 from shared.a2a.remote.parts import PartFiles, inline_bytes
 from shared.a2a.remote.response_parser import agents_message
 from shared.a2a.tasks.artifacts import join
@@ -45,12 +45,12 @@ class Logged:
 
 
 @dataclass(slots=True)
-class _Held:
-    """An artifact: the pieces in which the agent made it, and those in our log; the same ones while `is_level`."""
+class _TrackedArtifact:
+    """An artifact: the pieces in which the agent made it, and those in our log; the same ones while `is_in_sync`."""
 
     theirs: list[Artifact] = field(default_factory=list)
     ours: list[Artifact] = field(default_factory=list)
-    is_level: bool = True
+    is_in_sync: bool = True
     size_bytes: int = 0
 
 
@@ -61,36 +61,36 @@ class LogCopy:
         """Begin with what is in the log; `message_id` names, to the agent, the message that it answers."""
         self._files = files
         self._message_id = message_id
-        self._said = set(logged.message_ids)
+        self._known_message_ids = set(logged.message_ids)
         # An earlier question stands in the agent's task until it has read what was answered.
         self._believes_at = time.monotonic() + (QUESTION_SECONDS if logged.has_questions else 0.0)
         self._state = logged.state
-        self._held = {artifact.artifact_id: _logged(artifact) for artifact in logged.artifacts}
+        self._tracked = {artifact.artifact_id: _logged(artifact) for artifact in logged.artifacts}
         self.is_settled = False
         self.updates = 0
         """How many were given; it grows when the agent has said something new."""
 
-    def hear_status(self, event: TaskStatusUpdateEvent) -> Iterator[Update]:
+    def apply_status(self, event: TaskStatusUpdateEvent) -> Iterator[Update]:
         """Say what an event says of the task's status."""
         if event.status.state is TaskState.SUBMITTED and event.status.message is None:
             return  # which our own log says of every message
         if event.status.state.is_settled:
-            yield from self._complete()
+            yield from self._flush_artifacts()
         yield self._status(event.status, event)
 
-    def hear_artifact(self, event: TaskArtifactUpdateEvent) -> Iterator[Update]:
+    def apply_artifact(self, event: TaskArtifactUpdateEvent) -> Iterator[Update]:
         """Say what an event adds to an artifact."""
         piece = self._files.without_bytes(event.artifact)
-        held = self._get(piece.artifact_id)
-        is_continued = bool(event.append and held.theirs)
+        tracked = self._get(piece.artifact_id)
+        is_continued = bool(event.append and tracked.theirs)
         if not is_continued:
-            held.theirs, held.size_bytes = [], 0
-            held.is_level = True
-        held.theirs.append(piece)
-        held.size_bytes += inline_bytes(piece.parts)
-        if held.is_level and held.size_bytes <= self._files.inline_limit_bytes:
-            held.ours = held.ours if is_continued else []
-            held.ours.append(piece)
+            tracked.theirs, tracked.size_bytes = [], 0
+            tracked.is_in_sync = True
+        tracked.theirs.append(piece)
+        tracked.size_bytes += inline_bytes(piece.parts)
+        if tracked.is_in_sync and tracked.size_bytes <= self._files.inline_limit_bytes:
+            tracked.ours = tracked.ours if is_continued else []
+            tracked.ours.append(piece)
             self.updates += 1
             yield ArtifactProduced(
                 artifact=piece,
@@ -99,32 +99,32 @@ class LogCopy:
                 metadata=event.metadata,
             )
             return
-        held.is_level = False
+        tracked.is_in_sync = False
         if event.last_chunk:
-            yield from self._align(held, is_final=True)
+            yield from self._align(tracked, is_final=True)
 
     def reconcile(self, task: Task) -> Iterator[Update]:
         """Say what the agent's task has and our log has not: what it said meanwhile, its artifacts, its status."""
         for message in _since(task, self._message_id):
-            if message.role is MessageRole.AGENT and message.message_id not in self._said:
+            if message.role is MessageRole.AGENT and message.message_id not in self._known_message_ids:
                 status = TaskStatus(state=TaskState.WORKING, message=message)
                 yield self._status(status, None)
         for artifact in task.artifacts:
-            held = self._get(artifact.artifact_id)
-            held.theirs = [self._files.without_bytes(artifact)]
-            held.size_bytes = inline_bytes(held.theirs[0].parts)
-            yield from self._align(held, is_final=task.status.state.is_settled)
+            tracked = self._get(artifact.artifact_id)
+            tracked.theirs = [self._files.without_bytes(artifact)]
+            tracked.size_bytes = inline_bytes(tracked.theirs[0].parts)
+            yield from self._align(tracked, is_final=task.status.state.is_settled)
         if self._is_news(task.status):
             if task.status.state.is_settled:
-                yield from self._complete()
+                yield from self._flush_artifacts()
             yield self._status(task.status, None)
 
     def _is_news(self, status: TaskStatus) -> bool:
         if status.state is TaskState.SUBMITTED and status.message is None:
             return False  # which our own log says of every message
         if status.message is not None:
-            is_said = status.message.message_id in self._said
-            return not is_said or status.state.is_terminal
+            is_known = status.message.message_id in self._known_message_ids
+            return not is_known or status.state.is_terminal
         if status.state.is_interrupted and time.monotonic() < self._believes_at:
             return False
         return status.state is not self._state
@@ -132,7 +132,7 @@ class LogCopy:
     def _status(self, status: TaskStatus, event: TaskStatusUpdateEvent | None) -> StatusChanged:
         message = agents_message(status.message) if status.message is not None else None
         if message is not None:
-            self._said.add(message.message_id)
+            self._known_message_ids.add(message.message_id)
         self._state = status.state
         self.is_settled = status.state.is_settled
         self.updates += 1
@@ -140,45 +140,45 @@ class LogCopy:
             state=status.state, message=message, metadata=event.metadata if event is not None else None
         )
 
-    def _complete(self) -> Iterator[Update]:
+    def _flush_artifacts(self) -> Iterator[Update]:
         """Say of artifacts what was kept back: nothing follows."""
-        for held in self._held.values():
-            if not held.is_level:
-                yield from self._align(held, is_final=True)
+        for tracked in self._tracked.values():
+            if not tracked.is_in_sync:
+                yield from self._align(tracked, is_final=True)
 
-    def _align(self, held: _Held, *, is_final: bool) -> Iterator[Update]:
-        theirs = _normal(held.theirs)
-        is_small = held.size_bytes <= self._files.inline_limit_bytes
+    def _align(self, tracked: _TrackedArtifact, *, is_final: bool) -> Iterator[Update]:
+        theirs = _normal(tracked.theirs)
+        is_small = tracked.size_bytes <= self._files.inline_limit_bytes
         if not is_small:
-            held.is_level = False
+            tracked.is_in_sync = False
             if not is_final:
                 return
             theirs = self._files.shrunk(theirs)
-        ours = _normal(held.ours) if held.ours else None
-        said = _difference(ours, theirs, is_final=is_final)
-        if said is not None:
-            held.ours = [*held.ours, said.artifact] if said.append else [said.artifact]
+        ours = _normal(tracked.ours) if tracked.ours else None
+        update = _difference(ours, theirs, is_final=is_final)
+        if update is not None:
+            tracked.ours = [*tracked.ours, update.artifact] if update.append else [update.artifact]
             self.updates += 1
-            yield said
+            yield update
         if is_small or is_final:
-            held.theirs, held.is_level = list(held.ours), True
+            tracked.theirs, tracked.is_in_sync = list(tracked.ours), True
 
-    def _get(self, artifact_id: str) -> _Held:
-        held = self._held.get(artifact_id)
-        if held is None:
-            if len(self._held) >= MAXIMUM_ARTIFACTS:
-                raise AnswerTooLarge("The agent made more artifacts than are accepted.")
-            held = self._held[artifact_id] = _Held()
-        return held
+    def _get(self, artifact_id: str) -> _TrackedArtifact:
+        tracked = self._tracked.get(artifact_id)
+        if tracked is None:
+            if len(self._tracked) >= MAXIMUM_ARTIFACTS:
+                raise ResponseTooLarge("The agent made more artifacts than are accepted.")
+            tracked = self._tracked[artifact_id] = _TrackedArtifact()
+        return tracked
 
 
-def _logged(artifact: Artifact) -> _Held:
-    return _Held(theirs=[artifact], ours=[artifact], size_bytes=inline_bytes(artifact.parts))
+def _logged(artifact: Artifact) -> _TrackedArtifact:
+    return _TrackedArtifact(theirs=[artifact], ours=[artifact], size_bytes=inline_bytes(artifact.parts))
 
 
 def _since(task: Task, message_id: str) -> Sequence[Message]:
     """Give what was said in a task after a message of ours; nothing where that is not known."""
-    places = [place for place, said in enumerate(task.history) if said.message_id == message_id]
+    places = [place for place, update in enumerate(task.history) if update.message_id == message_id]
     return task.history[places[-1] + 1 :] if places else ()
 
 

@@ -12,7 +12,7 @@ from shared import failpoints
 from shared.a2a.agent_turns.updates import Replied, StatusChanged, Turn, Update
 from shared.a2a.behaviors.turn_cancellation import TurnCancellation
 from shared.a2a.remote.connection import AgentConnection
-from shared.a2a.remote.errors import AgentUnreachable, AnswerInvalid, AnswerTooLarge
+from shared.a2a.remote.errors import AgentUnreachable, ResponseInvalid, ResponseTooLarge
 from shared.a2a.remote.reconciliation import LogCopy
 from shared.a2a.remote.response_parser import agents_message, ids_of
 from shared.a2a.remote.turn_rows import SentTurn, SentTurns
@@ -30,7 +30,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class RemoteLimits:
     """What an agent may cost us, from the settings."""
 
     retry_seconds: float
@@ -49,24 +49,24 @@ class RemoteTurn:
         rows: SentTurns,
         connection: AgentConnection,
         copy: LogCopy,
-        bounds: Bounds,
+        limits: RemoteLimits,
     ) -> None:
         self.turn = turn
         self.sent = sent
         self.rows = rows
         self.connection = connection
-        self.bounds = bounds
+        self.limits = limits
         self.copy = copy
         self.remote_task_id = sent.remote_task_id
         self.cancellation = TurnCancellation(turn)
-        self._is_answered = False
+        self._has_replied = False
         self._is_marked = sent.is_marked
-        self._pace = _Pace(bounds.updates_per_second)
+        self._rate_limit = _RateLimit(limits.updates_per_second)
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing may follow."""
-        return self._is_answered or self.copy.is_settled
+        return self._has_replied or self.copy.is_settled
 
     def mark_sent(self) -> None:
         """Note that the message is about to leave. Raises Stopped with nothing noted, TurnGone, ServiceUnavailable."""
@@ -84,28 +84,28 @@ class RemoteTurn:
         self.remote_task_id = task_id
         failpoints.hit("remote.bound")
 
-    def hear(self, event: StreamResponse) -> Iterator[Update]:
-        """Turn an answer of the agent into updates. Raises AnswerInvalid, AnswerTooLarge, Stopped."""
+    def apply_event(self, event: StreamResponse) -> Iterator[Update]:
+        """Turn an answer of the agent into updates. Raises ResponseInvalid, ResponseTooLarge, Stopped."""
         if event.message is not None:
-            self._is_answered = True
-            yield _answered(
+            self._has_replied = True
+            yield _final_update(
                 event.message, has_task=self.remote_task_id is not None or bool(self.copy.updates)
             )
             return
         if self.remote_task_id is None:
             named = ids_of(event)
             if named is None:
-                raise AnswerInvalid
+                raise ResponseInvalid
             self.bind(*named)
-        for said in self._updates(event):
-            self._bound()
-            yield said
+        for update in self._updates(event):
+            self._throttle()
+            yield update
 
     def reconcile(self, task: Task) -> Iterator[Update]:
-        """Turn a task of the agent's into the updates that our log lacks. Raises AnswerTooLarge, Stopped."""
-        for said in self.copy.reconcile(task):
-            self._bound()
-            yield said
+        """Turn a task of the agent's into the updates that our log lacks. Raises ResponseTooLarge, Stopped."""
+        for update in self.copy.reconcile(task):
+            self._throttle()
+            yield update
 
     def pause(self, seconds: float) -> None:
         """Wait. Raises Stopped."""
@@ -121,21 +121,21 @@ class RemoteTurn:
         if event.task is not None:
             return self.copy.reconcile(event.task)
         if event.status_update is not None:
-            return self.copy.hear_status(event.status_update)
+            return self.copy.apply_status(event.status_update)
         if event.artifact_update is not None:
-            return self.copy.hear_artifact(event.artifact_update)
-        raise AnswerInvalid
+            return self.copy.apply_artifact(event.artifact_update)
+        raise ResponseInvalid
 
-    def _bound(self) -> None:
+    def _throttle(self) -> None:
         """Slow an agent down that says more than may be written; what it says meanwhile waits at its side."""
         if self.copy.updates > MAXIMUM_UPDATES:
-            raise AnswerTooLarge
-        seconds = self._pace.seconds_to_wait()
+            raise ResponseTooLarge
+        seconds = self._rate_limit.seconds_to_wait()
         if seconds:
             self.pause(seconds)
 
 
-class Patience:
+class RetryBudget:
     """Growing pauses between attempts, for a time."""
 
     def __init__(self, remote: RemoteTurn, seconds: float) -> None:
@@ -153,7 +153,7 @@ class Patience:
         self._remote.pause(seconds)
 
 
-class _Pace:
+class _RateLimit:
     """A rate: as many at once as a second allows, then one after the other."""
 
     def __init__(self, per_second: int) -> None:
@@ -166,6 +166,6 @@ class _Pace:
         return max(0.0, self._free_at - now)
 
 
-def _answered(message: Message, *, has_task: bool) -> Update:
-    said = agents_message(message)
-    return StatusChanged(state=TaskState.COMPLETED, message=said) if has_task else Replied(message=said)
+def _final_update(message: Message, *, has_task: bool) -> Update:
+    update = agents_message(message)
+    return StatusChanged(state=TaskState.COMPLETED, message=update) if has_task else Replied(message=update)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from shared.a2a.exact_json import parse
-from shared.a2a.remote.errors import AnswerInvalid
+from shared.a2a.remote.errors import ResponseInvalid
 from shared.a2a.types import Message, MessageRole, StreamResponse, Task
 from shared.a2a.wire import A2A
 
@@ -23,36 +23,36 @@ Shape = TypeVar("Shape", bound=A2A)
 
 
 def read_document(raw: bytes) -> Any:
-    """Parse JSON. Raises AnswerInvalid."""
+    """Parse JSON. Raises ResponseInvalid."""
     try:
         document = parse(raw)
     except (ValueError, RecursionError):
-        raise AnswerInvalid from None
+        raise ResponseInvalid from None
     if _is_deeper(document, MAXIMUM_DEPTH) or (_SURROGATE.search(raw) and not _is_storable(document)):
-        raise AnswerInvalid
+        raise ResponseInvalid
     return document
 
 
 def read_event(result: Any) -> StreamResponse:
-    """Read what a stream or a send answers: exactly one of a task, a message and an update. Raises AnswerInvalid."""
+    """Read what a stream or a send answers: exactly one of a task, a message and an update. Raises ResponseInvalid."""
     if isinstance(result, dict):
         result = {name: _with_ids(member) if name in _EVENTS else member for name, member in result.items()}
     event = _read(StreamResponse, result)
     if sum(getattr(event, name) is not None for name in type(event).model_fields) != 1:
-        raise AnswerInvalid
+        raise ResponseInvalid
     return event
 
 
 def read_task(result: Any) -> Task:
-    """Read a task. Raises AnswerInvalid."""
+    """Read a task. Raises ResponseInvalid."""
     return _read(Task, result)
 
 
 def read_tasks(result: Any) -> list[Task]:
-    """Read a page of tasks. Raises AnswerInvalid."""
+    """Read a page of tasks. Raises ResponseInvalid."""
     listed = result.get("tasks", []) if isinstance(result, dict) else None
     if not isinstance(listed, list):
-        raise AnswerInvalid
+        raise ResponseInvalid
     return [read_task(task) for task in listed]
 
 
@@ -83,7 +83,7 @@ def _read(shape: type[Shape], value: Any) -> Shape:
     try:
         return shape.model_validate(value)
     except (ValidationError, RecursionError):
-        raise AnswerInvalid from None
+        raise ResponseInvalid from None
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

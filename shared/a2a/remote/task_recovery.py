@@ -2,7 +2,7 @@
 
 from uuid import UUID, uuid5
 
-from shared.a2a.remote.bindings import HISTORY_LENGTH, NOT_IMPLEMENTED, Refused
+from shared.a2a.remote.bindings import HISTORY_LENGTH, NOT_IMPLEMENTED, ErrorResponse
 from shared.a2a.remote.connection import ASK_SECONDS, AgentConnection
 from shared.a2a.remote.response_parser import read_task, read_tasks
 from shared.a2a.types import Task
@@ -23,8 +23,8 @@ def find_received(
 ) -> Task | None:
     """Find the agent's task that has this message in its history.
 
-    Raises Refused, also when the agent's tasks tell no history, or not all of it, so that nobody can know; and
-    AnswerInvalid, AnswerTooLarge and EgressError.
+    Raises ErrorResponse, also when the agent's tasks tell no history, or not all of it, so that nobody can know; and
+    ResponseInvalid, ResponseTooLarge and EgressError.
     """
     binding = connection.binding
     if earlier_task_id is not None:
@@ -32,8 +32,8 @@ def find_received(
     else:
         tasks = read_tasks(connection.ask(binding.list_tasks(context_id), seconds=seconds))
     for task in tasks:
-        if any(said.message_id == message_id for said in task.history):
+        if any(message.message_id == message_id for message in task.history):
             return task
     if any(not 0 < len(task.history) < HISTORY_LENGTH for task in tasks):
-        raise Refused(NOT_IMPLEMENTED)
+        raise ErrorResponse(NOT_IMPLEMENTED)
     return None

@@ -115,11 +115,11 @@ def _read_log(session: Session, turn: Turn, row: Any) -> Logged:
     state = TaskState(row.state)
     if not row.last_sequence:
         return Logged(state=state)
-    said = tuple(_messages(session, turn))
+    message_ids = tuple(_messages(session, turn))
     return Logged(
         state=state,
         artifacts=fold(read_artifact_events(session, turn.task_id)),
-        message_ids=said,
+        message_ids=message_ids,
         has_questions=row.earlier_task_id is not None,
     )
 
@@ -135,13 +135,13 @@ def _messages(session: Session, turn: Turn) -> Iterator[str]:
 _MESSAGES = """
 SELECT message FROM task_messages WHERE task_id = %(task_id)s ORDER BY number DESC LIMIT %(limit)s
 """
-_HELD = """
+_LOCKED = """
 SELECT id, task_id FROM task_turns WHERE id = %(turn_id)s AND lease_id = %(lease_id)s FOR SHARE
 """
 # All parts of a statement see what was there before it: `mine` is what earlier workers have left.
 _OPEN = Prepared(
     f"""
-WITH held AS MATERIALIZED ({_HELD}), marked AS (
+WITH held AS MATERIALIZED ({_LOCKED}), marked AS (
     INSERT INTO remote_turns (turn_id, task_id, sent_at) SELECT held.id, held.task_id, clock_timestamp()
     FROM held JOIN tasks ON tasks.id = held.task_id
     JOIN deployment_endpoints endpoint ON endpoint.deployment_id = tasks.deployment_id
@@ -167,20 +167,20 @@ LEFT JOIN LATERAL (
 )
 _MARK_SENT = Prepared(
     f"""
-WITH held AS ({_HELD})
+WITH held AS ({_LOCKED})
 INSERT INTO remote_turns (turn_id, task_id, sent_at) SELECT id, task_id, clock_timestamp() FROM held
 ON CONFLICT (turn_id) DO UPDATE SET sent_at = excluded.sent_at RETURNING turn_id
 """  # noqa: S608 (constants of this module)
 )
 _MARK_UNSENT = Prepared(
     f"""
-WITH held AS ({_HELD})
+WITH held AS ({_LOCKED})
 UPDATE remote_turns SET sent_at = NULL FROM held WHERE turn_id = held.id RETURNING turn_id
 """  # noqa: S608 (constants of this module)
 )
 _BIND = Prepared(
     f"""
-WITH held AS ({_HELD})
+WITH held AS ({_LOCKED})
 UPDATE remote_turns SET remote_task_id = %(remote_task_id)s, remote_context_id = %(remote_context_id)s
 FROM held WHERE turn_id = held.id RETURNING turn_id
 """  # noqa: S608 (constants of this module)

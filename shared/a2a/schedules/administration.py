@@ -77,7 +77,7 @@ def replace_schedule(
     deployment_id: UUID | None = None,
 ) -> Schedule:
     """Replace a schedule under the same id; ticks that have come by now are not run."""
-    before, organization_id = _hold(session, actor, schedule_id, deployment_id)
+    before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
     if set_values(session, schedules, schedule_id, {**values, "next_at": next_at}, updated_at=func.now()):
@@ -89,7 +89,7 @@ def disable_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Disable a schedule."""
-    before, organization_id = _hold(session, actor, schedule_id, deployment_id)
+    before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     if before.disabled_at is None:
         _change(session, schedule_id, {"disabled_at": func.now(), "next_at": None})
         _record(session, actor, "schedule.disabled", schedule_id, organization_id)
@@ -100,7 +100,7 @@ def enable_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Enable a schedule from the next tick on; ticks while it was disabled do not count as missed."""
-    before, organization_id = _hold(session, actor, schedule_id, deployment_id)
+    before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     if before.disabled_at is not None:
         _change(session, schedule_id, {"disabled_at": None, "next_at": _next_tick(session, before)})
         _record(session, actor, "schedule.enabled", schedule_id, organization_id)
@@ -111,7 +111,7 @@ def delete_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> None:
     """Delete a schedule and what is known of its runs; tasks that it began go on."""
-    _, organization_id = _hold(session, actor, schedule_id, deployment_id)
+    _, organization_id = _lock(session, actor, schedule_id, deployment_id)
     session.execute(delete(schedules).where(schedules.c.id == schedule_id))
     _record(session, actor, "schedule.deleted", schedule_id, organization_id)
 
@@ -146,7 +146,7 @@ def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime |
     return parse_cron(timing.cron, timing.time_zone).next_after(now)
 
 
-def _hold(
+def _lock(
     session: Session, actor: Actor, schedule_id: UUID, deployment_id: UUID | None
 ) -> tuple[Schedule, UUID]:
     """Lock a schedule that the actor may change, so that no tick is run with half of the change."""

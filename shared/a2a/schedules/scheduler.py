@@ -21,7 +21,7 @@ from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.drafts import message_of
 from shared.a2a.schedules.resources import Missed, RunState
 from shared.a2a.schedules.tables import schedule_runs, schedules
-from shared.a2a.tasks.router import Routed, Router
+from shared.a2a.tasks.router import RoutedMessage, Router
 from shared.a2a.types import Message, Part
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable
@@ -149,7 +149,7 @@ def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime)
         transaction_id=f"schedule/{row.id}/{_written(tick)}",
         reported_caller=None,
     )
-    routed = Routed(message=message, on_behalf=on_behalf, extensions=message.extensions)
+    routed = RoutedMessage(message=message, on_behalf=on_behalf, extensions=message.extensions)
     return scheduler.router.route(session, row.deployment_id, routed).task_id
 
 

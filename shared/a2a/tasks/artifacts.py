@@ -47,11 +47,11 @@ def fold(events: Iterable[Mapping[str, Any]], *, onto: Sequence[Artifact] = ()) 
     """
     pieces = {artifact.artifact_id: [artifact] for artifact in onto}
     for event in events:
-        said = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])
-        known = pieces.setdefault(said.artifact.artifact_id, [])
-        if not said.append:
-            known.clear()
-        known.append(said.artifact)
+        update = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])
+        collected = pieces.setdefault(update.artifact.artifact_id, [])
+        if not update.append:
+            collected.clear()
+        collected.append(update.artifact)
     return tuple(map(join, pieces.values()))
 
 

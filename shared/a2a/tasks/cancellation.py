@@ -11,7 +11,7 @@ from shared.a2a.agent_turns.updates import StatusChanged
 from shared.a2a.agents.directory import Scope
 from shared.a2a.errors import TaskNotCancelable, TaskNotFound
 from shared.a2a.tasks.artifacts import Folded
-from shared.a2a.tasks.events import Ending, find_and_hold_task, record
+from shared.a2a.tasks.events import Ending, find_and_lock_task, record
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import Task, TaskState
 from shared.db.database import Session
@@ -23,7 +23,7 @@ def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
     if before is None:
         raise TaskNotFound
     folded = Folded(artifacts=before.task.artifacts, sequence=before.sequence)
-    task = find_and_hold_task(session, task_id)
+    task = find_and_lock_task(session, task_id)
     if task is None:
         raise TaskNotFound
     if task.state.is_terminal:

@@ -17,9 +17,9 @@ class ClaimedTurn:
     """A turn under this worker's lease.
 
     `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
-    one has not said again yet. `pending` are said and not written. `unheard` are the first of them while the database
-    has not said whether they are written; `interrupted` is the last one said, which is then said again. `refusal` says
-    why one of them can never be written, and fails the turn. `lock` is held by the thread that writes.
+    one has not said again yet. `pending` are said and not written. `unconfirmed` are the first of them while the
+    database has not said whether they are written; `interrupted` is the last one said, which is then said again.
+    `refusal` says why one of them can never be written, and fails the turn. `lock` is held by the thread that writes.
     """
 
     turn: Turn
@@ -30,7 +30,7 @@ class ClaimedTurn:
     is_settled: bool = False
     pending: list[Update] = field(default_factory=list)
     interrupted: Update | None = None
-    unheard: tuple[Update, ...] = ()
+    unconfirmed: tuple[Update, ...] = ()
     refusal: Exception | None = None
     written_at: float = -math.inf
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

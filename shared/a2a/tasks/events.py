@@ -19,7 +19,7 @@ from shared.a2a.agent_turns.leases import LEASE_SECONDS
 from shared.a2a.agent_turns.rows import AnswerTurn, TurnOutcome
 from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Update
 from shared.a2a.exact_json import render
-from shared.a2a.inbound.updates import tell_distribution
+from shared.a2a.inbound.updates import notify_distribution
 from shared.a2a.push.deliveries import deliver
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.artifacts import NOTHING_FOLDED, Folded, fold, read_artifact_events
@@ -41,7 +41,7 @@ class TaskKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTask(TaskKey):
+class LockedTask(TaskKey):
     """A task's row as it was when this transaction locked it."""
 
     state: TaskState
@@ -98,15 +98,15 @@ SELECT * FROM record_updates(
 )
 """
 # An argument is known before the function begins, and the limit ends with the transaction.
-_UNLESS_HELD = f"(SELECT %(task)s::uuid FROM set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true))"  # noqa: S608 (a constant)
-_RECORD_UNLESS_HELD = _RECORD.replace("%(task)s", _UNLESS_HELD)
+_UNLESS_LOCKED = f"(SELECT %(task)s::uuid FROM set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true))"  # noqa: S608 (a constant)
+_RECORD_UNLESS_LOCKED = _RECORD.replace("%(task)s", _UNLESS_LOCKED)
 
 
-def find_and_hold_task(session: Session, task_id: UUID, *, skip_locked: bool = False) -> HeldTask | None:
+def find_and_lock_task(session: Session, task_id: UUID, *, skip_locked: bool = False) -> LockedTask | None:
     """Lock a task's row until the end of the transaction; `skip_locked` gives None where another holds it."""
     statement = _TASK.where(tasks.c.id == task_id).with_for_update(skip_locked=skip_locked)
     row = session.execute(statement).one_or_none()
-    return HeldTask(**row._asdict() | {"state": TaskState(row.state)}) if row is not None else None
+    return LockedTask(**row._asdict() | {"state": TaskState(row.state)}) if row is not None else None
 
 
 def record(
@@ -135,8 +135,8 @@ def record(
         stored: Iterable[Mapping[str, Any]] = ()
         if writer is None or writer.has_artifacts:
             stored = read_artifact_events(session, task.id, after_sequence=folded.sequence)
-        values["artifacts"] = _made(stored, entries, folded)
-    row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_HELD, values)
+        values["artifacts"] = _fold_artifacts(stored, entries, folded)
+    row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_LOCKED, values)
     assert row is not None  # noqa: S101 (a function gives a row)
     result = Result(row.result)
     if result is Result.WRITTEN:
@@ -148,38 +148,42 @@ def record(
     return result
 
 
-def belonging(message: Message, task: TaskKey) -> Message:
+def with_task_ids(message: Message, task: TaskKey) -> Message:
     """Give a message the ids of its task, whatever it was made with."""
     return message.model_copy(update={"task_id": str(task.id), "context_id": task.context_id})
 
 
-def _entry(task: TaskKey, said: Update) -> _Entry:
-    if isinstance(said, Replied):
-        reply = said.message.model_copy(update={"context_id": task.context_id, "task_id": None})
+def _entry(task: TaskKey, update: Update) -> _Entry:
+    if isinstance(update, Replied):
+        reply = update.message.model_copy(update={"context_id": task.context_id, "task_id": None})
         return _Entry(kind="message", wire={"message": reply.to_wire()}, message=reply)
     event: dict[str, Any] = {"taskId": str(task.id), "contextId": task.context_id}
     message = None
-    if isinstance(said, ArtifactProduced):
-        event |= {"artifact": said.artifact.to_wire(), "append": said.append, "lastChunk": said.last_chunk}
+    if isinstance(update, ArtifactProduced):
+        event |= {
+            "artifact": update.artifact.to_wire(),
+            "append": update.append,
+            "lastChunk": update.last_chunk,
+        }
     else:
-        message = belonging(said.message, task) if said.message is not None else None
+        message = with_task_ids(update.message, task) if update.message is not None else None
         shown = {"message": message.to_wire()} if message is not None else {}
-        event["status"] = {"state": said.state.value, **shown, "timestamp": _CLOCK}
-    if said.metadata is not None:
-        event["metadata"] = dict(said.metadata)
-    if isinstance(said, ArtifactProduced):
+        event["status"] = {"state": update.state.value, **shown, "timestamp": _CLOCK}
+    if update.metadata is not None:
+        event["metadata"] = dict(update.metadata)
+    if isinstance(update, ArtifactProduced):
         return _Entry(kind="artifact", wire={"artifactUpdate": event})
     return _Entry(kind="status", wire={"statusUpdate": event}, message=message)
 
 
 def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_Entry]) -> dict[str, Any]:
     """Say what is added to the task, and which of its messages is the status's own."""
-    state, status_message, said = None, None, 0
+    state, status_message, message_count = None, None, 0
     for update, entry in zip(updates, entries, strict=True):
-        said += entry.message is not None
+        message_count += entry.message is not None
         if not isinstance(update, ArtifactProduced):
             state = TaskState.COMPLETED if isinstance(update, Replied) else update.state
-            status_message = said if entry.message is not None else None
+            status_message = message_count if entry.message is not None else None
     return {
         "task": task.id,
         "kinds": [entry.kind for entry in entries],
@@ -191,7 +195,7 @@ def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_En
     }
 
 
-def _made(stored: Iterable[Mapping[str, Any]], entries: Sequence[_Entry], folded: Folded) -> str:
+def _fold_artifacts(stored: Iterable[Mapping[str, Any]], entries: Sequence[_Entry], folded: Folded) -> str:
     """Put the artifacts of a task that ends together, from events that are written and those that are not."""
     added = [entry.wire for entry in entries if entry.kind == "artifact"]
     return render([artifact.to_wire() for artifact in fold([*stored, *added], onto=folded.artifacts)])
@@ -203,16 +207,18 @@ def _turn_values(updates: Sequence[Update], writer: Writer | None, ending: Endin
         "lease": writer.lease_id if writer is not None else None,
         "lease_seconds": LEASE_SECONDS,
         "written": writer.written if writer is not None else None,
-        "has_spoken": writer is not None and writer.written is not None and any(map(_speaks, updates)),
+        "has_spoken": writer is not None and writer.written is not None and any(map(_has_content, updates)),
         "outcome": ending.own if ending is not None else None,
         "others": ending.others if ending is not None else None,
     }
 
 
-def _speaks(said: Update) -> bool:
+def _has_content(update: Update) -> bool:
     """Whether an update is more than the word that the agent works."""
     return (
-        not isinstance(said, StatusChanged) or said.state is not TaskState.WORKING or said.message is not None
+        not isinstance(update, StatusChanged)
+        or update.state is not TaskState.WORKING
+        or update.message is not None
     )
 
 
@@ -229,4 +235,4 @@ def _post(
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
         if entry.kind != "message":
             deliver(session, task.id, task.organization_id, entry.wire, followers=followers)
-            tell_distribution(session, task.id, entry.wire, turn_id=turn_id, followers=followers)
+            notify_distribution(session, task.id, entry.wire, turn_id=turn_id, followers=followers)

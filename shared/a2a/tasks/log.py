@@ -17,12 +17,19 @@ from shared.a2a.agent_turns.leases import Lease
 from shared.a2a.agent_turns.lost_turns import hand_back
 from shared.a2a.agent_turns.rows import TurnOutcome, explain
 from shared.a2a.agent_turns.turn_reader import read_turn, task_of
-from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Update, in_sight, settles
+from shared.a2a.agent_turns.updates import (
+    ArtifactProduced,
+    Replied,
+    StatusChanged,
+    Update,
+    as_status,
+    settles,
+)
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Ending, Result, Writer, record
-from shared.a2a.tasks.task_notifier import TaskHints
-from shared.a2a.tasks.update_flusher import LateUpdates
+from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.tasks.update_flusher import UpdateFlusher
 from shared.a2a.types import TaskState
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable
@@ -31,20 +38,20 @@ from shared.observability.telemetry import get_logger
 log = get_logger(__name__)
 
 NO_ANSWER = "The agent gave no answer."
-TOGETHER_SECONDS = 0.005
+BATCH_SECONDS = 0.005
 """Updates that follow each other so closely are written together."""
-TOGETHER_LIMIT = 200
+BATCH_LIMIT = 200
 
 
 class TaskLog:
     """The log of all tasks, as workers write it."""
 
-    def __init__(self, database: Database, hints: TaskHints, links: FileLinks) -> None:
+    def __init__(self, database: Database, notifier: TaskNotifier, links: FileLinks) -> None:
         """Write to this database, tell those who wait, and link to the files that messages hold."""
         self._database = database
         self._links = links
-        self._hints = hints
-        self._late = LateUpdates(self._write_late, after_seconds=TOGETHER_SECONDS)
+        self._notifier = notifier
+        self._flusher = UpdateFlusher(self._write_in_background, after_seconds=BATCH_SECONDS)
 
     def begin(self, lease: Lease) -> ClaimedTurn | None:
         """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
@@ -54,7 +61,7 @@ class TaskLog:
         failpoints.hit("turn.claimed")
         row = lease.row
         if TaskState(row.task_state).is_interrupted:
-            self._take_up(lease)
+            self._resubmit(lease)
         try:
             turn = read_turn(self._database, self._links, row)
         except DomainError as error:
@@ -68,7 +75,7 @@ class TaskLog:
             has_artifacts=row.last_sequence > 0,
         )
 
-    def append(self, claimed: ClaimedTurn, said: Update) -> None:
+    def append(self, claimed: ClaimedTurn, update: Update) -> None:
         """Write an update of the turn's agent, and end the turn if it settles the task. Raises TurnLost.
 
         An update that follows another within a few milliseconds is written a few milliseconds later, with all that have
@@ -83,20 +90,20 @@ class TaskLog:
             if claimed.is_settled:
                 raise TurnLost
             _raise_refusal(claimed)
-            is_repeated, claimed.interrupted = claimed.interrupted is said, None
+            is_repeated, claimed.interrupted = claimed.interrupted is update, None
             if is_repeated and not claimed.pending:
                 return  # written meanwhile, with those that were held back
             if not is_repeated:
-                claimed.pending.append(said)
-            is_due = time.monotonic() - claimed.written_at >= TOGETHER_SECONDS
-            if is_due or settles(said) or len(claimed.pending) >= TOGETHER_LIMIT:
+                claimed.pending.append(update)
+            is_due = time.monotonic() - claimed.written_at >= BATCH_SECONDS
+            if is_due or settles(update) or len(claimed.pending) >= BATCH_LIMIT:
                 try:
                     self._write(claimed, TurnOutcome.ANSWERED)
                 except ServiceUnavailable:
-                    claimed.interrupted = said
+                    claimed.interrupted = update
                     raise
             else:
-                self._late.add(claimed)
+                self._flusher.add(claimed)
         failpoints.hit("turn.appended")
 
     def finish(self, claimed: ClaimedTurn) -> None:
@@ -121,13 +128,13 @@ class TaskLog:
     def hand_back(self, claimed: ClaimedTurn, *, is_attempt: bool = True) -> None:
         """Release a turn that this worker will not finish; an attempt is treated as if the worker had died."""
         with claimed.lock:
-            self._write_held_back(claimed)
-        hand_back(self._database, self._hints, claimed.lease, is_attempt=is_attempt)
+            self._write_pending(claimed)
+        hand_back(self._database, self._notifier, claimed.lease, is_attempt=is_attempt)
 
-    def _end(self, claimed: ClaimedTurn, said: StatusChanged, outcome: TurnOutcome) -> None:
+    def _end(self, claimed: ClaimedTurn, update: StatusChanged, outcome: TurnOutcome) -> None:
         with claimed.lock:
             if not claimed.pending or not settles(claimed.pending[-1]):
-                claimed.pending.append(said)
+                claimed.pending.append(update)
             self._write(claimed, outcome)
 
     def _end_unanswered(self, claimed: ClaimedTurn) -> None:
@@ -137,16 +144,16 @@ class TaskLog:
         if result is Result.VISIBLE:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(NO_ANSWER))
             self._end(claimed, failed, TurnOutcome.INVALID)
-        self._hints.tell(claimed.turn.task_id)
+        self._notifier.notify(claimed.turn.task_id)
 
-    def _write_late(self, claimed: ClaimedTurn) -> None:
+    def _write_in_background(self, claimed: ClaimedTurn) -> None:
         """Write what is pending unless somebody else holds the task, for whom nobody waits.
 
         Raises ServiceUnavailable.
         """
-        self._write_held_back(claimed, may_wait=False)
+        self._write_pending(claimed, may_wait=False)
 
-    def _write_held_back(self, claimed: ClaimedTurn, *, may_wait: bool = True) -> None:
+    def _write_pending(self, claimed: ClaimedTurn, *, may_wait: bool = True) -> None:
         """Write what is pending; what fails for this turn alone, its own thread learns. Raises ServiceUnavailable."""
         try:
             self._write(claimed, TurnOutcome.ANSWERED, may_wait=may_wait)
@@ -161,44 +168,44 @@ class TaskLog:
         """Write what is pending. What an earlier attempt has perhaps written comes first, by itself, as it was."""
         is_news = bool(claimed.pending)
         while claimed.pending:
-            claimed.unheard = claimed.unheard or tuple(claimed.pending)
-            told = claimed.unheard
-            if isinstance(told[-1], Replied) and (claimed.written or len(told) > 1):
-                told = (*told[:-1], in_sight(told[-1]))
+            claimed.unconfirmed = claimed.unconfirmed or tuple(claimed.pending)
+            batch = claimed.unconfirmed
+            if isinstance(batch[-1], Replied) and (claimed.written or len(batch) > 1):
+                batch = (*batch[:-1], as_status(batch[-1]))
             try:
-                result = self._record(claimed, told, outcome, may_wait=may_wait)
+                result = self._record(claimed, batch, outcome, may_wait=may_wait)
                 if result is Result.VISIBLE:
-                    result = self._record(claimed, (in_sight(told[-1]),), outcome, may_wait=may_wait)
+                    result = self._record(claimed, (as_status(batch[-1]),), outcome, may_wait=may_wait)
             except ServiceUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 (nothing is written; whatever it was, the turn fails by it)
-                _narrow(claimed, told, error)
+                _retry_one_by_one(claimed, batch, error)
                 continue
             if result is Result.LOST:
                 claimed.pending.clear()
                 claimed.written_at = -math.inf
                 raise TurnLost
-            claimed.written += len(told)
-            del claimed.pending[: len(told)]
-            claimed.unheard, claimed.written_at = (), time.monotonic()
-            claimed.has_artifacts |= any(isinstance(said, ArtifactProduced) for said in told)
-            claimed.is_settled = settles(told[-1])
-            if isinstance(told[-1], StatusChanged) and told[-1].state.is_interrupted:
-                self._hints.announce_turn()  # the next message may wait already
+            claimed.written += len(batch)
+            del claimed.pending[: len(batch)]
+            claimed.unconfirmed, claimed.written_at = (), time.monotonic()
+            claimed.has_artifacts |= any(isinstance(update, ArtifactProduced) for update in batch)
+            claimed.is_settled = settles(batch[-1])
+            if isinstance(batch[-1], StatusChanged) and batch[-1].state.is_interrupted:
+                self._notifier.announce_turn()  # the next message may wait already
         if is_news:
-            self._hints.tell(claimed.turn.task_id)
+            self._notifier.notify(claimed.turn.task_id)
 
     def _record(
-        self, claimed: ClaimedTurn, told: Sequence[Update], outcome: TurnOutcome, *, may_wait: bool = True
+        self, claimed: ClaimedTurn, batch: Sequence[Update], outcome: TurnOutcome, *, may_wait: bool = True
     ) -> Result:
         with self._database.autocommit() as session:
-            result = _record(session, claimed, told, outcome, may_post=False, may_wait=may_wait)
+            result = _record(session, claimed, batch, outcome, may_post=False, may_wait=may_wait)
         if result is Result.FOLLOWED:
             with self._database.transaction() as session:
-                result = _record(session, claimed, told, outcome, may_post=True, may_wait=may_wait)
+                result = _record(session, claimed, batch, outcome, may_post=True, may_wait=may_wait)
         return result
 
-    def _take_up(self, lease: Lease) -> None:
+    def _resubmit(self, lease: Lease) -> None:
         """Let a task that waited for its client wait for its agent again. Raises TurnLost."""
         writer = Writer(turn_id=lease.turn_id, lease_id=lease.id, written=None)
         with self._database.transaction() as session:
@@ -206,7 +213,7 @@ class TaskLog:
             result = record(session, task_of(lease.row), [submitted], writer=writer)
         if result is Result.LOST:
             raise TurnLost
-        self._hints.tell(lease.task_id)
+        self._notifier.notify(lease.task_id)
 
     def _refuse(self, lease: Lease, reason: str) -> None:
         """Fail the task of a turn that cannot be answered."""
@@ -215,16 +222,16 @@ class TaskLog:
         with self._database.transaction() as session:
             ending = _ending(failed, TurnOutcome.FAILED)
             record(session, task_of(lease.row), [failed], writer=writer, ending=ending)
-        self._hints.tell(lease.task_id)
+        self._notifier.notify(lease.task_id)
 
 
-def _narrow(claimed: ClaimedTurn, told: Sequence[Update], error: Exception) -> None:
+def _retry_one_by_one(claimed: ClaimedTurn, batch: Sequence[Update], error: Exception) -> None:
     """Go on with the first alone, so that all are written before the one that cannot be; raise for that one."""
-    if len(told) > 1:
-        claimed.unheard = (told[0],)
+    if len(batch) > 1:
+        claimed.unconfirmed = (batch[0],)
         return
     claimed.pending.clear()
-    claimed.unheard, claimed.refusal = (), error
+    claimed.unconfirmed, claimed.refusal = (), error
     raise error
 
 
@@ -236,7 +243,7 @@ def _raise_refusal(claimed: ClaimedTurn) -> None:
 def _record(
     session: Session,
     claimed: ClaimedTurn,
-    told: Sequence[Update],
+    batch: Sequence[Update],
     outcome: TurnOutcome,
     *,
     may_post: bool,
@@ -251,18 +258,18 @@ def _record(
     return record(
         session,
         task_of(claimed.lease.row),
-        told,
+        batch,
         writer=writer,
-        ending=_ending(told[-1] if told else None, outcome),
-        hidden_state=None if told else TaskState.FAILED,
+        ending=_ending(batch[-1] if batch else None, outcome),
+        hidden_state=None if batch else TaskState.FAILED,
         may_post=may_post,
         may_wait=may_wait,
     )
 
 
-def _ending(said: Update | None, outcome: TurnOutcome) -> Ending | None:
+def _ending(update: Update | None, outcome: TurnOutcome) -> Ending | None:
     """Tell how an update ends the turn, and what it makes of others: after the task's end none is answered."""
-    if said is not None and not settles(said):
+    if update is not None and not settles(update):
         return None
-    is_interruption = isinstance(said, StatusChanged) and said.state.is_interrupted
+    is_interruption = isinstance(update, StatusChanged) and update.state.is_interrupted
     return Ending(own=outcome, others=None if is_interruption else TurnOutcome.DROPPED)

@@ -22,8 +22,8 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-EVENTS_AT_ONCE = 200
-PATIENCE_SECONDS = 30.0
+EVENTS_PER_READ = 200
+MAX_OUTAGE_SECONDS = 30.0
 """How long a stream outlasts a database that does not answer."""
 
 
@@ -62,26 +62,26 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TurnResponse:
     """What a turn was answered with, the task or the message, and the last event of its task."""
 
     body: SendMessageResponse
     sequence: int
 
 
-def require_answer(session: Session, turn_id: UUID) -> None:
+def require_valid_response(session: Session, turn_id: UUID) -> None:
     """Raise InvalidAgentResponse when a turn's agent has answered nothing at all."""
     row = session.fetch_one(_TURN, {"turn_id": turn_id})
     if row is not None and row.is_invalid:
         raise InvalidAgentResponse
 
 
-def find_answer(session: Session, turn_id: UUID, *, history_length: int | None) -> Answer | None:
+def find_response(session: Session, turn_id: UUID, *, history_length: int | None) -> TurnResponse | None:
     """Read what a turn was answered with; None while it is not done.
 
     Raises InvalidAgentResponse.
     """
-    row = session.fetch_one(_ANSWER, values_of(history_length) | {"turn_id": turn_id})
+    row = session.fetch_one(_RESPONSE, values_of(history_length) | {"turn_id": turn_id})
     if row is None or not row.is_done:
         return None
     if row.is_invalid:
@@ -90,10 +90,10 @@ def find_answer(session: Session, turn_id: UUID, *, history_length: int | None) 
         body = SendMessageResponse(message=messages_of(row)[row.reply])
     else:
         body = SendMessageResponse(task=snapshot_of(session, row, history_length).task)
-    return Answer(body=body, sequence=row.last_sequence)
+    return TurnResponse(body=body, sequence=row.last_sequence)
 
 
-def wait_for_answer(
+def wait_for_response(
     database: Database,
     watch: Watch,
     turn_id: UUID,
@@ -101,20 +101,20 @@ def wait_for_answer(
     history_length: int | None,
     is_over: Callable[[], bool],
     wait_seconds: Callable[[], float],
-    looks_first: bool,
-) -> Generator[None, None, Answer | None]:
+    reads_first: bool,
+) -> Generator[None, None, TurnResponse | None]:
     """Yield as long as a turn is not done; return its answer, or None when the time `is_over`.
 
-    It `looks_first` where the turn may be done already. Each None comes after a wait of `wait_seconds()` at the most.
+    It `reads_first` where the turn may be done already. Each None comes after a wait of `wait_seconds()` at the most.
     Raises InvalidAgentResponse.
     """
     while True:
-        if looks_first:
+        if reads_first:
             with database.autocommit() as session:
-                answer = find_answer(session, turn_id, history_length=history_length)
-            if answer is not None or is_over():
-                return answer
-        looks_first = True
+                response = find_response(session, turn_id, history_length=history_length)
+            if response is not None or is_over():
+                return response
+        reads_first = True
         if not watch.wait(wait_seconds()):
             yield None
 
@@ -125,22 +125,22 @@ def follow(
     after_sequence: int,
     wait_seconds: Callable[[], float],
     *,
-    looks_first: bool,
+    reads_first: bool,
 ) -> Iterator[Event | None]:
     """Yield the events of the watched task after one, without end; None whenever there is none yet.
 
-    It `looks_first` where there may be such events that came before the watch began, of which it does not tell. Each
+    It `reads_first` where there may be such events that came before the watch began, of which it does not tell. Each
     None comes after a wait of `wait_seconds()` at the most. Raises ServiceUnavailable when the database stays away.
     """
     sequence, answered_at = after_sequence, time.monotonic()
-    if not looks_first and not watch.wait(wait_seconds()):
+    if not reads_first and not watch.wait(wait_seconds()):
         yield None
     while True:
         try:
             events = _read(database, watch.task_id, sequence)
             answered_at = time.monotonic()
         except ServiceUnavailable:
-            if time.monotonic() - answered_at > PATIENCE_SECONDS:
+            if time.monotonic() - answered_at > MAX_OUTAGE_SECONDS:
                 raise
             events = []
         for event in events:
@@ -152,7 +152,7 @@ def follow(
 
 
 def _read(database: Database, task_id: UUID, after_sequence: int) -> list[Event]:
-    values = {"task_id": task_id, "after": after_sequence, "limit": EVENTS_AT_ONCE}
+    values = {"task_id": task_id, "after": after_sequence, "limit": EVENTS_PER_READ}
     with database.autocommit() as session:
         rows = session.fetch_all(_EVENTS, values)
     return [Event(sequence=row.sequence, kind=row.kind, text=row.event) for row in rows]
@@ -162,7 +162,7 @@ _TURN = """
 SELECT outcome = 'invalid' AND NOT tasks.is_visible AS is_invalid
 FROM task_turns JOIN tasks ON tasks.id = task_turns.task_id WHERE task_turns.id = %(turn_id)s
 """
-_ANSWER = with_messages(
+_RESPONSE = with_messages(
     tables="task_turns turn JOIN tasks ON tasks.id = turn.task_id",
     also="turn.state = 'done' AS is_done, turn.reply, turn.outcome = 'invalid' AND NOT tasks.is_visible AS is_invalid,",
     needed="turn.state = 'done'",

@@ -15,7 +15,7 @@ from shared.a2a.agents.directory import Scope, authorize, get_agent
 from shared.a2a.agents.extensions import activate, check_data, declared_by, require
 from shared.a2a.agents.own_extensions import OwnExtensions
 from shared.a2a.push.configurations import PushConfigurations
-from shared.a2a.tasks.submission import Sending, Sent, send
+from shared.a2a.tasks.submission import AcceptedMessage, MessageSubmission, send
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest
 from shared.config.settings import Settings
 from shared.db.database import Session
@@ -26,7 +26,7 @@ from shared.ids import new_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Routed:
+class RoutedMessage:
     """A message, for whom it is sent, and what it activates of what the agent declares.
 
     `new_task_id` is the id of the task that it makes, unless it names one.
@@ -53,7 +53,7 @@ class Router:
             pushes=PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings)),
         )
 
-    def route(self, session: Session, deployment_id: UUID, routed: Routed) -> Sent:
+    def route(self, session: Session, deployment_id: UUID, routed: RoutedMessage) -> AcceptedMessage:
         """Send a message in the caller's transaction; its task is visible at once.
 
         Raises AgentNotFound, AgentUnavailable, PermissionDenied, ExtensionSupportRequired, and what `send` raises.
@@ -65,7 +65,7 @@ class Router:
         require(declared, active, routed.extensions)
         check_data(message, active, self.own_extensions)
         caller = _caller(session, deployment_id, routed)
-        sending = Sending(
+        sending = MessageSubmission(
             request=SendMessageRequest(
                 message=message, configuration=SendMessageConfiguration(return_immediately=True)
             ),
@@ -91,7 +91,7 @@ def scope_of(deployment_id: UUID, daemon_id: UUID, principal_id: UUID) -> Scope:
     return Scope(caller_id=daemon_id, principal_id=principal_id, deployment_id=deployment_id)
 
 
-def _caller(session: Session, deployment_id: UUID, routed: Routed) -> Caller:
+def _caller(session: Session, deployment_id: UUID, routed: RoutedMessage) -> Caller:
     on_behalf = routed.on_behalf
     daemon = find_daemon(session, deployment_id)
     owner = find_owner(session, on_behalf.owner_id) if on_behalf.owner_id is not None else None

@@ -57,17 +57,20 @@ def new_snapshot(task: TaskKey, message: Message, *, at: datetime, history_lengt
     """Give a task as it is when its first message has been taken."""
     status = TaskStatus(state=TaskState.SUBMITTED, timestamp=at)
     history = () if history_length == 0 else (message,)
-    made = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
-    return Snapshot(task=made, sequence=0)
+    task_shown = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
+    return Snapshot(task=task_shown, sequence=0)
 
 
 def snapshots_of(
     session: Session, rows: Sequence[Row[Any]], *, history_length: int, with_artifacts: bool
 ) -> tuple[Task, ...]:
     """Read several tasks from their rows, in a fixed number of statements."""
-    said = _said(session, rows, history_length)
-    made = _artifacts_of(session, rows) if with_artifacts else {}
-    return tuple(_task(row, said.get(row.id, {}), made.get(row.id, ()), history_length) for row in rows)
+    messages_by_number = _read_messages(session, rows, history_length)
+    artifacts = _artifacts_of(session, rows) if with_artifacts else {}
+    return tuple(
+        _task(row, messages_by_number.get(row.id, {}), artifacts.get(row.id, ()), history_length)
+        for row in rows
+    )
 
 
 def in_scope(scope: Readable) -> tuple[Any, ...]:
@@ -118,11 +121,11 @@ def values_of(history_length: int | None) -> dict[str, Any]:
     return {"length": _length(history_length), "bytes": HISTORY_BYTES}
 
 
-def _length(asked: int | None) -> int:
-    return MAXIMUM_HISTORY if asked is None else min(asked, MAXIMUM_HISTORY)
+def _length(requested: int | None) -> int:
+    return MAXIMUM_HISTORY if requested is None else min(requested, MAXIMUM_HISTORY)
 
 
-def _said(
+def _read_messages(
     session: Session, rows: Sequence[Row[Any]], history_length: int | None
 ) -> Mapping[UUID, Mapping[int, Message]]:
     """Read the last messages of some tasks, by their numbers: as many as are asked for, and the status's own.
@@ -131,13 +134,13 @@ def _said(
     left out. Sizes are looked at before any text is read.
     """
     length = _length(history_length)
-    asked = func.unnest(
+    requested = func.unnest(
         cast([row.id for row in rows], ARRAY(Uuid)),
         cast([row.last_message for row in rows], ARRAY(Integer)),
         cast([row.status_message for row in rows], ARRAY(Integer)),
         cast(list(range(len(rows))), ARRAY(Integer)),
     )
-    task = asked.table_valued("id", "last", "status", "place", name="asked").render_derived()
+    task = requested.table_valued("id", "last", "status", "place", name="asked").render_derived()
     number, text = task_messages.c.number, task_messages.c.message
     so_far = func.sum(func.octet_length(text)).over(order_by=[task.c.place, number.desc()])
     sized = (
@@ -151,23 +154,28 @@ def _said(
         .where((sized.c.so_far <= HISTORY_BYTES) | (sized.c.number == sized.c.status))
         .order_by(sized.c.place, sized.c.number)
     )
-    said: dict[UUID, dict[int, Message]] = {}
+    messages_by_number: dict[UUID, dict[int, Message]] = {}
     for row in session.execute(statement).all():
-        said.setdefault(row.task_id, {})[row.number] = Message.model_validate(row.message)
-    return said
+        messages_by_number.setdefault(row.task_id, {})[row.number] = Message.model_validate(row.message)
+    return messages_by_number
 
 
 def _task(
-    row: Row[Any], said: Mapping[int, Message], artifacts: Sequence[Artifact], history_length: int | None
+    row: Row[Any],
+    messages_by_number: Mapping[int, Message],
+    artifacts: Sequence[Artifact],
+    history_length: int | None,
 ) -> Task:
     length = _length(history_length)
     history = [
         message
-        for number, message in said.items()
+        for number, message in messages_by_number.items()
         if number <= row.last_message and number != row.status_message
     ]
     status = TaskStatus(
-        state=TaskState(row.state), message=said.get(row.status_message), timestamp=row.status_at
+        state=TaskState(row.state),
+        message=messages_by_number.get(row.status_message),
+        timestamp=row.status_at,
     )
     return Task(
         id=str(row.id),
@@ -179,7 +187,7 @@ def _task(
 
 
 def _artifacts_of(session: Session, rows: Sequence[Row[Any]]) -> Mapping[UUID, tuple[Artifact, ...]]:
-    made = {row.id: _stored(row) for row in rows if row.artifacts is not None}
+    artifacts = {row.id: _stored(row) for row in rows if row.artifacts is not None}
     running = {row.id: row.last_sequence for row in rows if row.artifacts is None}
     statement = (
         select(task_events.c.task_id, task_events.c.sequence, task_events.c.event)
@@ -190,7 +198,7 @@ def _artifacts_of(session: Session, rows: Sequence[Row[Any]]) -> Mapping[UUID, t
     for row in session.execute(statement).all():
         if row.sequence <= running[row.task_id]:
             events.setdefault(row.task_id, []).append(row.event)
-    return made | {task_id: fold(of_task) for task_id, of_task in events.items()}
+    return artifacts | {task_id: fold(of_task) for task_id, of_task in events.items()}
 
 
 def _stored(row: Row[Any]) -> tuple[Artifact, ...]:

@@ -25,7 +25,7 @@ from shared.a2a.identifiers import check_identifier, find_task_id
 from shared.a2a.media_types import require_readable
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import task_turns, tasks
-from shared.a2a.tasks.events import TaskKey, belonging, find_and_hold_task, record
+from shared.a2a.tasks.events import TaskKey, find_and_lock_task, record, with_task_ids
 from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
 from shared.a2a.types import Message, MessageRole, SendMessageConfiguration, SendMessageRequest, TaskState
 from shared.db.database import Database, Session
@@ -33,11 +33,11 @@ from shared.errors import FieldError
 from shared.identity.access.callers import Caller
 from shared.ids import new_id
 
-WAITING_TURNS_LIMIT = 32
+PENDING_TURNS_LIMIT = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
+class MessageSubmission:
     """A message and all that came with it."""
 
     request: SendMessageRequest
@@ -71,7 +71,7 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class AcceptedMessage:
     """A message that was taken: its turn, its task as it was then, and whether the client may see that task yet.
 
     The snapshot has as much of the history as the client asked for, `history_length`, and so has an answer.
@@ -88,32 +88,34 @@ class Sent:
     history_length: int | None = None
 
 
-def accept(database: Database, sending: Sending, pushes: PushConfigurations) -> Sent:
+def accept(database: Database, submission: MessageSubmission, pushes: PushConfigurations) -> AcceptedMessage:
     """Accept a message in a transaction of its own, the first of a task by one statement. Raises what `send` does."""
-    with database.autocommit() if _is_plain(sending) else database.transaction() as session:
-        return send(session, sending, pushes)
+    with database.autocommit() if _is_plain(submission) else database.transaction() as session:
+        return send(session, submission, pushes)
 
 
-def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent:
+def send(session: Session, submission: MessageSubmission, pushes: PushConfigurations) -> AcceptedMessage:
     """Accept a message, or find that it was accepted before under its Idempotency-Key, however its agent is now.
 
     Raises TaskNotFound, UnsupportedOperation, InvalidParams, ContentTypeNotSupported, IdempotencyKeyReused, and what
     `check_with_agent` and `PushConfigurations.create` raise.
     """
-    _check_message(sending)
-    if sending.idempotency_key is not None:
-        digest = hash_request(sending.request, sending.requested_extensions)
-        first_id = claim_key(session, sending.scope, sending.idempotency_key, digest, sending.turn_id)
-        if first_id != sending.turn_id:
-            return _sent_before(session, sending, first_id)
-    sending.check_with_agent()
-    behavior = sending.agent.choose_behavior((sending.message.metadata or {}).get(SKILL_KEY))
-    require_readable(sending.message, behavior)
-    sent = (_continue if sending.message.task_id else _begin)(session, sending, behavior.id)
-    push = sending.configuration.task_push_notification_config
+    _check_message(submission)
+    if submission.idempotency_key is not None:
+        digest = hash_request(submission.request, submission.requested_extensions)
+        first_id = claim_key(
+            session, submission.scope, submission.idempotency_key, digest, submission.turn_id
+        )
+        if first_id != submission.turn_id:
+            return _accepted_before(session, submission, first_id)
+    submission.check_with_agent()
+    behavior = submission.agent.choose_behavior((submission.message.metadata or {}).get(SKILL_KEY))
+    require_readable(submission.message, behavior)
+    accepted = (_continue if submission.message.task_id else _begin)(session, submission, behavior.id)
+    push = submission.configuration.task_push_notification_config
     if push is not None:
-        pushes.create(session, sent.task_id, push)
-    return sent
+        pushes.create(session, accepted.task_id, push)
+    return accepted
 
 
 def show_task(session: Session, task_id: UUID) -> bool:
@@ -126,105 +128,105 @@ def show_task(session: Session, task_id: UUID) -> bool:
     return session.execute(shown.values(is_visible=True)).rowcount > 0
 
 
-def _check_message(sending: Sending) -> None:
-    if sending.message.role is not MessageRole.USER:
+def _check_message(submission: MessageSubmission) -> None:
+    if submission.message.role is not MessageRole.USER:
         message = "must be ROLE_USER: what the agent says is the agent's to write"
         raise InvalidParams(errors=[FieldError(location="body", name="message.role", message=message)])
-    check_identifier("message.messageId", sending.message.message_id)
-    if sending.message.context_id is not None:
-        check_identifier("message.contextId", sending.message.context_id)
-    if sending.idempotency_key is not None:
-        check_identifier("Idempotency-Key", sending.idempotency_key, location="header")
+    check_identifier("message.messageId", submission.message.message_id)
+    if submission.message.context_id is not None:
+        check_identifier("message.contextId", submission.message.context_id)
+    if submission.idempotency_key is not None:
+        check_identifier("Idempotency-Key", submission.idempotency_key, location="header")
 
 
-def _is_plain(sending: Sending) -> bool:
+def _is_plain(submission: MessageSubmission) -> bool:
     """Tell whether nothing is written but a new task, its message and its turn."""
-    push = sending.configuration.task_push_notification_config
-    return not sending.message.task_id and sending.idempotency_key is None and push is None
+    push = submission.configuration.task_push_notification_config
+    return not submission.message.task_id and submission.idempotency_key is None and push is None
 
 
-def _begin(session: Session, sending: Sending, behavior_id: UUID) -> Sent:
+def _begin(session: Session, submission: MessageSubmission, behavior_id: UUID) -> AcceptedMessage:
     """Make a task of its first message; nobody else can see it before the commit, so it needs no lock."""
     task = TaskKey(
-        id=sending.new_task_id,
-        context_id=sending.message.context_id or str(new_id()),
-        organization_id=sending.agent.organization_id,
+        id=submission.new_task_id,
+        context_id=submission.message.context_id or str(new_id()),
+        organization_id=submission.agent.organization_id,
     )
-    message = belonging(sending.message, task)
-    is_visible = bool(sending.configuration.return_immediately)
+    message = with_task_ids(submission.message, task)
+    is_visible = bool(submission.configuration.return_immediately)
     values = {
         "context_id": task.context_id,
         "organization_id": task.organization_id,
-        "caller_id": sending.scope.caller_id,
-        "principal_id": sending.scope.principal_id,
+        "caller_id": submission.scope.caller_id,
+        "principal_id": submission.scope.principal_id,
         "is_visible": is_visible,
     }
-    row = _write(session, _BEGIN, sending, task.id, message, behavior_id, values)
-    return Sent(
-        turn_id=sending.turn_id,
+    row = _write(session, _BEGIN, submission, task.id, message, behavior_id, values)
+    return AcceptedMessage(
+        turn_id=submission.turn_id,
         task_id=task.id,
         snapshot=new_snapshot(
-            task, message, at=row.status_at, history_length=sending.configuration.history_length
+            task, message, at=row.status_at, history_length=submission.configuration.history_length
         ),
         is_visible=is_visible,
         is_replay=False,
-        history_length=sending.configuration.history_length,
+        history_length=submission.configuration.history_length,
     )
 
 
-def _continue(session: Session, sending: Sending, behavior_id: UUID) -> Sent:
+def _continue(session: Session, submission: MessageSubmission, behavior_id: UUID) -> AcceptedMessage:
     """Add a message to a task, and let it wait for its agent again."""
-    task_id = find_task_id(sending.message.task_id or "")
-    condition = (tasks.c.id == task_id, *in_scope(sending.scope), tasks.c.is_visible)
+    task_id = find_task_id(submission.message.task_id or "")
+    condition = (tasks.c.id == task_id, *in_scope(submission.scope), tasks.c.is_visible)
     if session.execute(select(tasks.c.id).where(*condition)).one_or_none() is None or task_id is None:
         raise TaskNotFound
-    task = find_and_hold_task(session, task_id)
+    task = find_and_lock_task(session, task_id)
     if task is None:
         raise TaskNotFound
     if task.state.is_terminal:
         raise UnsupportedOperation("The task has ended and takes no more messages; begin another.")
-    if sending.message.context_id not in (None, task.context_id):
+    if submission.message.context_id not in (None, task.context_id):
         message = "is not the context of this task"
         raise InvalidParams(errors=[FieldError(location="body", name="message.contextId", message=message)])
     unfinished = select(func.count()).where(task_turns.c.task_id == task.id, task_turns.c.state != "done")
     waiting = session.execute(unfinished).scalar_one()
-    if waiting >= WAITING_TURNS_LIMIT:
+    if waiting >= PENDING_TURNS_LIMIT:
         raise UnsupportedOperation(
             "As many messages wait for this task as may; send more when it has answered."
         )
     if not waiting:
         record(session, task, [StatusChanged(state=TaskState.SUBMITTED)])
-    said = belonging(sending.message, task)
-    _write(session, _CONTINUE, sending, task.id, said, behavior_id, {"is_next": not waiting})
-    return _sent(session, sending, sending.turn_id, task.id, is_replay=False)
+    new_message = with_task_ids(submission.message, task)
+    _write(session, _CONTINUE, submission, task.id, new_message, behavior_id, {"is_next": not waiting})
+    return _accepted(session, submission, submission.turn_id, task.id, is_replay=False)
 
 
 def _write(
     session: Session,
     statement: str,
-    sending: Sending,
+    submission: MessageSubmission,
     task_id: UUID,
     message: Message,
     behavior_id: UUID,
     values: dict[str, Any],
 ) -> Any:
     """Write a message and its turn, and send the hint that it waits."""
-    on_behalf = OnBehalf.of(sending.caller, transaction_id=str(sending.turn_id))
-    modes = list(sending.configuration.accepted_output_modes)
-    request = {"metadata": sending.request.metadata or {}, "acceptedOutputModes": modes}
-    if sending.channel != CHANNEL:
-        request["channel"] = sending.channel
+    on_behalf = OnBehalf.of(submission.caller, transaction_id=str(submission.turn_id))
+    modes = list(submission.configuration.accepted_output_modes)
+    request = {"metadata": submission.request.metadata or {}, "acceptedOutputModes": modes}
+    if submission.channel != CHANNEL:
+        request["channel"] = submission.channel
     reported = on_behalf.reported_caller
     turn = {
-        "turn_id": sending.turn_id,
+        "turn_id": submission.turn_id,
         "task_id": task_id,
         "said": render(message.to_wire()),
         "behavior_id": behavior_id,
         "request": render(request),
-        "active_extensions": sorted(sending.active_extensions),
+        "active_extensions": sorted(submission.active_extensions),
         "owner_id": on_behalf.owner_id,
         "payer_id": on_behalf.payer_id,
-        "deployment_id": sending.scope.deployment_id,
+        "deployment_id": submission.scope.deployment_id,
         "distribution_id": on_behalf.distribution_id,
         "transaction_id": on_behalf.transaction_id,
         "reported_caller": render(reported) if reported is not None else None,
@@ -235,29 +237,31 @@ def _write(
     return row
 
 
-def _sent_before(session: Session, sending: Sending, turn_id: UUID) -> Sent:
+def _accepted_before(session: Session, submission: MessageSubmission, turn_id: UUID) -> AcceptedMessage:
     task_id = session.execute(select(task_turns.c.task_id).where(task_turns.c.id == turn_id)).scalar()
     if task_id is None:
         raise TaskNotFound("The task of this Idempotency-Key is kept no longer.")
-    if find_and_hold_task(session, task_id) is None:
+    if find_and_lock_task(session, task_id) is None:
         raise TaskNotFound
-    if sending.configuration.return_immediately:
+    if submission.configuration.return_immediately:
         show_task(session, task_id)
-    return _sent(session, sending, turn_id, task_id, is_replay=True)
+    return _accepted(session, submission, turn_id, task_id, is_replay=True)
 
 
-def _sent(session: Session, sending: Sending, turn_id: UUID, task_id: UUID, *, is_replay: bool) -> Sent:
+def _accepted(
+    session: Session, submission: MessageSubmission, turn_id: UUID, task_id: UUID, *, is_replay: bool
+) -> AcceptedMessage:
     """Say what was taken; the task's row is locked, so that all of it is of one moment."""
-    snapshot = read_snapshot(session, task_id, history_length=sending.configuration.history_length)
+    snapshot = read_snapshot(session, task_id, history_length=submission.configuration.history_length)
     is_visible = session.execute(select(tasks.c.is_visible).where(tasks.c.id == task_id)).scalar_one()
-    return Sent(
+    return AcceptedMessage(
         turn_id=turn_id,
         task_id=task_id,
         snapshot=snapshot,
         is_visible=is_visible,
         is_replay=is_replay,
         turns_before=count_turns_before(session, turn_id),
-        history_length=sending.configuration.history_length,
+        history_length=submission.configuration.history_length,
     )
 
 

@@ -27,29 +27,29 @@ log = get_logger(__name__)
 
 CHANNEL = "quartermaster:tasks"
 TURNS_CHANNEL = "quartermaster:turns"
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
-TOGETHER_SECONDS = 0.005
+BATCH_SECONDS = 0.005
 _ID_BYTES = 16
 
 
-class TaskHints:
+class TaskNotifier:
     """Says that something happened to a task; hints that come within a few milliseconds are one message."""
 
     def __init__(self, valkey: redis.Redis) -> None:
         """Tell through this client, which should not wait long."""
         self._valkey = valkey
         self._silent_until = 0.0
-        self._told: dict[bytes, None] = {}
+        self._pending: dict[bytes, None] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
-            self._send, name="task-hints", pause_seconds=TOGETHER_SECONDS, has_work=lambda: self._told
+            self._send, name="task-hints", pause_seconds=BATCH_SECONDS, has_work=lambda: self._pending
         )
 
-    def tell(self, task_id: UUID) -> None:
+    def notify(self, task_id: UUID) -> None:
         """Wake the fronts that wait; while Valkey is away they look at the rows by themselves. Returns at once."""
         with self._lock:
-            self._told[task_id.bytes] = None
+            self._pending[task_id.bytes] = None
         self._thread.wake()
 
     def announce_turn(self) -> None:
@@ -58,14 +58,14 @@ class TaskHints:
 
     def announce_trace(self, turn_id: UUID) -> None:
         """Tell the workers of agents to whose trace a turn belongs, before they can take it; nothing without one."""
-        asked_by = traceparent()
-        if asked_by is not None:
-            self._publish(TURNS_CHANNEL, turn_id.bytes + asked_by.encode())
+        trace = traceparent()
+        if trace is not None:
+            self._publish(TURNS_CHANNEL, turn_id.bytes + trace.encode())
 
     def _send(self) -> None:
         with self._lock:
-            told, self._told = self._told, {}
-        self._publish(CHANNEL, b"".join(told))
+            pending, self._pending = self._pending, {}
+        self._publish(CHANNEL, b"".join(pending))
 
     def _publish(self, channel: str, message: bytes) -> None:
         if time.monotonic() < self._silent_until:
@@ -116,10 +116,10 @@ class TaskWatch:
         self._watches: dict[UUID, set[Watch]] = {}
         self._seen: dict[UUID, Any] = {}
         self._lock = threading.Lock()
-        self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=LOOK_SECONDS)
+        self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=POLL_SECONDS)
 
     def watch(self, task_id: UUID, wake_up: WakeUp | None = None) -> Watch:
-        """Begin to wait; read the task's rows after this, and wait between readings, or for the wake-up to ring."""
+        """Begin to wait; read the task's rows after this, and wait between readings, or for its wake-up."""
         watch = Watch(self, task_id, wake_up or WakeUp())
         with self._lock:
             self._watches.setdefault(task_id, set()).add(watch)
@@ -129,9 +129,9 @@ class TaskWatch:
     def forget(self, watch: Watch) -> None:
         """Drop a wait."""
         with self._lock:
-            held = self._watches.get(watch.task_id, set())
-            held.discard(watch)
-            if not held:
+            watches = self._watches.get(watch.task_id, set())
+            watches.discard(watch)
+            if not watches:
                 self._watches.pop(watch.task_id, None)
                 self._seen.pop(watch.task_id, None)
 
@@ -141,25 +141,25 @@ class TaskWatch:
 
     def _listen(self) -> None:
         try:
-            with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
-                hints.subscribe(CHANNEL)
-                self._hear(hints)
+            with self._valkey.pubsub(ignore_subscribe_messages=True) as subscription:  # type: ignore[no-untyped-call]
+                subscription.subscribe(CHANNEL)
+                self._receive(subscription)
         except redis.RedisError as error:
             log.warning("hints.interrupted", error=str(error))
-            self._look()
+            self._poll()
 
-    def _hear(self, hints: Any) -> None:
-        looked_at = 0.0
+    def _receive(self, subscription: Any) -> None:
+        polled_at = 0.0
         while not self._thread.is_stopping:
-            message = hints.get_message(timeout=max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
+            message = subscription.get_message(timeout=max(0.0, polled_at + POLL_SECONDS - time.monotonic()))
             if message is not None:
                 for task_id in _ids(message["data"]):
                     self._wake(task_id)
-            if time.monotonic() - looked_at >= LOOK_SECONDS:
-                self._look()
-                looked_at = time.monotonic()
+            if time.monotonic() - polled_at >= POLL_SECONDS:
+                self._poll()
+                polled_at = time.monotonic()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         with self._lock:
             watched = list(self._watches)
         if not watched:

@@ -26,26 +26,26 @@ from shared.db.schema import columns_of
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 
-MOST = 100
-LONGEST_BYTES = 64 << 10
+MAX_ENTRIES = 100
+MAX_ENTRY_BYTES = 64 << 10
 """A message or event that is longer is named and not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class MessageEntry:
     """A message; None where it is too long to be shown."""
 
     at: datetime
     message: Message | None
 
     @property
-    def is_agents(self) -> bool:
+    def is_from_agent(self) -> bool:
         """Whether the agent says it."""
         return self.message is not None and self.message.role is MessageRole.AGENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Came:
+class StateEntry:
     """The task came to a state."""
 
     at: datetime
@@ -53,7 +53,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ArtifactEntry:
     """The agent began to make this."""
 
     at: datetime
@@ -61,14 +61,14 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class ModelCallEntry:
     """The agent's own behavior called a model."""
 
     at: datetime
     record: UsageRecord
 
 
-Entry = Said | Came | Made | Called
+Entry = MessageEntry | StateEntry | ArtifactEntry | ModelCallEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,30 +87,34 @@ def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timelin
     """Read a task. Raises TaskNotFound."""
     task = find_task(session, caller=caller, task_id=task_id)
     # In this order: a state is never shown without the message that came with it.
-    told = session.execute(_TOLD, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
-    said = session.execute(_SAID, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
-    turns = session.execute(_TURNS, {"task": task_id, "most": MOST}).scalars().all()
+    event_rows = session.execute(
+        _EVENTS, {"task": task_id, "most": MAX_ENTRIES, "longest": MAX_ENTRY_BYTES}
+    ).all()
+    message_rows = session.execute(
+        _MESSAGES, {"task": task_id, "most": MAX_ENTRIES, "longest": MAX_ENTRY_BYTES}
+    ).all()
+    turn_ids = session.execute(_TURNS, {"task": task_id, "most": MAX_ENTRIES}).scalars().all()
     records = find_usage_records(
-        session, task.organization_id, [call for turn in turns for call in calls_of(turn)]
+        session, task.organization_id, [call for turn_id in turn_ids for call in calls_of(turn_id)]
     )
-    events = [(row.created_at, parse(row.event)) for row in told if row.event is not None]
+    events = [(row.created_at, parse(row.event)) for row in event_rows if row.event is not None]
     entries: list[Entry] = [
-        *(_said(row) for row in said),
+        *(_message_entry(row) for row in message_rows),
         *(
-            Came(at=at, state=TaskState(event["statusUpdate"]["status"]["state"]))
+            StateEntry(at=at, state=TaskState(event["statusUpdate"]["status"]["state"]))
             for at, event in events
             if "statusUpdate" in event
         ),
-        *_made(session, task, events),
-        *(Called(at=record.occurred_at, record=record) for record in records),
+        *_artifact_entries(session, task, events),
+        *(ModelCallEntry(at=record.occurred_at, record=record) for record in records),
     ]
     return Timeline(
         task=task,
-        entries=sorted(entries, key=lambda entry: (entry.at, isinstance(entry, Came))),
+        entries=sorted(entries, key=lambda entry: (entry.at, isinstance(entry, StateEntry))),
         cost=sum(record.cost for record in records),
         calls=len(records),
         is_own=_is_own(caller, task),
-        is_cut=MOST in (len(said), len(told), len(turns)),
+        is_cut=MAX_ENTRIES in (len(message_rows), len(event_rows), len(turn_ids)),
     )
 
 
@@ -122,8 +126,10 @@ def find_task(session: Session, *, caller: Caller, task_id: UUID) -> ListedTask:
     if row is None:
         raise TaskNotFound
     task = read_listed(row)
-    held = caller.permissions_on(organization_id=task.organization_id)
-    may_read = Permission.TASK_READ in held or (Permission.MODEL_EXECUTE in held and _is_own(caller, task))
+    permissions = caller.permissions_on(organization_id=task.organization_id)
+    may_read = Permission.TASK_READ in permissions or (
+        Permission.MODEL_EXECUTE in permissions and _is_own(caller, task)
+    )
     if caller.organization_id != task.organization_id or not may_read:
         raise TaskNotFound
     return task
@@ -134,29 +140,29 @@ def _is_own(caller: Caller, task: ListedTask) -> bool:
     return (task.caller_id, task.principal_id) == (own.caller_id, own.principal_id)
 
 
-def _said(row: Any) -> Said:
+def _message_entry(row: Any) -> MessageEntry:
     message = Message.model_validate(parse(row.message)) if row.message is not None else None
-    return Said(at=row.created_at, message=message)
+    return MessageEntry(at=row.created_at, message=message)
 
 
-def _made(
+def _artifact_entries(
     session: Session, task: ListedTask, events: Sequence[tuple[datetime, Mapping[str, Any]]]
-) -> Sequence[Made]:
+) -> Sequence[ArtifactEntry]:
     began: dict[str, datetime] = {}
     for at, event in events:
         if "artifactUpdate" in event:
             began.setdefault(event["artifactUpdate"]["artifact"]["artifactId"], at)
     scope = DeploymentScope(deployment_id=task.deployment_id)
     snapshot = find_snapshot(session, scope, task.id, history_length=0)
-    made = snapshot.task.artifacts[-MOST:] if snapshot is not None else ()
-    return [Made(at=began.get(each.artifact_id, task.status_at), artifact=each) for each in made]
+    made = snapshot.task.artifacts[-MAX_ENTRIES:] if snapshot is not None else ()
+    return [ArtifactEntry(at=began.get(each.artifact_id, task.status_at), artifact=each) for each in made]
 
 
-_SAID = text("""
+_MESSAGES = text("""
 SELECT created_at, CASE WHEN octet_length(message) <= :longest THEN message END AS message
 FROM (SELECT * FROM task_messages WHERE task_id = :task ORDER BY number DESC LIMIT :most) AS newest ORDER BY number
 """)
-_TOLD = text("""
+_EVENTS = text("""
 SELECT created_at, CASE WHEN octet_length(event) <= :longest THEN event END AS event
 FROM (SELECT * FROM task_events WHERE task_id = :task AND kind <> 'message' ORDER BY sequence DESC LIMIT :most)
 AS newest ORDER BY sequence

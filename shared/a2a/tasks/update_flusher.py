@@ -15,11 +15,11 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 PAUSE_SECONDS = 1.0
 """Between attempts while the database does not answer."""
-HELD_SECONDS = 0.5
+LOCKED_SECONDS = 0.5
 """Between attempts at a task that another writer holds."""
 
 
-class LateUpdates:
+class UpdateFlusher:
     """The turns of a process that have said what is not written yet; the thread begins with the first."""
 
     def __init__(self, write: Callable[[ClaimedTurn], object], *, after_seconds: float) -> None:
@@ -27,7 +27,7 @@ class LateUpdates:
         self._write = write
         self._after_seconds = after_seconds
         self._turns: dict[UUID, ClaimedTurn] = {}
-        self._held_until: dict[UUID, float] = {}
+        self._locked_until: dict[UUID, float] = {}
         self._thread = PeriodicThread(
             self._write_all,
             name="late-updates",
@@ -45,7 +45,7 @@ class LateUpdates:
         """Write what was held back, once the first of it has waited. Raises ServiceUnavailable."""
         time.sleep(self._after_seconds)
         for turn_id, claimed in list(self._turns.items()):
-            if self._held_until.get(turn_id, 0.0) > time.monotonic():
+            if self._locked_until.get(turn_id, 0.0) > time.monotonic():
                 continue
             # Its own thread has the lock while it writes all that is pending, and may wait for the task.
             if claimed.lock.acquire(blocking=False):
@@ -56,12 +56,12 @@ class LateUpdates:
 
     def _write_one(self, turn_id: UUID, claimed: ClaimedTurn) -> None:
         del self._turns[turn_id]
-        self._held_until.pop(turn_id, None)
+        self._locked_until.pop(turn_id, None)
         try:
             self._write(claimed)
         except LockTimeout:
             self._turns[turn_id] = claimed
-            self._held_until[turn_id] = time.monotonic() + HELD_SECONDS
+            self._locked_until[turn_id] = time.monotonic() + LOCKED_SECONDS
         except ServiceUnavailable:
             self._turns[turn_id] = claimed
             raise

@@ -128,7 +128,7 @@ def test_a_call_whose_replies_could_not_be_heard_is_not_accepted(
 
 
 @pytest.fixture
-def unheard(calls: ModelCalls) -> ModelCalls:
+def unconfirmed(calls: ModelCalls) -> ModelCalls:
     """Calls that Valkey takes, a worker makes, and the front does not hear so."""
 
     class Hesitant(CallQueue):
@@ -144,19 +144,19 @@ def unheard(calls: ModelCalls) -> ModelCalls:
     return replace(calls, invoker=replace(calls.invoker, queue=Hesitant(calls.valkey)))
 
 
-def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(unheard: ModelCalls) -> None:
-    inbox = unheard.chat("!tokens 3")
+def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(unconfirmed: ModelCalls) -> None:
+    inbox = unconfirmed.chat("!tokens 3")
     assert received(inbox)[-1].kind is ReplyKind.END
-    assert unheard.charge(inbox)[0] == "completed"
+    assert unconfirmed.charge(inbox)[0] == "completed"
     inbox.close()
 
 
 def test_a_call_of_which_neither_valkey_nor_postgres_says_whether_it_waits_is_waited_for(
-    unheard: ModelCalls, lost_database: Database
+    unconfirmed: ModelCalls, lost_database: Database
 ) -> None:
     """To say "try again" would have it made, and paid, twice."""
-    invoker = replace(unheard.invoker, database=lost_database)
-    inbox = replace(unheard, invoker=invoker).chat("!tokens 3")
+    invoker = replace(unconfirmed.invoker, database=lost_database)
+    inbox = replace(unconfirmed, invoker=invoker).chat("!tokens 3")
     assert received(inbox)[-1].kind is ReplyKind.END
     inbox.close()
 

@@ -3,7 +3,7 @@
 from sqlalchemy import text
 
 from shared.a2a.agent_turns.updates import BehaviorKind
-from shared.a2a.agents.directory import DISTRIBUTIONS_TOLD, ROUTED
+from shared.a2a.agents.directory import LISTED_DISTRIBUTIONS, ROUTED
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior, remove_behavior
 from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
@@ -131,9 +131,9 @@ def test_a_card_is_made_from_a_bounded_number_of_distributions(cast: Cast) -> No
     card = anybody(client).ask("GET", WELL_KNOWN).get_json()
     found = {extension["uri"]: extension for extension in card["capabilities"]["extensions"]}
     networks = found["http://localhost/extensions/distribution/v1"]["params"]["networks"]
-    assert set(networks) == {f"n{n}" for n in range(3000 - DISTRIBUTIONS_TOLD + 1, 3001)}
-    values = {"deployment_id": created.deployment.id, "limit": DISTRIBUTIONS_TOLD}
-    assert explain(database, ROUTED, values).blocks < 3 * DISTRIBUTIONS_TOLD
+    assert set(networks) == {f"n{n}" for n in range(3000 - LISTED_DISTRIBUTIONS + 1, 3001)}
+    values = {"deployment_id": created.deployment.id, "limit": LISTED_DISTRIBUTIONS}
+    assert explain(database, ROUTED, values).blocks < 3 * LISTED_DISTRIBUTIONS
 
 
 def test_a_disabled_agent_has_no_card(cast: Cast) -> None:

@@ -11,8 +11,8 @@ import pytest
 from werkzeug.test import TestResponse
 
 from shared.a2a.exact_json import parse
-from shared.a2a.inbound.dispatcher import Porter, route_due_messages
-from shared.a2a.inbound.forwarder import Door as RoutingDoor
+from shared.a2a.inbound.dispatcher import MessageDispatcher, route_due_messages
+from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.identity.access.authorization import OPERATOR
 from shared.media.notifications.notification_endpoints import set_endpoint
 from tests.support.agent_worker import answering_turns
@@ -97,8 +97,8 @@ class Door:
     def route(self) -> int:
         """Route what is due, as the worker does."""
         settings = self.front.settings
-        made = RoutingDoor(settings=settings, router=self.front.services.agents.router)
-        return route_due_messages(Porter(database=self.front.services.database, door=made))
+        made = MessageForwarder(settings=settings, router=self.front.services.agents.router)
+        return route_due_messages(MessageDispatcher(database=self.front.services.database, forwarder=made))
 
     def set_endpoint(self, url: str) -> None:
         """Name where notifications go."""

@@ -9,7 +9,7 @@ import pytest
 
 from shared import ids
 from shared.a2a.inbound.errors import TooManyMessages
-from shared.a2a.inbound.forwarder import Door as RoutingDoor
+from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.a2a.inbound.intake import receive_message
 from shared.a2a.inbound.messages import InboundMessage, MessageState
 from shared.media.importing.imports import STANDARD
@@ -229,7 +229,7 @@ def test_so_many_messages_wait_for_a_distribution_and_no_more(front: Front) -> N
 def receive_limited(door: Door, conversation: str, *, limit: int) -> MessageState:
     """Take a message, of which so many may wait, that has to wait behind those of its conversation."""
     services, settings = door.front.services, door.front.settings
-    limited = RoutingDoor(
+    limited = MessageForwarder(
         settings=settings.model_copy(update={"queued_imports": limit}), router=services.agents.router
     )
     message = InboundMessage(

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from shared.a2a.inbound.dispatcher import Porter, route_due_messages
-from shared.a2a.inbound.forwarder import Door as RoutingDoor
+from shared.a2a.inbound.dispatcher import MessageDispatcher, route_due_messages
+from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.a2a.tasks.router import Router
 from shared.config.settings import Settings
 from shared.db.database import Database
@@ -21,8 +21,10 @@ from tests.web.media.conftest import fetch, sql
 
 def route(settings: Settings) -> None:
     """Route what is due, in a process of its own."""
-    door = RoutingDoor(settings=settings, router=Router.of(settings))
-    route_due_messages(Porter(database=Database(settings.database_url, pool_size=2), door=door))
+    door = MessageForwarder(settings=settings, router=Router.of(settings))
+    route_due_messages(
+        MessageDispatcher(database=Database(settings.database_url, pool_size=2), forwarder=door)
+    )
 
 
 def dies_pushing(door: Door, point: str, body: dict[str, Any]) -> bool:

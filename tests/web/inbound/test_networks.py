@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from shared.a2a.exact_json import parse
-from shared.a2a.inbound.dispatcher import Porter, route_due_messages
-from shared.a2a.inbound.forwarder import Door as RoutingDoor
+from shared.a2a.inbound.dispatcher import MessageDispatcher, route_due_messages
+from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import get_distribution, update_distribution
 from tests.support import networks
@@ -53,8 +53,8 @@ def send(line: Line, body: bytes) -> None:
 
 
 def route(front: Front) -> None:
-    door = RoutingDoor(settings=front.settings, router=front.services.agents.router)
-    while route_due_messages(Porter(database=front.services.database, door=door)):
+    door = MessageForwarder(settings=front.settings, router=front.services.agents.router)
+    while route_due_messages(MessageDispatcher(database=front.services.database, forwarder=door)):
         pass
 
 

@@ -8,7 +8,7 @@ from shared.a2a.agents.directory import authorize
 from shared.a2a.agents.extensions import require as require_extensions
 from shared.a2a.tasks.administration import list_organization_tasks
 from shared.a2a.tasks.cancellation import cancel_task
-from shared.a2a.tasks.submission import Sending
+from shared.a2a.tasks.submission import MessageSubmission
 from shared.a2a.tasks.timeline import find_task, read_timeline
 from shared.a2a.types import (
     Message,
@@ -90,7 +90,7 @@ def cancel(context: PageContext, task_id: UUID) -> Response:
         task = find_task(session, caller=context.caller, task_id=task_id)
         agent = context.services.agents.directory.get(task.deployment_id).agent
         cancel_task(session, authorize(context.caller, agent), task_id)
-    context.services.agents.hints.tell(task_id)
+    context.services.agents.hints.notify(task_id)
     return go_to(f"{PAGE}/{task_id}")
 
 
@@ -121,5 +121,5 @@ def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UU
     request = SendMessageRequest(
         message=message, configuration=SendMessageConfiguration(return_immediately=True)
     )
-    sending = Sending(request=request, agent=agent, scope=scope, caller=context.caller)
+    sending = MessageSubmission(request=request, agent=agent, scope=scope, caller=context.caller)
     return accept_message(context.services, sending).task_id

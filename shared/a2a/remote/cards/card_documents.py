@@ -88,12 +88,12 @@ def read_document(document: Mapping[str, Any]) -> RemoteCard:
     missing = [name for name in _REQUIRED if not document.get(name)]
     if missing:
         raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card lacks what is required: {', '.join(missing)}.")
-    said = {**_ABSENT, **{name: value for name, value in document.items() if value is not None}}
+    declared = {**_ABSENT, **{name: value for name, value in document.items() if value is not None}}
     try:
-        card = AgentCard.model_validate({**said, "skills": ()})
+        card = AgentCard.model_validate({**declared, "skills": ()})
     except ValidationError as error:
         raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card is wrong: {_mistakes(error)}.") from error
-    skills, warnings = _read_skills(said["skills"])
+    skills, warnings = _read_skills(declared["skills"])
     return RemoteCard(
         document=document, card=card.model_copy(update={"skills": skills}), warnings=tuple(warnings)
     )
@@ -111,9 +111,9 @@ def declared_extensions(card: AgentCard) -> tuple[DeclaredExtension, ...]:
 
 
 def _require_new_protocol(document: Mapping[str, Any]) -> None:
-    said = document.get("protocolVersion")
-    if not document.get("supportedInterfaces") and (said or isinstance(document.get("url"), str)):
-        version = f"version {said}" if isinstance(said, str) else "version 0.3 or older"
+    declared = document.get("protocolVersion")
+    if not document.get("supportedInterfaces") and (declared or isinstance(document.get("url"), str)):
+        version = f"version {declared}" if isinstance(declared, str) else "version 0.3 or older"
         raise too_old(version)
 
 
@@ -125,8 +125,8 @@ def too_old(version: str) -> CardUnusable:
     )
 
 
-def _read_skills(said: object) -> tuple[tuple[AgentSkill, ...], Iterable[Finding]]:
-    listed = said if isinstance(said, list) else []
+def _read_skills(declared: object) -> tuple[tuple[AgentSkill, ...], Iterable[Finding]]:
+    listed = declared if isinstance(declared, list) else []
     skills = []
     for one in listed[:SKILLS_LIMIT]:
         try:

@@ -103,7 +103,7 @@ def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: E
     if body is not None:
         sent["Content-Type"] = "application/json"
     try:
-        answer = ask(
+        response = ask(
             address,
             sent,
             policy=policy,
@@ -113,11 +113,11 @@ def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: E
             idle_seconds=IDLE_SECONDS,
         )
     except SourceStatusError as answered:
-        return _judge_status(answered.status)
+        return _check_status(answered.status)
     except EgressError as error:
         message = f"{host_of(interface.url)} cannot be asked at the address for messages: {error.detail}"
         return Probe(problem=Finding(code=Fault.UNREACHABLE, message=message))
-    return _judge_answer(interface.binding, answer)
+    return _check_response(interface.binding, response)
 
 
 def _http_json(interface: Interface, context_id: str) -> tuple[str, bytes | None]:
@@ -133,7 +133,7 @@ def _jsonrpc(interface: Interface, context_id: str) -> tuple[str, bytes | None]:
     return interface.url, render(call).encode()
 
 
-def _judge_status(status: int) -> Probe:
+def _check_status(status: int) -> Probe:
     if status in REFUSED:
         message = (
             f"The agent's server refuses our requests with status {status}: it takes neither the request token"
@@ -146,9 +146,9 @@ def _judge_status(status: int) -> Probe:
     return _without_list(f"It answers with status {status}.")
 
 
-def _judge_answer(binding: Binding, answer: bytes) -> Probe:
+def _check_response(binding: Binding, response: bytes) -> Probe:
     try:
-        read = parse(answer)
+        read = parse(response)
     except (ValueError, RecursionError):
         read = None
     error = read.get("error") if isinstance(read, dict) else None

@@ -11,10 +11,10 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.a2a.agent_turns.leases import TAKE, TurnLeases
+from shared.a2a.agent_turns.leases import CLAIM, TurnLeases
 from shared.a2a.agent_turns.lost_turns import TurnSweeper
 from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.a2a.types import TaskState
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable
@@ -66,7 +66,7 @@ def working(agents: Agents) -> Iterator[None]:
         takers.stop()
 
 
-def is_answered(agents: Agents, sent: Sent) -> bool:
+def is_answered(agents: Agents, sent: AcceptedMessage) -> bool:
     return agents.task(sent.task_id).status.state is TaskState.COMPLETED
 
 
@@ -147,7 +147,7 @@ def test_to_take_a_turn_costs_the_same_however_many_wait(noisy: Agents, quiet: A
         connection.execute(text("VACUUM ANALYZE task_turns"))
     values = {"lease_id": new_id(), "seconds": 1}
     for full in ([], [noisy.organization_id], [quiet.organization_id]):
-        plan = explain(noisy.database, TAKE, {**values, **RoundRobin().parameters(full_tenants=full)})
+        plan = explain(noisy.database, CLAIM, {**values, **RoundRobin().parameters(full_tenants=full)})
         assert "ix_task_turns_ready" in plan.indexes
         assert plan.node_types.isdisjoint({"Seq Scan", "Sort", "Bitmap Heap Scan"})
         assert plan.rows_removed == 0
@@ -194,5 +194,5 @@ def test_a_worker_that_lost_a_lease_does_not_prolong_the_next_ones(quiet: Agents
     until = quiet.turn(lost.turn_id)["lease_until"]
     leases.renew([lost])
     assert quiet.turn(lost.turn_id)["lease_until"] == until
-    assert leases.look([lost]) == {}
+    assert leases.check([lost]) == {}
     quiet.set("DELETE FROM task_turns WHERE id = :id", id=lost.turn_id)

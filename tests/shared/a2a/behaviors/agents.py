@@ -20,8 +20,8 @@ from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import behaviors as behavior_rows
 from shared.a2a.tasks.cancellation import cancel_task
 from shared.a2a.tasks.snapshots import read_snapshot
-from shared.a2a.tasks.submission import Sending, Sent, send
-from shared.a2a.tasks.task_notifier import TaskHints
+from shared.a2a.tasks.submission import AcceptedMessage, MessageSubmission, send
+from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from shared.config.settings import Settings
 from shared.credits.balances import Balance
@@ -52,7 +52,7 @@ class Agents:
     identity: IdentityFactory
     deployment: CreatedDeployment
     caller: Caller
-    hints: TaskHints
+    hints: TaskNotifier
     leases: TurnLeases
     log: ClaimingLog
     watch: TurnHeartbeats
@@ -88,14 +88,14 @@ class Agents:
         caller: Caller | None = None,
         extensions: Sequence[str] = (),
         accepted: Sequence[str] = (),
-    ) -> Sent:
+    ) -> AcceptedMessage:
         """Send a message, which then waits."""
         told = said if isinstance(said, Message) else message(said)
         told = told.model_copy(update={"task_id": task.id if task else None, "context_id": context_id})
         request = SendMessageRequest(
             message=told, configuration=SendMessageConfiguration(accepted_output_modes=tuple(accepted))
         )
-        sending = Sending(
+        sending = MessageSubmission(
             request=request,
             agent=self.agent,
             scope=self.scope(caller),
@@ -114,7 +114,7 @@ class Agents:
         return self.task(sent.task_id)
 
     @contextmanager
-    def answering(self, sent: Sent) -> Iterator[None]:
+    def answering(self, sent: AcceptedMessage) -> Iterator[None]:
         """Answer within the block, in a thread; the block must let it end."""
         thread = threading.Thread(target=self.execution.answer_turn, args=(sent.turn_id,))
         thread.start()
@@ -131,7 +131,7 @@ class Agents:
         """Take back what dead workers held."""
         return sweep_turns(self.database, self.hints)
 
-    def recover(self, sent: Sequence[Sent]) -> list[Task]:
+    def recover(self, sent: Sequence[AcceptedMessage]) -> list[Task]:
         """Let the leases of the dead end, and another worker go on."""
         self.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
         self.sweep()
@@ -218,7 +218,7 @@ def make_agents(
                 actor=OPERATOR,
             )
     valkey = connect_valkey(valkey_url)
-    hints = TaskHints(valkey)
+    hints = TaskNotifier(valkey)
     behaviors = build_behaviors(database, open_any_store(loaded), valkey, loaded)
     log, leases, watch, execution = make_execution(database, hints, behaviors, loaded)
     try:

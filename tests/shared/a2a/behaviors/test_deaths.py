@@ -11,7 +11,7 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.agent_turns.lost_turns import INTERRUPTED
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.a2a.types import Task, TaskState
 from shared.credits import sweeps
 from shared.db.database import Database
@@ -112,7 +112,7 @@ def test_a_call_that_may_have_been_made_is_not_made_again_however_late_its_turn_
     assert len(agents.usage()) == 1
 
 
-def charged(agents: Agents, sent: Sent) -> list[tuple[Any, ...]]:
+def charged(agents: Agents, sent: AcceptedMessage) -> list[tuple[Any, ...]]:
     """Whether a turn's calls were estimated, and their completion tokens."""
     rows = agents.rows(
         "SELECT is_estimated, completion_tokens FROM usage_records WHERE invocation_id = :id",

@@ -8,9 +8,9 @@ import pytest
 
 from shared.a2a import exact_json
 from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
-from shared.a2a.behaviors import script_scene, turn_cancellation
+from shared.a2a.behaviors import script_context, turn_cancellation
 from shared.a2a.behaviors.script_parser import ScriptInvalid, parse_script
-from shared.a2a.behaviors.script_play import ScriptedCrash
+from shared.a2a.behaviors.script_player import ScriptedCrash
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.scripted_errors import find_refusal
 from shared.a2a.behaviors.stored_files import StoredFiles
@@ -123,7 +123,7 @@ def test_the_first_rule_that_matches_decides() -> None:
 
 
 def test_an_expression_that_takes_too_long_does_not_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script_scene, "EXPRESSION_SECONDS", 0.01)
+    monkeypatch.setattr(script_context, "REGEX_TIMEOUT_SECONDS", 0.01)
     script = 'rules:\n- match: {regex: "^(a|aa)+$"}\n  steps: [complete: matched]\n- steps: [complete: other]'
     assert told(play(script, "aaa")) == [("completed", "matched")]
     assert told(play(script, "a" * 60 + "b")) == [("completed", "other")]
@@ -319,7 +319,7 @@ def test_a_crash_is_raised_and_silence_ends() -> None:
 
 @pytest.mark.parametrize("rest", ["- delay: 3600\n- complete:", "- hang: true"])
 def test_waiting_ends_when_the_turn_is_cancelled(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_cancellation, "LOOK_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(turn_cancellation, "POLL_SECONDS", 0.001)
     looks = iter([False, False, False, True])
     turn = make_turn(script=steps(f"- status: a\n{rest}"), is_cancelled=lambda: next(looks, True))
     assert told(run(turn)) == [("working", "a")]

@@ -32,9 +32,9 @@ def agents(
     """A new organization and its deployment, which has no endpoint yet."""
     monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(heartbeats, "RENEWAL_SECONDS", 0.02)
-    monkeypatch.setattr(connection, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(task_polling, "LONGEST_LOOK_SECONDS", 0.5)
-    monkeypatch.setattr(task_polling, "WITH_HINTS_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(task_polling, "LONGEST_POLL_SECONDS", 0.5)
+    monkeypatch.setattr(task_polling, "SUBSCRIBED_POLL_SECONDS", 1.0)
     options: dict[str, Any] = {
         "egress_allow_private": True,
         "egress_allow_http": True,

@@ -13,7 +13,7 @@ from shared.a2a.remote.cancellation import BATCH_SIZE, THREADS, RemoteCancellati
 from shared.a2a.remote.connection import AgentConnector
 from shared.a2a.remote.task_recovery import message_id_of
 from shared.a2a.remote.turn_rows import SentTurns
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.db.database import Database
 from shared.runtime.batches import budget
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
@@ -60,7 +60,7 @@ def cancellation(agents: Agents) -> RemoteCancellation:
     return RemoteCancellation(agents.database, AgentConnector(agents.database, agents.settings))
 
 
-def cancel_while_sent(agents: Agents, *, remote_task_id: str | None) -> Sent:
+def cancel_while_sent(agents: Agents, *, remote_task_id: str | None) -> AcceptedMessage:
     """Cancel the turn of a worker that died after it had sent the message."""
     sent = agents.say("hello")
     claimed = agents.log.claim(sent.turn_id)
@@ -74,7 +74,7 @@ def cancel_while_sent(agents: Agents, *, remote_task_id: str | None) -> Sent:
     return sent
 
 
-def end_while_sent(agents: Agents, outcome: str) -> Sent:
+def end_while_sent(agents: Agents, outcome: str) -> AcceptedMessage:
     """Have a turn that its agent has taken end so."""
     sent = agents.say("hello")
     row = {"id": sent.turn_id, "task_id": sent.task_id}
@@ -88,13 +88,13 @@ def end_while_sent(agents: Agents, outcome: str) -> Sent:
     return sent
 
 
-def task_with(sent: Sent) -> Any:
+def task_with(sent: AcceptedMessage) -> Any:
     """The agent's task of a message."""
     message = {"messageId": message_id_of(sent.turn_id), "role": "ROLE_USER", "parts": [{"text": "hello"}]}
     return {"id": "t", "status": {"state": "TASK_STATE_WORKING"}, "history": [message]}
 
 
-def let_pass(agents: Agents, sent: Sent, minutes: int) -> None:
+def let_pass(agents: Agents, sent: AcceptedMessage, minutes: int) -> None:
     """Have the turn's end be so long ago."""
     agents.set(
         "UPDATE tasks SET status_at = status_at - make_interval(mins => CAST(:minutes AS integer)) WHERE id = :id",
@@ -103,7 +103,7 @@ def let_pass(agents: Agents, sent: Sent, minutes: int) -> None:
     )
 
 
-def is_open(agents: Agents, sent: Sent) -> bool:
+def is_open(agents: Agents, sent: AcceptedMessage) -> bool:
     [row] = agents.rows("SELECT is_open FROM remote_turns WHERE turn_id = :id", id=sent.turn_id)
     return bool(row["is_open"])
 

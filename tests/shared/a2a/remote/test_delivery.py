@@ -13,7 +13,7 @@ from shared.a2a.agent_turns.updates import BehaviorKind
 from shared.a2a.remote import behavior
 from shared.a2a.remote.connection import AgentConnector
 from shared.a2a.remote.endpoints import find_endpoint
-from shared.a2a.tasks.submission import Sent
+from shared.a2a.tasks.submission import AcceptedMessage
 from shared.a2a.types import TaskState
 from shared.db.database import StatementSession
 from shared.db.statements import Prepared
@@ -36,7 +36,7 @@ def complete(wire: Wire) -> None:
     wire.event(status())
 
 
-def noted(agents: Agents, sent: Sent) -> list[bool]:
+def noted(agents: Agents, sent: AcceptedMessage) -> list[bool]:
     """Whether the turn's row says that its message may have left, if it has a row."""
     found = agents.rows(
         "SELECT sent_at IS NOT NULL AS is_sent FROM remote_turns WHERE turn_id = :id", id=sent.turn_id
@@ -115,7 +115,7 @@ def test_a_turn_that_ends_before_its_message_leaves_is_not_noted_as_sent(agents:
 def test_a_message_waits_for_the_card_of_a_new_endpoint_and_is_not_noted_as_sent(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(behavior, "CARD_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(behavior, "CARD_POLL_SECONDS", 0.02)
     with scripted_agent(complete) as agent:
         use_endpoint(agents, agent.url)
         agents.set("UPDATE deployment_endpoints SET binding = NULL, interface_url = NULL")

@@ -88,7 +88,7 @@ def test_a_message_that_an_agent_took_before_it_broke_is_found_and_not_sent_agai
 
 
 def test_a_message_that_never_arrived_is_sent_again(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "ABSENCE_SECONDS", 0.2)
+    monkeypatch.setattr(delivery, "SEARCH_PAUSE_SECONDS", 0.2)
     sent: list[Any] = []
 
     def script(wire: Wire) -> None:

@@ -53,7 +53,7 @@ def schedule(agents: Agents, **changes: Any) -> Schedule:
 
 
 def of(agents: Agents, made: Schedule) -> dict[str, Any]:
-    return {"by": OPERATOR, "deployment_id": agents.deployment.deployment.id, "schedule_id": made.id}
+    return {"actor": OPERATOR, "deployment_id": agents.deployment.deployment.id, "schedule_id": made.id}
 
 
 def owe(agents: Agents, made: Schedule, minutes: int) -> None:

@@ -14,7 +14,7 @@ from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks import cancellation
 from shared.a2a.tasks import log as log_module
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
-from shared.a2a.tasks.events import HeldTask, find_and_hold_task
+from shared.a2a.tasks.events import LockedTask, find_and_lock_task
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
 from shared.db.database import Session
 from shared.deliveries.ordering import lock_order
@@ -32,7 +32,7 @@ ASKING = StatusChanged(state=TaskState.INPUT_REQUIRED)
 @pytest.fixture(autouse=True)
 def _write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write each update by itself: what is written together is another test's."""
-    monkeypatch.setattr(log_module, "TOGETHER_SECONDS", 0.0)
+    monkeypatch.setattr(log_module, "BATCH_SECONDS", 0.0)
 
 
 def claim(agents: Agents, text: str = "hello") -> ClaimedTurn:
@@ -134,7 +134,7 @@ def test_whoever_lost_a_turn_writes_nothing_more(agents: Agents, loss: str) -> N
         with pytest.raises(TurnLost):
             agents.log.append(claimed, said)
     agents.leases.renew([claimed.lease])
-    assert not agents.leases.look([claimed.lease])
+    assert not agents.leases.check([claimed.lease])
     assert agents.task(claimed.turn.task_id) == before
 
 
@@ -224,11 +224,11 @@ def test_what_is_said_before_a_cancellation_holds_the_task_is_in_it_once(
     for number in (1, 2):
         agents.log.append(claimed, piece(number))
 
-    def say_before(session: Session, task_id: UUID) -> HeldTask | None:
+    def say_before(session: Session, task_id: UUID) -> LockedTask | None:
         agents.log.append(claimed, piece(3))
-        return find_and_hold_task(session, task_id)
+        return find_and_lock_task(session, task_id)
 
-    monkeypatch.setattr(cancellation, "find_and_hold_task", say_before)
+    monkeypatch.setattr(cancellation, "find_and_lock_task", say_before)
     task = agents.cancel(claimed.turn.task_id)
     assert [part.text for part in task.artifacts[0].parts] == ["1 2 3 "]
 
@@ -238,7 +238,7 @@ def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path)
     assert first is not None
     agents.log.append(first, piece(0))
     agents.log.append(first, COMPLETED)
-    elsewhere = agents.log.claim(agents.say("unheard", context_id="other").turn_id)
+    elsewhere = agents.log.claim(agents.say("unconfirmed", context_id="other").turn_id)
     assert elsewhere is not None
     second = agents.log.claim(agents.say("two", context_id="ctx").turn_id)
     assert second is not None

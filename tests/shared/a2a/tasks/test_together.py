@@ -25,8 +25,8 @@ NEVER = 3600.0
 @pytest.fixture
 def claimed(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> ClaimedTurn:
     """A turn that has said that it works, of which nothing else is written until it must be."""
-    monkeypatch.setattr(module, "TOGETHER_SECONDS", NEVER)
-    monkeypatch.setattr(agents.log._late._thread, "wake", lambda: None)
+    monkeypatch.setattr(module, "BATCH_SECONDS", NEVER)
+    monkeypatch.setattr(agents.log._flusher._thread, "wake", lambda: None)
     claimed = agents.log.claim(agents.say("hello").turn_id)
     assert claimed is not None
     agents.log.append(claimed, WORKING)
@@ -65,7 +65,7 @@ def test_the_end_is_written_at_once_with_what_came_before_it(agents: Agents, cla
 def test_an_update_that_nothing_follows_is_written_soon(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.05)
+    monkeypatch.setattr(module, "BATCH_SECONDS", 0.05)
     claimed = agents.log.claim(agents.say("hello").turn_id)
     assert claimed is not None
     agents.log.append(claimed, WORKING)
@@ -128,7 +128,7 @@ def test_an_update_that_cannot_be_written_fails_its_turn_and_loses_nothing_befor
 def test_an_update_that_cannot_be_written_holds_up_no_other_turn(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.05)
+    monkeypatch.setattr(module, "BATCH_SECONDS", 0.05)
     turns = [agents.log.claim(agents.say("hello").turn_id) for _ in range(2)]
     broken, other = (turn for turn in turns if turn is not None)
     for claimed in (broken, other):
@@ -146,7 +146,7 @@ def test_an_update_that_cannot_be_written_holds_up_no_other_turn(
 def test_tasks_that_somebody_holds_keep_no_other_turn_from_being_written(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, is_ending: bool
 ) -> None:
-    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.05)
+    monkeypatch.setattr(module, "BATCH_SECONDS", 0.05)
     # Held for less than half a minute, or Postgres ends the transaction: to wait for each, ten seconds, is too long.
     turns = [agents.log.claim(agents.say("hello").turn_id) for _ in range(5)]
     first, *rest, other = (turn for turn in turns if turn is not None)
@@ -186,13 +186,13 @@ def test_what_the_database_did_not_answer_comes_after_all_others(
         return record(writing, *said, **how)
 
     monkeypatch.setattr(agents.log, "_record", fail_for_one)
-    monkeypatch.setattr(agents.log._late, "_after_seconds", 0.0)
+    monkeypatch.setattr(agents.log._flusher, "_after_seconds", 0.0)
     for _ in range(2):
         with pytest.raises(ServiceUnavailable):
-            agents.log._late._write_all()
+            agents.log._flusher._write_all()
     assert kinds(agents, other) == ["status", "artifact"]
     monkeypatch.setattr(agents.log, "_record", record)
-    agents.log._late._write_all()
+    agents.log._flusher._write_all()
     assert kinds(agents, claimed) == ["status", "artifact"]
 
 
@@ -219,7 +219,7 @@ def test_a_turn_that_is_handed_back_has_said_what_it_said(agents: Agents, claime
 def test_an_update_that_was_written_while_its_worker_paused_is_not_written_again(
     agents: Agents, claimed: ClaimedTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.0)
+    monkeypatch.setattr(module, "BATCH_SECONDS", 0.0)
     record, said = agents.log._record, piece(0)
 
     def fail(*_: object, **__: object) -> Result:
@@ -229,8 +229,8 @@ def test_an_update_that_was_written_while_its_worker_paused_is_not_written_again
     with pytest.raises(ServiceUnavailable):
         agents.log.append(claimed, said)
     monkeypatch.setattr(agents.log, "_record", record)
-    agents.log._late.add(claimed)  # as it is when an update before it was held back
-    agents.log._late._write_all()
+    agents.log._flusher.add(claimed)  # as it is when an update before it was held back
+    agents.log._flusher._write_all()
     agents.log.append(claimed, said)
     agents.log.append(claimed, piece(1))
     assert kinds(agents, claimed) == ["status", "artifact", "artifact"]

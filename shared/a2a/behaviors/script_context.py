@@ -20,40 +20,40 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-EXPRESSION_SECONDS = 0.1
+REGEX_TIMEOUT_SECONDS = 0.1
 MAX_SEARCHED_CHARACTERS = 100_000
-_PLACE = re.compile(r"\$(\$\{)|\$\{([A-Za-z0-9_]+)\}")
+_PLACEHOLDER = re.compile(r"\$(\$\{)|\$\{([A-Za-z0-9_]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class ScriptContext:
     """One message and what is known while the script answers it."""
 
     task_id: UUID
     context_id: str
     message: Message
-    places: Mapping[str, str] = field(default_factory=dict)
+    placeholders: Mapping[str, str] = field(default_factory=dict)
 
-    def hearing(self, message: Message) -> Scene:
+    def with_message(self, message: Message) -> ScriptContext:
         """Give the scene in which another message of the task is answered."""
         return replace(self, message=message)
 
-    def counting(self, n: int) -> Scene:
+    def with_repetition(self, n: int) -> ScriptContext:
         """Give the scene of a repetition."""
-        return replace(self, places={**self.places, "n": str(n)})
+        return replace(self, placeholders={**self.placeholders, "n": str(n)})
 
     def fill(self, value: Any) -> Any:
         """Fill in the placeholders in every text of a value."""
         if isinstance(value, str):
-            return _PLACE.sub(self._stand_in, value) if "$" in value else value
+            return _PLACEHOLDER.sub(self._substitute, value) if "$" in value else value
         if isinstance(value, dict):
             return {self.fill(name): self.fill(member) for name, member in value.items()}
         return [self.fill(item) for item in value] if isinstance(value, list) else value
 
-    def _stand_in(self, place: re.Match[str]) -> str:
+    def _substitute(self, place: re.Match[str]) -> str:
         if place[1]:
             return "${"
-        value = self.places.get(place[2], self._of_message(place[2]))
+        value = self.placeholders.get(place[2], self._of_message(place[2]))
         return place[0] if value is None else value
 
     def _of_message(self, name: str) -> str | None:
@@ -74,12 +74,12 @@ def text_of(message: Message) -> str:
     return "\n".join(part.text for part in message.parts if part.text is not None)
 
 
-def find_rule(rules: Sequence[RuleTable], scene: Scene) -> tuple[RuleTable, Scene] | None:
+def find_rule(rules: Sequence[RuleTable], context: ScriptContext) -> tuple[RuleTable, ScriptContext] | None:
     """Find the first rule for a message, and the scene in which it plays."""
     for rule in rules:
-        places = _match(rule.match, scene.message)
-        if places is not None:
-            return rule, replace(scene, places={**scene.places, **places})
+        placeholders = _match(rule.match, context.message)
+        if placeholders is not None:
+            return rule, replace(context, placeholders={**context.placeholders, **placeholders})
     return None
 
 
@@ -89,24 +89,24 @@ def _match(match: MatchTable | None, message: Message) -> Mapping[str, str] | No
         return {}
     if not message.message_id.startswith(match.message_id_prefix or ""):
         return None
-    said = text_of(message).strip()
+    text = text_of(message).strip()
     fold = str.casefold if match.ignore_case else str
-    if match.text is not None and fold(said) != fold(match.text.strip()):
+    if match.text is not None and fold(text) != fold(match.text.strip()):
         return None
-    if match.contains is not None and fold(match.contains) not in fold(said):
+    if match.contains is not None and fold(match.contains) not in fold(text):
         return None
-    return _search(match, said) if match.regex is not None else {}
+    return _search(match, text) if match.regex is not None else {}
 
 
-def _search(match: MatchTable, said: str) -> Mapping[str, str] | None:
+def _search(match: MatchTable, text: str) -> Mapping[str, str] | None:
     """Search within a bound of time: the expression is the script's, but the text is anyone's."""
     flags = regex.IGNORECASE if match.ignore_case else 0
     try:
         found = regex.search(
             match.regex or "",
-            said[:MAX_SEARCHED_CHARACTERS],
+            text[:MAX_SEARCHED_CHARACTERS],
             flags=flags,
-            timeout=EXPRESSION_SECONDS,
+            timeout=REGEX_TIMEOUT_SECONDS,
             concurrent=True,
         )
     except TimeoutError:
