@@ -18,8 +18,7 @@ from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.messaging.queues import AGENTS
 from shared.messaging.valkey import connect_valkey
-from workers.consumer_pool import ConsumerPool
-from workers.consumers import add_step
+from workers.consumers import ConsumerPool, add_step
 from workers.handling import WorkerContext, record_job
 from workers.settlement_drain import drain_settlements
 

@@ -27,7 +27,7 @@ from celery.worker import state
 from shared.messaging.broker import Broker
 from shared.messaging.queues import MODELS
 from shared.models.execution import AdmittedCall, CallScheduler
-from shared.models.queue.call_messages import QueuedCall, parked_queue, read_message
+from shared.models.queue.call_queue import QueuedCall, parked_queue, read_message
 
 Acknowledge = Callable[..., object]
 log = get_logger(__name__)

@@ -19,8 +19,7 @@ from shared.models.engine import Engine
 from shared.models.execution import CallScheduler, Executor, execute
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.routing import Router
-from shared.models.queue.call_messages import TASK, QueuedCall
-from shared.models.queue.call_queue import find_cancelled
+from shared.models.queue.call_queue import TASK, QueuedCall, find_cancelled
 from shared.models.queue.rabbitmq_calls import broker_of_calls, open_call_queue
 from shared.models.settlements import Settlements
 from shared.observability.telemetry import get_logger

@@ -22,7 +22,7 @@ from shared.db.database import Database
 from shared.errors import DomainError, Kind
 from shared.fairness.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.models.concurrency_limits import Shares
-from shared.models.providers.concurrency import ModelSlots
+from shared.models.model_slots import ModelSlots
 from shared.runtime.periodic_thread import PeriodicThread
 
 RETRY_SECONDS = 0.25

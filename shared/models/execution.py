@@ -27,10 +27,16 @@ from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.dialects import end_of_stream, frame_writer
 from shared.models.engine import NO_TOKENS, CallInput, Engine, ModelCall, StreamPump
 from shared.models.heartbeats import LeasedCall
-from shared.models.providers.concurrency import ModelSlots
+from shared.models.model_slots import ModelSlots
 from shared.models.providers.errors import CallCancelled
-from shared.models.queue.call_messages import TASK, QueuedCall, parked_queue
-from shared.models.queue.call_queue import AcceptedRequest, CallQueue, is_cancelled
+from shared.models.queue.call_queue import (
+    TASK,
+    AcceptedRequest,
+    CallQueue,
+    QueuedCall,
+    is_cancelled,
+    parked_queue,
+)
 from shared.models.reply_timeouts import describe_failure
 from shared.models.stream_loop import StreamLoop
 from shared.observability.telemetry import bind_log_context, get_logger, reset_log_context

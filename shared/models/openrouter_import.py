@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from shared.models.catalog_schema import ModelTable
+from shared.models.catalog_format import ModelTable
 
 TOKENS_PER_PRICE = 1_000_000
 _PARTS = {

@@ -21,7 +21,7 @@ from shared.messaging.replies import Inbox, Reply, ReplyAddress, ReplyKind
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.invocations import Invoker, give_up
 from shared.models.providers.errors import UpstreamRefused
-from shared.models.queue.call_messages import QueuedCall, queue_of
+from shared.models.queue.call_queue import QueuedCall, queue_of
 from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)

@@ -9,16 +9,18 @@ went away (docs/specification/credits.md#holds).
 
 import time
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from uuid import UUID
 
+from prometheus_client import Counter
+
 from shared.credits import settlement
+from shared.credits.amounts import MICRO
 from shared.credits.holds import Dispatch
 from shared.credits.settlement import Outcome, Settlement
 from shared.db.database import Database
 from shared.errors import DomainError
-from shared.models.call_metrics import count_settled
-from shared.observability.telemetry import get_logger
+from shared.observability.telemetry import MODEL_CALLS, MODEL_CREDITS, MODEL_TOKENS, get_logger
 from shared.runtime.periodic_thread import PeriodicThread
 from shared.runtime.retry import is_transient, retry
 
@@ -121,4 +123,34 @@ def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> 
         prompt_tokens=counts.prompt_tokens if counts is not None else None,
         completion_tokens=counts.completion_tokens if counts is not None else None,
         error=error.code if error is not None else None,
+    )
+
+
+NONE = "none"
+"""The provider of a call that reached none."""
+
+
+def count_settled(outcome: Outcome, settled: Settlement) -> None:
+    """Count one call that was charged."""
+    provider = outcome.provider or NONE
+    _calls(provider, outcome.status.value).inc()
+    if outcome.counts is not None:
+        prompt, completion, charged = _amounts(provider)
+        prompt.inc(outcome.counts.prompt_tokens)
+        completion.inc(outcome.counts.completion_tokens)
+        charged.inc(settled.cost / MICRO)
+
+
+@cache
+def _calls(provider: str, status: str) -> Counter:
+    """Find the series; there are as many as operators name providers."""
+    return MODEL_CALLS.labels(provider, status)
+
+
+@cache
+def _amounts(provider: str) -> tuple[Counter, Counter, Counter]:
+    return (
+        MODEL_TOKENS.labels(provider, "prompt"),
+        MODEL_TOKENS.labels(provider, "completion"),
+        MODEL_CREDITS.labels(provider),
     )

@@ -16,7 +16,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import ask_together, connect_valkey
-from shared.models.queue.call_messages import QueuedCall, key_of, queue_of, write_message
+from shared.models.queue.call_queue import QueuedCall, key_of, queue_of, write_message
 from tests.benchmarks.measuring import CpuMeter, Sample, interleave
 from tests.benchmarks.model_queue_workers import DONE, REQUEST, put_in_list
 from tests.benchmarks.product import Bench

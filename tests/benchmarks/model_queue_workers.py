@@ -22,10 +22,9 @@ from shared.messaging.reply_publisher import ReplyPublisher
 from shared.messaging.valkey import ask_together, connect_valkey
 from shared.models.concurrency_limits import PROVIDER_ALPHA
 from shared.models.execution import CallScheduler
-from shared.models.queue.call_messages import TASK, QueuedCall
-from shared.models.queue.call_queue import CallQueue
+from shared.models.queue.call_queue import TASK, CallQueue, QueuedCall
 from workers.call_strategy import CallStrategy
-from workers.consumer_pool import ConsumerPool
+from workers.consumers import ConsumerPool
 
 THREADS = 16
 CALL_SECONDS = 0.005

@@ -14,7 +14,7 @@ from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.messaging.valkey import connect_valkey
 from web.dependencies.services import Services
-from workers.consumer_pool import ConsumerPool
+from workers.consumers import ConsumerPool
 
 TURN_SECONDS = 30.0
 THREADS = 16

@@ -5,7 +5,7 @@ from typing import Any
 import redis
 
 from shared.messaging.queues import MODELS
-from shared.models.queue.call_messages import QueuedCall, key_of, parked_queue, read_entry
+from shared.models.queue.call_queue import QueuedCall, key_of, parked_queue, read_entry
 from shared.models.queue.rabbitmq_calls import WAITING
 
 KEYS = tuple(map(key_of, MODELS))

@@ -28,8 +28,7 @@ from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import connect_valkey
 from shared.models.execution import CallScheduler
 from shared.models.heartbeats import Heartbeats
-from shared.models.queue.call_messages import TASK, QueuedCall, parked_queue, queue_of, write_message
-from shared.models.queue.call_queue import CallQueue
+from shared.models.queue.call_queue import TASK, CallQueue, QueuedCall, parked_queue, queue_of, write_message
 from tests.support.call_messages import forget_calls, waiting_calls
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until

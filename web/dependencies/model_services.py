@@ -19,7 +19,7 @@ from shared.models.catalog_file import CatalogFile
 from shared.models.concurrency_limits import Shares
 from shared.models.heartbeats import LeaseReader
 from shared.models.invocations import Invoker, Limits
-from shared.models.providers.concurrency import ModelSlots
+from shared.models.model_slots import ModelSlots
 from shared.models.queue.rabbitmq_calls import open_call_queue
 from shared.observability.telemetry import get_logger
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from shared.models.dialects.chat_requests import CHAT
-from shared.models.dialects.other_models import MODEL_CHOICE_FIELDS
+from shared.models.dialects.requests import MODEL_CHOICE_FIELDS
 from shared.models.dialects.responses_requests import RESPONSES
 from shared.models.dialects.shapes import Schema, schema_of
 

@@ -7,7 +7,7 @@ from flask import Response
 
 from shared.errors import ValidationFailed
 from shared.models.dialects import estimate_prompt_tokens, parse_messages, parse_prompt
-from shared.models.dialects.messages_schema import MessagesCreation, MessagesPrompt
+from shared.models.dialects.messages_requests import MessagesCreation, MessagesPrompt
 from shared.models.invocations import get_callable_model, require_model_access
 from web.framework.authentication import Authentication
 from web.framework.calls import JsonResponse, RequestContext

@@ -21,7 +21,7 @@ from shared.models.catalog_file import CatalogFile
 from shared.models.concurrency_limits import Shares
 from shared.models.engine import Engine
 from shared.models.heartbeats import Heartbeats
-from shared.models.providers.concurrency import ModelSlots
+from shared.models.model_slots import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.settlements import Settlements
 

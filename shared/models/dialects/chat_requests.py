@@ -5,8 +5,7 @@ Audio output and `store: true` are refused: only text is produced here, and noth
 
 from typing import Any
 
-from shared.models.dialects.other_models import refuse_other_models
-from shared.models.dialects.requests import Dialect, ParsedRequest, describe
+from shared.models.dialects.requests import Dialect, ParsedRequest, describe, refuse_other_models
 from shared.models.dialects.shapes import (
     Check,
     anything,

@@ -3,9 +3,12 @@
 The body stays the client's own, unknown fields included. A member that is not of the expected type counts as absent.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from shared.models.errors import InvalidRequest
 
 Json = dict[str, Any]
 
@@ -68,3 +71,31 @@ def object_or_empty(value: Any) -> Json:
 def objects_in(value: Any) -> list[Json]:
     """Take the objects in a list; anything else holds none."""
     return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
+
+
+MODEL_CHOICE_FIELDS = (
+    "models", "route", "preset", "plugins",  # OpenRouter
+    "fallbacks", "context_window_fallbacks", "content_policy_fallbacks",  # LiteLLM
+    "providerOptions",  # Vercel's gateway
+)  # fmt: skip
+_EXTRA_BODY = "extra_body"
+"""A gateway may say the members of this field to its own upstream as if they stood beside it."""
+_IMAGES = "image_generation"
+_OF_AN_AGGREGATOR = "openrouter:"
+
+
+def refuse_other_models(body: Json) -> None:
+    """Refuse a validated body of either of OpenAI's dialects that asks more than its model. Raises InvalidRequest."""
+    for place, fields in (("", body), (f"{_EXTRA_BODY}.", object_or_empty(body.get(_EXTRA_BODY)))):
+        for name in _fields_naming_models(fields):
+            raise InvalidRequest(
+                f"`{place}{name}` is not supported: the model that `model` names answers, and no other.",
+                param=f"{place}{name}",
+            )
+
+
+def _fields_naming_models(fields: Json) -> Iterator[str]:
+    yield from (name for name in MODEL_CHOICE_FIELDS if fields.get(name))
+    for index, tool in enumerate(objects_in(fields.get("tools"))):
+        if str(tool.get("type")).startswith((_IMAGES, _OF_AN_AGGREGATOR)):
+            yield f"tools[{index}].type"

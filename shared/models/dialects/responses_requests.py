@@ -5,8 +5,7 @@ A request that wants state, or refers to any, is refused (docs/specification/mod
 
 from typing import Any
 
-from shared.models.dialects.other_models import refuse_other_models
-from shared.models.dialects.requests import Dialect, Json, ParsedRequest, describe
+from shared.models.dialects.requests import Dialect, Json, ParsedRequest, describe, refuse_other_models
 from shared.models.dialects.shapes import (
     Check,
     anything,

@@ -19,9 +19,8 @@ from shared.models.catalog import ProviderEntry
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.base import Cancellation, UpstreamRequest
 from shared.models.providers.connections import ProviderAdapter, response_of, serving
-from shared.models.providers.errors import ProviderError
+from shared.models.providers.errors import ProviderError, refusal
 from shared.models.providers.response_reader import AnswerStream
-from shared.models.providers.upstream_errors import refusal
 from shared.models.providers.watchdog import Call, Watchdog
 from shared.observability.telemetry import get_logger
 

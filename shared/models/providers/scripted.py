@@ -15,11 +15,15 @@ from typing import Self
 from shared.models.catalog import Upstream
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.base import Cancellation, Event, UpstreamRequest
-from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
+from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout, refusal
 from shared.models.providers.script import Script, read_script
-from shared.models.providers.scripted_chat import chat_completion, chat_events, chat_failure
-from shared.models.providers.scripted_responses import failure_of_response, response_events
-from shared.models.providers.upstream_errors import refusal
+from shared.models.providers.scripted_replies import (
+    chat_completion,
+    chat_events,
+    chat_failure,
+    failure_of_response,
+    response_events,
+)
 from shared.models.providers.watchdog import Reason
 from shared.models.stream_loop import Pollable
 

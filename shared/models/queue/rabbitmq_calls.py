@@ -20,8 +20,17 @@ from shared.messaging.broker import Broker
 from shared.messaging.direct_messages import BrokerMessages
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import ask_together
-from shared.models.queue.call_messages import QueuedCall, message_parts, parked_queue, queue_of, read_message
-from shared.models.queue.call_queue import KEPT_SECONDS, AcceptedRequest, CallQueue, write_request
+from shared.models.queue.call_queue import (
+    KEPT_SECONDS,
+    AcceptedRequest,
+    CallQueue,
+    QueuedCall,
+    message_parts,
+    parked_queue,
+    queue_of,
+    read_message,
+    write_request,
+)
 from shared.runtime.clock_skew import CLOCKS_APART_SECONDS
 
 WAITING = "quartermaster:waiting-calls"

@@ -24,7 +24,7 @@ from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.models.concurrency_limits import KEY as ANNOUNCED
 from shared.models.concurrency_limits import SNAPSHOT_SECONDS
-from shared.models.queue.call_messages import TASK, QueuedCall, key_of, parked_queue, write_message
+from shared.models.queue.call_queue import TASK, QueuedCall, key_of, parked_queue, write_message
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.call_messages import KEYS, take_call, waiting_calls

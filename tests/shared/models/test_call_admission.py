@@ -20,7 +20,7 @@ from shared.messaging.valkey import connect_valkey
 from shared.models import call_admission
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.concurrency_limits import Shares
-from shared.models.providers.concurrency import ModelSlots
+from shared.models.model_slots import ModelSlots
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.prices import prices_of
@@ -231,7 +231,7 @@ def test_the_end_of_a_call_lets_the_next_try_at_once(
 def test_only_so_many_wait(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:
-    monkeypatch.setattr(tenants.admission, "_room", Pool("waiting", 4))
+    monkeypatch.setattr(tenants.admission, "_waiting_calls", Pool("waiting", 4))
     monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 20.0)
     one, other = tenants.organization(), tenants.organization()
     held = [tenants.hold(one) for _ in range(2)]

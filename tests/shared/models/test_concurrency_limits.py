@@ -87,7 +87,7 @@ def valkey(valkey_server: EmbeddedValkey) -> redis.Redis:
 
 
 def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 600.0)
+    monkeypatch.setattr(shares_module, "ANNOUNCEMENT_TTL_SECONDS", 600.0)
     monkeypatch.setattr(shares_module, "ANNOUNCE_SECONDS", 0.1)
     assert read_slots(valkey) is None
     first, second = SlotAnnouncer(valkey, 5), SlotAnnouncer(valkey, 7)
@@ -97,7 +97,7 @@ def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: 
     first.stop()
     assert read_slots(valkey) == 7
     second._thread.stop(wait=True)  # killed
-    monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 0.1)
+    monkeypatch.setattr(shares_module, "ANNOUNCEMENT_TTL_SECONDS", 0.1)
     second._announce_slots()  # a moment before
     wait_until(lambda: read_slots(valkey) is None, "the dead one is forgotten")
     second.stop()

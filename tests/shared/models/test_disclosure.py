@@ -6,8 +6,7 @@ import pytest
 
 from shared.models.dialects.failures import read_failure
 from shared.models.disclosure import disclose
-from shared.models.providers.errors import UpstreamRefused
-from shared.models.providers.upstream_errors import refusal
+from shared.models.providers.errors import UpstreamRefused, refusal
 
 SECRETS = [
     "Incorrect API key provided: sk-proj-abcDEF123456. Find it at your account.",

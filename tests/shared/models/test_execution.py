@@ -328,7 +328,7 @@ def test_a_model_that_answers_all_it_can_takes_no_more(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that is refused leaves no trace; one whose client has gone counts until its worker has ended it."""
-    monkeypatch.setattr(calls.invoker.admission, "_patience_seconds", 0.0)
+    monkeypatch.setattr(calls.invoker.admission, "_max_wait_seconds", 0.0)
     first = calls.chat("!tokens 2\n!delay 60000", model="scripted/narrow")
     with pytest.raises(ConcurrencyLimited):
         calls.chat("hello", model="scripted/narrow")

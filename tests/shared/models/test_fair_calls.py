@@ -18,8 +18,14 @@ from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.execution import AdmittedCall, CallScheduler
-from shared.models.queue.call_messages import QueuedCall, parked_queue, queue_of, read_message
-from shared.models.queue.call_queue import AcceptedRequest, CallQueue
+from shared.models.queue.call_queue import (
+    AcceptedRequest,
+    CallQueue,
+    QueuedCall,
+    parked_queue,
+    queue_of,
+    read_message,
+)
 from tests.support.call_messages import count_aside, take_call
 
 SLOTS = 8

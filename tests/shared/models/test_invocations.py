@@ -19,8 +19,7 @@ from shared.models.dialects import Dialect, parse_chat
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
 from shared.models.invocations import invoke
-from shared.models.queue.call_messages import queue_of
-from shared.models.queue.call_queue import AcceptedRequest, CallQueue
+from shared.models.queue.call_queue import AcceptedRequest, CallQueue, queue_of
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
 from tests.support.call_messages import KEYS, take_call
 from tests.support.stack import free_port

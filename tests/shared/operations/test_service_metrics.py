@@ -13,8 +13,7 @@ from shared.ids import made_at, new_id
 from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import connect_valkey
-from shared.models.queue.call_messages import QueuedCall
-from shared.models.queue.call_queue import CallQueue
+from shared.models.queue.call_queue import CallQueue, QueuedCall
 from shared.operations.service_metrics import (
     measure_model_calls,
     measure_postgres,

@@ -95,5 +95,5 @@ def test_threads_are_made_here_or_for_a_reason_of_their_own() -> None:
         "shared/observability/multiprocess_metrics.py",  # below what this module rests on
         "shared/operations/operations_port.py",  # accepts and converses
         "shared/operations/health_checks.py",  # one for each check
-        "workers/consumer_pool.py",
+        "workers/consumers.py",
     }

@@ -24,7 +24,7 @@ from shared.ids import new_id
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.plans import explain
 from tests.support.stack import TookTooLong, wait_until
-from workers.consumer_pool import ConsumerPool
+from workers.consumers import ConsumerPool
 
 SLOTS = 8
 HANGS = "rules:\n- steps: [{status: a}, {hang: true}]"

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.models.providers.errors import ProviderError, ProviderOverloaded, ProviderTimeout, UpstreamRefused
+from shared.models.providers.errors import (
+    ProviderError,
+    ProviderOverloaded,
+    ProviderTimeout,
+    UpstreamRefused,
+    refusal,
+    retry_after_seconds,
+)
 from shared.models.providers.routing import Router
-from shared.models.providers.upstream_errors import refusal, retry_after_seconds
 from shared.observability.telemetry import JsonFormatter
 from tests.shared.models.providers.calls import events_of, model
 from tests.support.upstream_scripts import Script

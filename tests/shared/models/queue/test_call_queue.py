@@ -14,7 +14,7 @@ from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import connect_valkey
-from shared.models.queue.call_messages import TASK, QueuedCall, key_of, queue_of, read_entry, write_message
+from shared.models.queue.call_queue import TASK, QueuedCall, key_of, queue_of, read_entry, write_message
 from tests.support.call_messages import forget_calls
 
 CALL = QueuedCall(

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.stack import wait_until
-from workers import consumer_pool
-from workers.consumer_pool import ConsumerPool
+from workers import consumers
+from workers.consumers import ConsumerPool
 
 NAME = "consumers-under-test"
 
@@ -65,7 +65,7 @@ def test_all_work_is_done_at_once_up_to_the_limit(work: Work) -> None:
 
 
 def test_few_threads_stay_to_wait(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_pool, "WAITING", 2)
+    monkeypatch.setattr(consumers, "WAITING", 2)
     with taking(work, limit=20):
         for number in range(10):
             work.waiting.put(number)
@@ -96,7 +96,7 @@ def test_what_was_taken_is_done_before_the_end_and_nothing_is_taken_after_it(wor
 
 
 def test_a_source_that_fails_is_asked_again(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_pool, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(consumers, "RETRY_SECONDS", 0.01)
     failures = iter([OSError("away"), OSError("still away")])
 
     def take() -> int | None:

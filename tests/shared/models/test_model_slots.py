@@ -12,8 +12,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.models.providers import concurrency
-from shared.models.providers.concurrency import ModelSlots
+from shared.models import model_slots
+from shared.models.model_slots import ModelSlots
 from tests.support.stack import wait_until
 
 A, B, C = (UUID(int=at) for at in (1, 2, 3))
@@ -116,7 +116,7 @@ def test_one_alone_leaves_an_eighth(valkey: Redis) -> None:
 def test_one_that_does_not_ask_again_is_waited_for_no_longer(
     two: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concurrency, "WANTED_SECONDS", 0.02)
+    monkeypatch.setattr(model_slots, "WANTED_SECONDS", 0.02)
     assert (two.takes(A), two.takes(A), two.takes(B)) == (True, True, False)
     two.ends(A)
     wait_until(lambda: two.takes(A), "it is forgotten")
@@ -149,7 +149,7 @@ def test_a_dead_process_loses_its_slots(one: Model) -> None:
 
 
 def test_a_long_call_keeps_its_slot(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(model_slots, "RENEW_EVERY_SECONDS", 0.01)
     with closing(Model(valkey, 2)) as model:
         assert (model.takes(A), model.takes(B)) == (True, True)
         with model.processes[0].taken_over(model.calls[A][0], A, model=model.id, limit=2):
