@@ -39,7 +39,7 @@ BufferingWorker.limits = Limits(
     head_seconds=_settings.web_head_seconds,
     small_body_seconds=_settings.web_small_body_seconds,
     gathered_bytes=_settings.web_gathered_bytes,
-    turn_seconds=_settings.slot_wait_seconds,
+    queue_seconds=_settings.slot_wait_seconds,
 )
 workers = _settings.web_processes
 threads = _settings.web_threads  # created on demand; a request that waits for a slot uses none

@@ -34,12 +34,12 @@ from web.error_responses.error_formats import Dialects
 from web.error_responses.status_codes import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
 from web.framework.calls import assign_request_id, request_id
-from web.framework.deferred_responses import HeldResponse
+from web.framework.deferred_responses import ResponsePlaceholder
 from web.guide.routes import routes as guide_routes
-from web.http import edge
 from web.http.client_address import client_address
 from web.http.converters import register_converters
 from web.http.requests import MalformedRequest
+from web.http.wsgi_middleware import wrap_application
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.inbound.messages import routes as message_routes
 from web.media.imports import routes as import_routes
@@ -108,7 +108,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     share_with_origins(app)
     app.after_request(_finish)
     app.teardown_request(_forget)
-    app.wsgi_app = edge.wrap(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]
+    app.wsgi_app = wrap_application(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]
     return app
 
 
@@ -158,7 +158,7 @@ def _is_probe() -> bool:
 
 
 def _finish(response: Response) -> Response:
-    if isinstance(response, HeldResponse):
+    if isinstance(response, ResponsePlaceholder):
         response.call_on_close(g.span.end)  # whose client may not wait for the answer
         return response  # there will be another in its place
     response.headers["X-Request-Id"] = request_id()

@@ -17,7 +17,7 @@ from shared.config.settings import Settings
 from shared.runtime.deferred_responses import DeferredResponse
 from tests.support.documented import Given, find_undocumented
 from web.dependencies.services import Services
-from web.framework.deferred_responses import HeldResponse
+from web.framework.deferred_responses import ResponsePlaceholder
 
 UNDOCUMENTED = "UNDOCUMENTED_ANSWERS"
 MAXIMUM_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def watch_applications() -> None:
 def look(file: Path, response: Response) -> Response:
     """Write down what of an answer the document does not describe, of a stream once it is over."""
     note = partial(_note, file, request.method, request.url_rule.rule if request.url_rule else None)
-    if isinstance(response, HeldResponse):
+    if isinstance(response, ResponsePlaceholder):
         # There will be another in its place, which is looked at by itself, and then frames.
         response._steps = _listened_to(response._steps, partial(note, 200, _EVENTS))
         return response

@@ -86,7 +86,7 @@ def test_every_error_an_operation_declares_is_described(front: Front, document: 
             elif speaks_a2a(operation.path):
                 status, code = a2a_status(status, code), a2a_reason(code)
             assert str(status) in answers, (operation.path, error.code)
-            if status not in operation.answers:
+            if status not in operation.responses:
                 assert f"`{code}`" in answers[str(status)]["description"], (operation.path, error.code)
 
 
@@ -250,7 +250,7 @@ def test_schema_names_are_short_and_unique(document: Any) -> None:
         shape
         for routes in ROUTES
         for route in routes.declared
-        for content in route.answers.values()
+        for content in route.responses.values()
         for shape in media_shapes(content).values()
         if shape is not None
     ]

@@ -54,7 +54,7 @@ class AgentPage(CamelModel):
     summary="List the agents of the caller's organization that are enabled",
     authentication=Authentication.CALLER,
     query=PageQuery,
-    answers={200: AgentPage},
+    responses={200: AgentPage},
     errors=(BillingOrganizationRequired, PermissionDenied, ValidationFailed, ServiceUnavailable),
 )
 def list_page(call: RequestContext) -> JsonResponse:

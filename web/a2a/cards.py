@@ -39,8 +39,8 @@ _card_route = partial(
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     headers=_CONDITIONS,
-    answers={200: AgentCard, 304: None},
-    answer_headers=_KEPT,
+    responses={200: AgentCard, 304: None},
+    response_headers=_KEPT,
     errors=(AgentNotFound, ServiceUnavailable),
 )
 
@@ -59,7 +59,7 @@ def read_agent_card_of_agent(call: RequestContext, deployment_id: UUID) -> Respo
     "GET",
     "/extendedAgentCard",
     summary="Get the extended card of an agent, for callers who may talk to it",
-    answer=AgentCard,
+    response=AgentCard,
     errors=(ExtendedAgentCardNotConfigured,),
 )
 def read_extended_agent_card(call: AgentCall) -> Response:

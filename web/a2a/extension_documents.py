@@ -29,7 +29,7 @@ _HEADERS = {
     summary="List the service's A2A extensions",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={200: "text/html"},
+    responses={200: "text/html"},
 )
 def list_extensions(call: RequestContext) -> Response:
     text = list_specifications(call.services.settings.base_url)
@@ -42,7 +42,7 @@ def list_extensions(call: RequestContext) -> Response:
     summary="Get the specification of one of the service's A2A extensions",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={200: "text/html"},
+    responses={200: "text/html"},
 )
 def read_extension(call: RequestContext, name: str, version: str) -> Response:
     own = _find(name, version)
@@ -56,7 +56,7 @@ def read_extension(call: RequestContext, name: str, version: str) -> Response:
     summary="Get the JSON Schemas of the data and parameters of one of the service's A2A extensions",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={200: "application/schema+json"},
+    responses={200: "application/schema+json"},
 )
 def read_extension_schema(call: RequestContext, name: str, version: str) -> Response:
     own = _find(name, version)

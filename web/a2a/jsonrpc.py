@@ -100,7 +100,7 @@ for _path, _name in (("/", "call_default_agent"), (AGENT_PREFIX, "call_agent")):
         authentication=Authentication.CALLER,
         query=AnyQuery,
         body=RpcCall,
-        answers={200: {"application/json": RpcResponse, "text/event-stream": RpcResponse}},
+        responses={200: {"application/json": RpcResponse, "text/event-stream": RpcResponse}},
         errors=(
             *REFUSALS,
             errors.TooManyStreams,

@@ -15,11 +15,11 @@ from shared.a2a.tasks.responses import find_response, wait_for_response
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.tasks.submission import AcceptedMessage, MessageSubmission, show_task
 from shared.a2a.types import Message, SendMessageRequest, SendMessageResponse, StreamResponse
-from web.a2a.accepting import accept_message
 from web.a2a.extensions import requested_extensions
+from web.a2a.message_acceptance import accept_message
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
-from web.framework.deferred_responses import Steps, Waiting, answer_whole
+from web.framework.deferred_responses import PendingResponse, ResponseGenerator, respond_when_ready
 from web.framework.revocation import until_revoked
 
 routes = AgentRoutes("agents")
@@ -49,7 +49,7 @@ _SENDING = (
         "`Idempotency-Key` the same message is taken once."
     ),
     body=SendMessageRequest,
-    answer=SendMessageResponse,
+    response=SendMessageResponse,
     errors=_SENDING,
 )
 def send_message(call: AgentCall) -> Response:
@@ -59,14 +59,14 @@ def send_message(call: AgentCall) -> Response:
         sent = _send(call, _sending(call, request))
         return _linked(call, sent.task_id, SendMessageResponse(task=sent.snapshot.task))
     history_length = configuration.history_length if configuration is not None else None
-    waiting = Waiting(
+    pending = PendingResponse(
         call.http.environ,
         idle_seconds=LOOK_SECONDS,
         is_blocking=True,
         deadline=time.monotonic() + call.checked.services.settings.a2a_wait_seconds,
     )
-    steps = _answering(call, _sending(call, request), history_length, waiting)
-    return answer_whole(until_revoked(steps, call.watch, waiting.wake_up.notify), waiting)
+    steps = _answering(call, _sending(call, request), history_length, pending)
+    return respond_when_ready(until_revoked(steps, call.watch, pending.wake_up.notify), pending)
 
 
 @routes.agent_route(
@@ -78,7 +78,7 @@ def send_message(call: AgentCall) -> Response:
         "subscribes to the task."
     ),
     body=SendMessageRequest,
-    answer=StreamResponse,
+    response=StreamResponse,
     is_stream=True,
     errors=_SENDING,
 )
@@ -113,25 +113,25 @@ def _send(call: AgentCall, sending: MessageSubmission) -> AcceptedMessage:
 
 
 def _answering(
-    call: AgentCall, sending: MessageSubmission, history_length: int | None, waiting: Waiting
-) -> Steps:
+    call: AgentCall, sending: MessageSubmission, history_length: int | None, pending: PendingResponse
+) -> ResponseGenerator:
     """Send, and wait until the turn is done, for as long as that is worth it."""
     # Before anything is taken that is tried again: room. Before the turn is there: the watch that hears of its end.
     watches = call.services.watch
     with call.services.slots.hold(call.checked.admission.key), contextlib.ExitStack() as watching:
-        watch = watching.enter_context(watches.watch(sending.task_id, waiting.wake_up))
+        watch = watching.enter_context(watches.watch(sending.task_id, pending.wake_up))
         sent = _send(call, sending)
         turn_id, task_id, is_replay = sent.turn_id, sent.task_id, sent.is_replay
         del sending, sent  # and with them the message, which may be long
         if task_id != watch.task_id:
-            watch = watching.enter_context(watches.watch(task_id, waiting.wake_up))
+            watch = watching.enter_context(watches.watch(task_id, pending.wake_up))
         answered = yield from wait_for_response(
             call.checked.services.database,
             watch,
             turn_id,
             history_length=history_length,
-            is_over=lambda: waiting.is_over,
-            wait_seconds=waiting.seconds,
+            is_over=lambda: pending.is_over,
+            wait_seconds=pending.seconds,
             reads_first=is_replay,
         )
     body = answered.body if answered is not None else _shown(call, turn_id, task_id, history_length)

@@ -118,7 +118,7 @@ class AgentRoutes(Routes):
         method: str,
         path: str,
         *,
-        answer: type[A2A],
+        response: type[A2A],
         is_stream: bool = False,
         query: type[AnyQuery] = AnyQuery,
         errors: tuple[type[DomainError], ...] = (),
@@ -126,7 +126,7 @@ class AgentRoutes(Routes):
     ) -> Callable[[AgentHandler], AgentHandler]:
         """Declare the decorated function as the handler of `method path` for the default agent and for each.
 
-        `answer` is the shape of the whole answer or, with `is_stream`, of each event's data.
+        `response` is the shape of the whole answer or, with `is_stream`, of each event's data.
         """
         media_types = ("text/event-stream",) if is_stream else ("application/json", A2A_JSON)
 
@@ -138,7 +138,7 @@ class AgentRoutes(Routes):
                     name=f"{handler.__name__}{suffix}",
                     authentication=Authentication.CALLER,
                     query=query,
-                    answers={200: dict.fromkeys(media_types, answer)},
+                    responses={200: dict.fromkeys(media_types, response)},
                     errors=(*REFUSALS, *errors),
                     **options,
                 )(_guarded(handler))

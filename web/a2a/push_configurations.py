@@ -23,7 +23,7 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
     _COLLECTION,
     summary="Create a push notification configuration of a task; credentials are not given back",
     body=TaskPushNotificationConfig,
-    answer=TaskPushNotificationConfig,
+    response=TaskPushNotificationConfig,
     errors=_ERRORS,
 )
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
@@ -40,7 +40,7 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     _COLLECTION,
     summary="List the push notification configurations of a task",
     query=PageQuery,
-    answer=ListTaskPushNotificationConfigsResponse,
+    response=ListTaskPushNotificationConfigsResponse,
     errors=_ERRORS,
 )
 def list_push_configurations(call: AgentCall, task_id: str) -> Response:
@@ -58,7 +58,7 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
     "GET",
     f"{_COLLECTION}/<path:config_id>",
     summary="Get a push notification configuration of a task",
-    answer=TaskPushNotificationConfig,
+    response=TaskPushNotificationConfig,
     errors=_ERRORS,
 )
 def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
@@ -73,7 +73,7 @@ def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Re
     "DELETE",
     f"{_COLLECTION}/<path:config_id>",
     summary="Delete a push notification configuration of a task; nothing happens if there is none",
-    answer=Empty,
+    response=Empty,
     errors=_ERRORS,
 )
 def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:

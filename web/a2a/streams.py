@@ -37,7 +37,12 @@ from web.error_responses.a2a_errors import error_body
 from web.error_responses.status_codes import STATUSES
 from web.framework import revocation
 from web.framework.calls import request_id
-from web.framework.deferred_responses import Steps, Waiting, answer_stream, event_stream
+from web.framework.deferred_responses import (
+    PendingResponse,
+    ResponseGenerator,
+    event_stream,
+    stream_when_ready,
+)
 
 log = get_logger(__name__)
 
@@ -58,10 +63,10 @@ class Source:
     task_id: UUID
     resume_after: int | None
     rpc: RpcRequest | None
-    waiting: Waiting
+    pending: PendingResponse
 
     @classmethod
-    def of(cls, call: AgentCall, task_id: UUID, waiting: Waiting) -> Source:
+    def of(cls, call: AgentCall, task_id: UUID, pending: PendingResponse) -> Source:
         """Read what is needed of a request."""
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
@@ -70,16 +75,16 @@ class Source:
             task_id=task_id,
             resume_after=int(sent) if _EVENT_ID.fullmatch(sent) else None,
             rpc=call.rpc,
-            waiting=waiting,
+            pending=pending,
         )
 
     def watch(self) -> Watch:
         """Ask to be woken when the task changes."""
-        return self.services.watch.watch(self.task_id, self.waiting.wake_up)
+        return self.services.watch.watch(self.task_id, self.pending.wake_up)
 
     def follow(self, watch: Watch, after_sequence: int, *, reads_first: bool) -> Iterator[Event | None]:
         """Give the events after one; None whenever there is none yet."""
-        return follow(self.database, watch, after_sequence, self.waiting.seconds, reads_first=reads_first)
+        return follow(self.database, watch, after_sequence, self.pending.seconds, reads_first=reads_first)
 
     def task(self, snapshot: Snapshot) -> bytes:
         """Make the frame of a task."""
@@ -109,9 +114,9 @@ def stream_answer(call: AgentCall, send: Callable[[], AcceptedMessage]) -> Respo
     The message is sent once there is room for the stream: what was taken must not be refused, or it is sent again.
     Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    waiting = _wait(call)
-    frames = answer_frames(lambda task_id: Source.of(call, task_id, waiting), send)
-    return _response(call, frames, waiting, call.watch)
+    pending = _wait(call)
+    frames = answer_frames(lambda task_id: Source.of(call, task_id, pending), send)
+    return _response(call, frames, pending, call.watch)
 
 
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
@@ -119,22 +124,22 @@ def stream_task(call: AgentCall, task_id: UUID) -> Response:
 
     Raises TaskNotFound, UnsupportedOperation when it has ended, TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    waiting = _wait(call)
-    frames = _task_frames(Source.of(call, task_id, waiting), partial(_find, call, task_id))
-    return _response(call, frames, waiting, call.watch_reading)
+    pending = _wait(call)
+    frames = _task_frames(Source.of(call, task_id, pending), partial(_find, call, task_id))
+    return _response(call, frames, pending, call.watch_reading)
 
 
-def _wait(call: AgentCall) -> Waiting:
-    return Waiting(call.http.environ, idle_seconds=COMMENT_SECONDS, is_blocking=True)
+def _wait(call: AgentCall) -> PendingResponse:
+    return PendingResponse(call.http.environ, idle_seconds=COMMENT_SECONDS, is_blocking=True)
 
 
-def _response(call: AgentCall, frames: Frames, waiting: Waiting, watch: revocation.Watch) -> Response:
+def _response(call: AgentCall, frames: Frames, pending: PendingResponse, watch: revocation.Watch) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.checked.services.settings.base_url).hostname or ""
     frames = in_slot(call.services.slots, call.checked.admission.key, frames)
-    frames = revocation.until_revoked(frames, watch, waiting.wake_up.notify)
+    frames = revocation.until_revoked(frames, watch, pending.wake_up.notify)
     show = partial(show_error, rpc=call.rpc, request=request_id(), host=host)
-    return answer_stream(stream_steps(frames, show), waiting)
+    return stream_when_ready(stream_steps(frames, show), pending)
 
 
 def show_error(error: DomainError, *, request: str, host: str, rpc: RpcRequest | None = None) -> object:
@@ -143,7 +148,7 @@ def show_error(error: DomainError, *, request: str, host: str, rpc: RpcRequest |
     return body if rpc is None else rpc.wrap_error(body)
 
 
-def stream_steps(frames: Frames, show: Callable[[DomainError], object]) -> Steps:
+def stream_steps(frames: Frames, show: Callable[[DomainError], object]) -> ResponseGenerator:
     """Give the steps of a stream; an error before its first frame is raised, a later one is shown in an event."""
     has_begun = False
     try:
@@ -178,7 +183,7 @@ def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Acce
         if answer.is_over():
             return
         for event in source.follow(watch, sent.snapshot.sequence, reads_first=True):
-            is_last_look = event is None and source.waiting.is_shutting_down
+            is_last_look = event is None and source.pending.is_shutting_down
             yield from answer.hear(event) if event is not None else answer.wait(shows_now=is_last_look)
             if answer.is_over() or (is_last_look and answer.is_shown):
                 return
@@ -200,7 +205,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
         pace = Pace()
         for event in source.follow(watch, after, reads_first=after < snapshot.sequence):
             if event is None:
-                if source.waiting.is_shutting_down:
+                if source.pending.is_shutting_down:
                     return
                 yield pace.comment()
                 continue

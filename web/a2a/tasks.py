@@ -23,7 +23,7 @@ routes = AgentRoutes("agents")
     "/tasks/<task:task_id>",
     summary="Get a task: its status, artifacts and history",
     query=TaskReadQuery,
-    answer=Task,
+    response=Task,
     errors=(TaskNotFound,),
 )
 def read_task(call: AgentCall, task_id: str) -> Response:
@@ -41,7 +41,7 @@ def read_task(call: AgentCall, task_id: str) -> Response:
     "/tasks",
     summary="List the tasks of this agent that the caller may read, the last changed first",
     query=TaskListQuery,
-    answer=ListTasksResponse,
+    response=ListTasksResponse,
 )
 def list_tasks(call: AgentCall) -> Response:
     wanted = call.read_query(TaskListQuery).wanted()
@@ -59,7 +59,7 @@ def list_tasks(call: AgentCall) -> Response:
     "POST",
     "/tasks/<task:task_id>:cancel",
     summary="Cancel a task; the body may be absent",
-    answer=Task,
+    response=Task,
     errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
 )
 def cancel_task(call: AgentCall, task_id: str) -> Response:
@@ -75,7 +75,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
     "POST",
     "/tasks/<task:task_id>:subscribe",
     summary="Subscribe to a task that has not ended: the task as it is, then its updates until it ends",
-    answer=StreamResponse,
+    response=StreamResponse,
     is_stream=True,
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
@@ -87,7 +87,7 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     "GET",
     "/tasks/<task:task_id>:subscribe",
     summary="Subscribe to a task, as the protocol's other definition has it",
-    answer=StreamResponse,
+    response=StreamResponse,
     is_stream=True,
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )

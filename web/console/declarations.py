@@ -125,7 +125,7 @@ class ConsoleRoutes(Routes):
         path: str,
         handle: Handler,
         name: str,
-        answers: Mapping[int, Any] | None = None,
+        responses: Mapping[int, Any] | None = None,
         **options: Any,
     ) -> None:
         declare = self.route(
@@ -133,7 +133,7 @@ class ConsoleRoutes(Routes):
             f"{ROOT}{path}",
             name=name,
             authentication=Authentication.SESSION,
-            answers=answers or {200: HTML},
+            responses=responses or {200: HTML},
             hidden=True,
             serves_suspended=True,
             **options,

@@ -20,12 +20,12 @@ def _parse_sent(value: object, parse: Callable[[str], int] = parse_credits) -> i
         raise PydanticCustomError("credits", "{reason}", {"reason": str(error)}) from error
 
 
-SentCredits = Annotated[
+CreditsInput = Annotated[
     int,
     BeforeValidator(_parse_sent),
     WithJsonSchema({"type": "string", "pattern": CREDITS_PATTERN, "examples": ["12.5"]}),
 ]
-SentSignedCredits = Annotated[
+SignedCreditsInput = Annotated[
     int,
     BeforeValidator(partial(_parse_sent, parse=parse_signed_credits)),
     WithJsonSchema({"type": "string", "pattern": f"^-?{CREDITS_PATTERN[1:]}", "examples": ["-12.5"]}),

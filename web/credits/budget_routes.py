@@ -27,7 +27,7 @@ ROUTES = (routes, administration)
     "/v1/key",
     summary="Get what the caller's own key has spent, what it has left, and what it may call",
     authentication=Authentication.CALLER,
-    answers={200: schemas.KeyBody},
+    responses={200: schemas.KeyBody},
     errors=(BillingOrganizationRequired, PermissionDenied, ServiceUnavailable),
 )
 def read_own_key(call: RequestContext) -> JsonResponse:

@@ -9,9 +9,9 @@ from shared.credits.key_usage import KeyReport
 from shared.credits.spending_limits.budgets import Budget, Period, SubjectKind, Unit, shown_amount
 from shared.credits.spending_limits.key_model_allowlist import MAX_MODELS
 from shared.pagination import Page
-from web.credits.amount_types import Credits, SentCredits
+from web.credits.amount_types import Credits, CreditsInput
 from web.http.schemas import PageResponse, ResponseModel
-from web.http.wire_types import Id, RequestModel, SnakeWire, Text, UtcTime
+from web.http.wire_types import Id, RequestModel, SnakeModel, Text, UtcTime
 
 ModelId = Annotated[str, Text(minimum=1, maximum=200)]
 Amount = Annotated[str, Field(description="Credits, or a number of requests or tokens, in decimal digits.")]
@@ -64,14 +64,14 @@ class NewBudgetBody(RequestModel):
     period: Literal["once", "minute", "day", "week", "month"] = Field(
         description="In UTC; weeks begin on Monday. `minute` is for requests and tokens, the others for credits."
     )
-    amount: SentCredits = Field(description="Credits, or a whole number of requests or tokens.")
+    amount: CreditsInput = Field(description="Credits, or a whole number of requests or tokens.")
     model: ModelId | None = Field(default=None, description="Counts the calls of this model only.")
 
 
 class ChangedBudget(RequestModel):
     """What to change of a budget."""
 
-    amount: SentCredits = Field(description="Credits, or a whole number of requests or tokens.")
+    amount: CreditsInput = Field(description="Credits, or a whole number of requests or tokens.")
 
 
 class KeyModels(RequestModel):
@@ -86,7 +86,7 @@ class KeyModelsBody(ResponseModel):
     models: Sequence[str]
 
 
-class KeyBudgetBody(SnakeWire):
+class KeyBudgetBody(SnakeModel):
     """A budget that the caller's calls count in."""
 
     id: Id
@@ -102,7 +102,7 @@ class KeyBudgetBody(SnakeWire):
     resets_at: UtcTime | None
 
 
-class KeyData(SnakeWire):
+class KeyData(SnakeModel):
     """What the caller's credential has spent in the organization, and what it has left."""
 
     id: Id
@@ -127,7 +127,7 @@ class KeyData(SnakeWire):
     expires_at: UtcTime | None
 
 
-class KeyBody(SnakeWire):
+class KeyBody(SnakeModel):
     """The caller's own key."""
 
     data: KeyData

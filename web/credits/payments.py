@@ -41,7 +41,7 @@ class ReceivedPayment(CamelModel):
     ),
     authentication=Authentication.PAYMENT_SIGNATURE,
     body=RawBody(media_types=("application/json",)),
-    answers={200: ReceivedPayment},
+    responses={200: ReceivedPayment},
     errors=(
         SignatureInvalid,
         RateLimited,

@@ -42,7 +42,7 @@ _NOT_ENTERED = (
     "/v1/credits",
     summary="Get the organization's credits; needs credit.read",
     authentication=Authentication.CALLER,
-    answers={200: schemas.CreditsBody},
+    responses={200: schemas.CreditsBody},
     errors=_REFUSED,
 )
 def read_credits(call: RequestContext) -> JsonResponse:
@@ -63,8 +63,8 @@ def read_credits(call: RequestContext) -> JsonResponse:
     ),
     authentication=Authentication.CALLER,
     query=usage_schemas.UsageQuery,
-    answers={200: json_or_file(usage_schemas.UsageBody)},
-    answer_headers=FILE_HEADERS,
+    responses={200: json_or_file(usage_schemas.UsageBody)},
+    response_headers=FILE_HEADERS,
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: RequestContext) -> JsonResponse | Response:
@@ -87,8 +87,8 @@ def read_usage(call: RequestContext) -> JsonResponse | Response:
     ),
     authentication=Authentication.CALLER,
     query=usage_schemas.UsageRecordsQuery,
-    answers={200: json_or_file(schemas.UsageRecordPage)},
-    answer_headers=FILE_HEADERS,
+    responses={200: json_or_file(schemas.UsageRecordPage)},
+    response_headers=FILE_HEADERS,
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_usage_records(call: RequestContext) -> JsonResponse | Response:
@@ -119,7 +119,7 @@ def list_usage_records(call: RequestContext) -> JsonResponse | Response:
     ),
     authentication=Authentication.CALLER,
     query=storage_schemas.StorageQuery,
-    answers={200: storage_schemas.StorageUsageBody},
+    responses={200: storage_schemas.StorageUsageBody},
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_storage_usage(call: RequestContext) -> JsonResponse:
@@ -184,7 +184,7 @@ administration.lists(
     description="201 for the first attempt, 200 for a repetition, which adds nothing.",
     authentication=Authentication.CALLER,
     body=schemas.NewTopUp,
-    answers=_ENTERED,
+    responses=_ENTERED,
     errors=_NOT_ENTERED,
 )
 def top_up_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
@@ -198,7 +198,7 @@ def top_up_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
     description="201 for the first attempt, 200 for a repetition, which changes nothing. It may leave a debt.",
     authentication=Authentication.CALLER,
     body=schemas.NewAdjustment,
-    answers=_ENTERED,
+    responses=_ENTERED,
     errors=_NOT_ENTERED,
 )
 def adjust_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:

@@ -12,15 +12,15 @@ from shared.credits.settlement import Status
 from shared.credits.usage.usage_records import UsageRecord
 from shared.credits.usage.usage_reports import UsageSum
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
-from web.credits.amount_types import Credits, SentCredits, SentSignedCredits
+from web.credits.amount_types import Credits, CreditsInput, SignedCreditsInput
 from web.http.schemas import PageResponse, ResponseModel
-from web.http.wire_types import Between, Count, Id, JsonCount, RequestModel, SnakeWire, Text, UtcTime
+from web.http.wire_types import Between, Count, Id, JsonCount, RequestModel, SnakeModel, Text, UtcTime
 
 Limit = Annotated[Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Items on the page.")]
 PolicyName = Literal["active", "limit", "suspended"]
 
 
-class CreditsBody(SnakeWire):
+class CreditsBody(SnakeModel):
     """What the organization has, in credits."""
 
     object: Literal["credits"] = "credits"
@@ -58,7 +58,7 @@ class CreditsBody(SnakeWire):
         )
 
 
-class UsageSumBody(SnakeWire):
+class UsageSumBody(SnakeModel):
     """What some calls consumed."""
 
     invocations: JsonCount
@@ -85,7 +85,7 @@ class UsageSumBody(SnakeWire):
         }
 
 
-class UsageRecordBody(SnakeWire):
+class UsageRecordBody(SnakeModel):
     """One call: what it consumed and cost, and who is responsible."""
 
     object: Literal["usage.record"] = "usage.record"
@@ -121,7 +121,7 @@ class UsageRecordBody(SnakeWire):
         return cls(**shown, total_tokens=record.prompt_tokens + record.completion_tokens)
 
 
-class UsageRecordPage(SnakeWire):
+class UsageRecordPage(SnakeModel):
     """Usage records, newest first."""
 
     object: Literal["list"] = "list"
@@ -226,7 +226,7 @@ class EntryQuery(RequestModel):
 class NewTopUp(RequestModel):
     """Credits to add."""
 
-    amount: SentCredits
+    amount: CreditsInput
     reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
         description="Names the top-up: sent again, it adds nothing."
     )
@@ -235,7 +235,7 @@ class NewTopUp(RequestModel):
 class NewAdjustment(RequestModel):
     """Credits to add or, with a minus, to take."""
 
-    amount: SentSignedCredits
+    amount: SignedCreditsInput
     reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
         description="Names the adjustment: sent again, it changes nothing."
     )
@@ -247,9 +247,9 @@ class NewPolicy(RequestModel):
     policy: PolicyName = Field(
         description="`suspended` suspends as `credits/suspend` does; the others resume as `credits/resume` does."
     )
-    overdraft: SentCredits | None = Field(
+    overdraft: CreditsInput | None = Field(
         default=None, description="For operators; it stays as it is when it is left out."
     )
-    spending_limit: SentCredits | None = Field(
+    spending_limit: CreditsInput | None = Field(
         default=None, description="With policy `limit` only: the most that is spent in a calendar month, UTC."
     )

@@ -103,7 +103,7 @@ class StatementQuery(RequestModel):
     ValidationFailed,
     query=StatementQuery,
     summary="List an organization's monthly statements, newest first",
-    answer_headers=FILE_HEADERS,
+    response_headers=FILE_HEADERS,
 )
 def list_credit_statements(call: RequestContext, organization_id: UUID) -> JsonResponse | Response:
     actor = call.actor
@@ -127,7 +127,7 @@ def list_credit_statements(call: RequestContext, organization_id: UUID) -> JsonR
     {200: json_or_file(StatementBody)},
     summary="Get an organization's statement of a month: opening balance, entries by kind, closing balance",
     description="The present month's is of this moment. A month that has not begun has none.",
-    answer_headers=FILE_HEADERS,
+    response_headers=FILE_HEADERS,
 )
 def get_credit_statement(call: RequestContext, organization_id: UUID, month: date) -> JsonResponse | Response:
     actor = call.actor

@@ -18,7 +18,7 @@ from web.credits.amount_types import Credits
 from web.credits.statements import Month
 from web.credits.usage_schemas import several
 from web.http.schemas import ResponseModel
-from web.http.wire_types import RequestModel, SnakeSent, SnakeWire, UtcTime
+from web.http.wire_types import RequestModel, SnakeModel, SnakeRequestModel, UtcTime
 
 WindowBack = Annotated[
     Literal["24h", "7d", "30d"] | None,
@@ -53,7 +53,7 @@ _CUT_OFF = Field(description=f"Whether there are more than {MAX_GROUPS} groups."
 _COST = Field(description="Null until the day is charged, soon after it is over.")
 
 
-class _Asked:
+class _StorageQuery:
     """The parameters of a report on storage, which are spelled alike in both forms of the wire but for their case."""
 
     window: WindowBack = None
@@ -78,11 +78,11 @@ class _Day:
     cost: Credits | None = _COST
 
 
-class StorageQuery(_Asked, SnakeSent):
+class StorageQuery(_StorageQuery, SnakeRequestModel):
     """The parameters of a report on storage."""
 
 
-class StorageDayBody(_Day, SnakeWire):
+class StorageDayBody(_Day, SnakeModel):
     """One UTC day; `stored_bytes` is what was stored at its end."""
 
     object: Literal["usage.storage.day"] = "usage.storage.day"
@@ -93,7 +93,7 @@ class StorageDayBody(_Day, SnakeWire):
         return cls.model_validate(day, from_attributes=True)
 
 
-class StorageSumBody(SnakeWire):
+class StorageSumBody(SnakeModel):
     """What was stored in the window, and what has been charged for it."""
 
     byte_days: int = _BYTE_DAYS
@@ -114,7 +114,7 @@ class StorageGroupBody(StorageSumBody):
         )
 
 
-class StorageUsageBody(SnakeWire):
+class StorageUsageBody(SnakeModel):
     """What the organization stores, and what that cost, the newest day first; days without content are left out."""
 
     object: Literal["usage.storage"] = "usage.storage"
@@ -144,7 +144,7 @@ class StorageUsageBody(SnakeWire):
         )
 
 
-class OrganizationStorageQuery(_Asked, RequestModel):
+class OrganizationStorageQuery(_StorageQuery, RequestModel):
     """The parameters of the same report for those who administer the organization."""
 
 

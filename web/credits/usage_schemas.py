@@ -13,7 +13,7 @@ from shared.credits.usage.usage_records import RecordFilter
 from shared.credits.usage.usage_reports import MAX_GROUPS, UsageCriteria, UsageGroup, UsageReport, Window
 from shared.pagination import DEFAULT_LIMIT
 from web.credits.schemas import Limit, UsageSumBody
-from web.http.wire_types import Id, SnakeSent, SnakeWire, Text, UtcTime
+from web.http.wire_types import Id, SnakeModel, SnakeRequestModel, Text, UtcTime
 
 
 def several(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJsonSchema]:
@@ -38,7 +38,7 @@ Dimensions = Annotated[tuple[Dimension, ...], *several(Dimension, "model,princip
 _Filter = Field(default=None, description="Keep the calls of this one.")
 
 
-class UsageQuery(SnakeSent):
+class UsageQuery(SnakeRequestModel):
     """The parameters of a report."""
 
     window: Literal["24h", "7d", "30d"] | None = Field(
@@ -84,7 +84,7 @@ class UsageQuery(SnakeSent):
         )
 
 
-class UsageRecordsQuery(SnakeSent):
+class UsageRecordsQuery(SnakeRequestModel):
     """The parameters of a listing of records."""
 
     starts_at: UtcTime | None = Field(default=None, alias="from", description="The first moment.")
@@ -132,7 +132,7 @@ class UsageGroupBody(UsageSumBody):
         return cls(starts_at=group.step, key=first, keys=keys, **cls.figures(group.sum))
 
 
-class UsageBody(SnakeWire):
+class UsageBody(SnakeModel):
     """The usage of a span of time: step by step if a series was asked for, and the dearest groups first."""
 
     object: Literal["usage"] = "usage"

@@ -24,7 +24,7 @@ from web.dependencies.credential_lookups import CredentialLookups
 from web.dependencies.model_services import ModelServices, build_model_services
 from web.dependencies.pools import Pools, build_pools
 from web.dependencies.rate_limits import RateLimiter
-from web.http.receive_deadlines import BodyReceptions
+from web.http.receive_deadlines import BodyReceiver
 
 VALKEY_TIMEOUT_SECONDS = 0.25
 
@@ -48,8 +48,8 @@ class Services:
     valkey: redis.Redis
     broker: Broker
     rate_limiter: RateLimiter
-    receptions: BodyReceptions
-    small_bodies: BodyReceptions
+    receptions: BodyReceiver
+    small_bodies: BodyReceiver
     models: ModelServices
     agents: AgentServices
 
@@ -87,8 +87,8 @@ def build_services(settings: Settings) -> Services:
     )
 
 
-def _receptions(settings: Settings, pool: Pool) -> BodyReceptions:
-    return BodyReceptions(
+def _receptions(settings: Settings, pool: Pool) -> BodyReceiver:
+    return BodyReceiver(
         pool,
         grace_seconds=settings.upload_grace_seconds,
         minimum_bytes_per_second=settings.upload_minimum_bytes_per_second,

@@ -43,7 +43,7 @@ _NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorAnswer:
+class ErrorResponse:
     """An error as it leaves."""
 
     status: int
@@ -66,19 +66,21 @@ class Dialects:
 
     def write(
         self, path: str, status: int, code: str, detail: str, *, request_id: str, **data: Any
-    ) -> ErrorAnswer:
+    ) -> ErrorResponse:
         """Write an error; `data` are members of its own, and `errors` what is wrong with which field."""
         if path in OAUTH_PATHS:
             return _oauth_error(status, code, detail)
         if speaks_a2a(path):
             host = urlsplit(self.base_url).hostname or PROTOCOL_DOMAIN
             body = error_body(status, code, detail, request=request_id, host=host, **data)
-            return ErrorAnswer(status=body["error"]["code"], body=body)
+            return ErrorResponse(status=body["error"]["code"], body=body)
         if speaks_anthropic(path):
             return _anthropic_error(status, code, detail, request_id, data)
         if speaks_openai(path):
             headers = {RETRY_HEADER: "false"} if is_final_status(status) else {}
-            return ErrorAnswer(status=status, body=openai_body(status, code, detail, **data), headers=headers)
+            return ErrorResponse(
+                status=status, body=openai_body(status, code, detail, **data), headers=headers
+            )
         if speaks_html(path):
             return _error_page(status, code, detail, request_id, data)
         return self.problem(status, code, detail, request_id=request_id, **data)
@@ -92,7 +94,7 @@ class Dialects:
         request_id: str,
         errors: list[dict[str, str]] | None = None,
         **data: Any,
-    ) -> ErrorAnswer:
+    ) -> ErrorResponse:
         """Write a problem, whatever the path."""
         body: dict[str, Any] = {
             "type": f"{self.base_url}/problems/{code}",
@@ -105,7 +107,7 @@ class Dialects:
         }
         if errors:
             body["errors"] = errors
-        return ErrorAnswer(status=status, body=body, media_type=PROBLEM)
+        return ErrorResponse(status=status, body=body, media_type=PROBLEM)
 
     def refuse(self, target: str, status: int, code: str, detail: str) -> bytes:
         """Write the whole answer to a request for this target that the server refuses by itself."""
@@ -141,27 +143,31 @@ def title(code: str) -> str:
     return code.replace("_", " ").capitalize()
 
 
-def _oauth_error(status: int, code: str, detail: str) -> ErrorAnswer:
+def _oauth_error(status: int, code: str, detail: str) -> ErrorResponse:
     """Write the error of a token endpoint (RFC 6749 5.2)."""
     body = {"error": oauth_code(status, code), "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
-    return ErrorAnswer(status=status, body=body, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
+    return ErrorResponse(
+        status=status, body=body, headers={"Cache-Control": "no-store", "Pragma": "no-cache"}
+    )
 
 
 def _anthropic_error(
     status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]
-) -> ErrorAnswer:
+) -> ErrorResponse:
     status = anthropic_status(status, code)
     headers = {REQUEST_ID_HEADER: request_id}
     if is_final_status(status):
         headers[RETRY_HEADER] = "false"
     body = anthropic_body(status, code, detail, request_id=request_id, **data)
-    return ErrorAnswer(status=status, body=body, headers=headers)
+    return ErrorResponse(status=status, body=body, headers=headers)
 
 
-def _error_page(status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]) -> ErrorAnswer:
+def _error_page(
+    status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]
+) -> ErrorResponse:
     errors = data.get("errors") or ()
     page = error_page(status, code, title(code), detail, request_id=request_id, errors=errors)
-    return ErrorAnswer(status=status, body={}, media_type=CONTENT_TYPE, headers=error_headers(), page=page)
+    return ErrorResponse(status=status, body={}, media_type=CONTENT_TYPE, headers=error_headers(), page=page)
 
 
 def reason_phrase(status: int) -> str:

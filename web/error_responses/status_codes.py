@@ -11,10 +11,10 @@ from werkzeug.exceptions import HTTPException
 
 from shared.errors import DomainError, Kind
 from shared.observability.telemetry import get_logger
-from web.error_responses.error_formats import Dialects, ErrorAnswer
+from web.error_responses.error_formats import Dialects, ErrorResponse
 from web.error_responses.openai_errors import RETRY_HEADER
 from web.framework.calls import request_id
-from web.http.edge import BODY_READ
+from web.http.wsgi_middleware import BODY_READ
 
 log = get_logger(__name__)
 
@@ -122,7 +122,7 @@ def _dialects() -> Dialects:
     return dialects
 
 
-def _respond(answer: ErrorAnswer) -> Response:
+def _respond(answer: ErrorResponse) -> Response:
     response = Response(answer.content, answer.status, answer.headers, content_type=answer.media_type)
     return _close_unread(response)
 

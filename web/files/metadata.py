@@ -21,7 +21,7 @@ routes = Routes("files")
     summary="List the files of the caller's owner scope, newest first",
     authentication=Authentication.CALLER,
     query=queries.ListQuery,
-    answers={200: schemas.FilePage},
+    responses={200: schemas.FilePage},
     errors=(PermissionDenied, ValidationFailed, MalformedRequest, ServiceUnavailable),
 )
 def list_files(call: RequestContext) -> JsonResponse:
@@ -44,7 +44,7 @@ def list_files(call: RequestContext) -> JsonResponse:
     "/files/<id:file_id>",
     summary="Get a file's metadata; an expired or deleted file still answers",
     authentication=Authentication.CALLER,
-    answers={200: schemas.FileBody},
+    responses={200: schemas.FileBody},
     errors=FOUND,
 )
 def read_metadata(call: RequestContext, file_id: UUID) -> JsonResponse:
@@ -59,7 +59,7 @@ def read_metadata(call: RequestContext, file_id: UUID) -> JsonResponse:
     summary="List a file's versions, newest first",
     authentication=Authentication.CALLER,
     query=queries.VersionsQuery,
-    answers={200: schemas.VersionPage},
+    responses={200: schemas.VersionPage},
     errors=(*FOUND, ValidationFailed, MalformedRequest),
 )
 def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
@@ -85,7 +85,7 @@ def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
     summary="Renew a file's retention: to a later deadline, or with null for ever",
     authentication=Authentication.CALLER,
     body=queries.RetentionBody,
-    answers={200: schemas.FileBody},
+    responses={200: schemas.FileBody},
     errors=(
         *FOUND,
         *ENDED,
@@ -111,7 +111,7 @@ def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
     summary="Delete a file and all its versions; grants stop working at once",
     authentication=Authentication.CALLER,
     query=queries.DeleteQuery,
-    answers={200: schemas.DeletionBody},
+    responses={200: schemas.DeletionBody},
     errors=(
         *FOUND,
         *ENDED,

@@ -19,7 +19,7 @@ routes = Routes("files")
     "/files/<id:file_id>/references",
     summary="List what refers to a file",
     authentication=Authentication.CALLER,
-    answers={200: schemas.ReferenceList},
+    responses={200: schemas.ReferenceList},
     errors=FOUND,
 )
 def list_references(call: RequestContext, file_id: UUID) -> JsonResponse:
@@ -34,7 +34,7 @@ def list_references(call: RequestContext, file_id: UUID) -> JsonResponse:
     "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
     summary="Add a reference to a file, which then cannot be deleted",
     authentication=Authentication.CALLER,
-    answers={200: schemas.ReferenceBody, 201: schemas.ReferenceBody},
+    responses={200: schemas.ReferenceBody, 201: schemas.ReferenceBody},
     errors=(*FOUND, *ENDED),
 )
 def put_reference(
@@ -51,7 +51,7 @@ def put_reference(
     "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
     summary="Delete a reference to a file",
     authentication=Authentication.CALLER,
-    answers={204: None},
+    responses={204: None},
     errors=(*FOUND, errors.ReferenceNotFound),
 )
 def delete_reference(

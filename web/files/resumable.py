@@ -80,8 +80,8 @@ def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonRespons
         "`Upload-Offset` tells where to go on. An older request that still sends content can add nothing more."
     ),
     authentication=Authentication.CALLER,
-    answers={204: None},
-    answer_headers=PROGRESS_HEADERS,
+    responses={204: None},
+    response_headers=PROGRESS_HEADERS,
     errors=_FOUND,
 )
 def read_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
@@ -101,8 +101,8 @@ def read_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
     authentication=Authentication.CALLER,
     headers=APPENDING_HEADERS,
     body=RawBody(media_types=(MEDIA_TYPE,)),
-    answer_headers=PROGRESS_HEADERS,
-    answers={
+    response_headers=PROGRESS_HEADERS,
+    responses={
         200: schemas.UploadResult,
         201: schemas.UploadResult,
         202: schemas.PendingUploadResult,
@@ -152,7 +152,7 @@ def append_content(call: RequestContext, upload_id: UUID) -> JsonResponse | Resp
     "/files/uploads/<id:upload_id>",
     summary="Cancel a resumable upload; what was kept of it is removed",
     authentication=Authentication.CALLER,
-    answers={204: None},
+    responses={204: None},
     errors=_FOUND,
 )
 def cancel_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:

@@ -34,8 +34,8 @@ from web.framework.authentication import Authentication, throttle_guessing
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.revocation import Watch, break_off_when_revoked
 from web.framework.routes import Routes
-from web.http.edge import GRANTS
 from web.http.requests import DuplicateParameter, MalformedRequest
+from web.http.wsgi_middleware import GRANTS
 
 log = get_logger(__name__)
 
@@ -52,7 +52,7 @@ routes = Routes("files")
     summary="Create a read grant for an exact version; its url downloads without other credentials",
     authentication=Authentication.CALLER,
     query=queries.GrantQuery,
-    answers={201: schemas.GrantBody},
+    responses={201: schemas.GrantBody},
     errors=(*FOUND, errors.VersionNotFound, *ENDED, MalformedRequest, ValidationFailed),
 )
 def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonResponse:
@@ -72,7 +72,7 @@ def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonR
     summary="List the read grants of a file, newest first, without their urls",
     authentication=Authentication.CALLER,
     query=queries.GrantListQuery,
-    answers={200: schemas.GrantPage},
+    responses={200: schemas.GrantPage},
     errors=(*FOUND, ValidationFailed),
 )
 def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
@@ -94,7 +94,7 @@ def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
     "/files/<id:file_id>/grants/<id:grant_id>",
     summary="Revoke a read grant: from now on its link answers 410",
     authentication=Authentication.CALLER,
-    answers={200: schemas.ListedGrantBody},
+    responses={200: schemas.ListedGrantBody},
     errors=(*FOUND, errors.GrantNotFound),
 )
 def revoke_grant(call: RequestContext, file_id: UUID, grant_id: UUID) -> JsonResponse:
@@ -117,12 +117,12 @@ def revoke_grant(call: RequestContext, file_id: UUID, grant_id: UUID) -> JsonRes
     authentication=Authentication.GRANT_OR_CALLER,
     query=queries.ContentQuery,
     headers=CONDITIONS,
-    answers={
+    responses={
         200: dict.fromkeys(("application/octet-stream", "*/*")),
         206: dict.fromkeys(("application/octet-stream", "multipart/byteranges", "*/*")),
         304: None,
     },
-    answer_headers=DESCRIBED,
+    response_headers=DESCRIBED,
     errors=(
         *FOUND,
         *ENDED,
@@ -162,8 +162,8 @@ def download_content(call: RequestContext, file_id: UUID) -> Response:
     ),
     authentication=Authentication.PREFLIGHT,
     query=queries.ContentQuery,
-    answers={204: None},
-    answer_headers={"Allow": "The methods that this address takes."},
+    responses={204: None},
+    response_headers={"Allow": "The methods that this address takes."},
     errors=(ValidationFailed,),
 )
 def ask_before_download(call: RequestContext, file_id: UUID) -> JsonResponse:  # noqa: ARG001 (the same for every file)

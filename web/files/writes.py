@@ -81,9 +81,9 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     authentication=Authentication.CALLER,
     query=queries.UploadQuery,
     headers=BEGINNING_HEADERS | DIGEST_HEADER,
-    answer_headers=PROGRESS_HEADERS,
+    response_headers=PROGRESS_HEADERS,
     body=FilePart(),
-    answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
+    responses={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
     links=_OF_UPLOADED,
     errors=(OwnerRequired, PermissionDenied, PayerMismatch, ServiceUnavailable, *_BODY),
 )
@@ -115,9 +115,9 @@ def upload_agent_artifact(call: RequestContext) -> JsonResponse | Response:
     authentication=Authentication.CALLER,
     query=queries.ReplaceQuery,
     headers=BEGINNING_HEADERS | DIGEST_HEADER,
-    answer_headers=PROGRESS_HEADERS,
+    response_headers=PROGRESS_HEADERS,
     body=FilePart(),
-    answers={200: schemas.UploadResult, 201: None, 202: schemas.PendingUploadResult},
+    responses={200: schemas.UploadResult, 201: None, 202: schemas.PendingUploadResult},
     errors=(
         *FOUND,
         *ENDED,

@@ -33,9 +33,9 @@ _REFUSED: Errors = (PermissionDenied, ResourceNotFound, ServiceUnavailable)
 class AdministrationRoutes(Routes):
     """Administrative routes, of which those that only pass ids on are declared by what they do."""
 
-    def resource(self, path: str, shown: type[ResponseModel]) -> Resource:
-        """Begin to declare what is done with one resource, shown in one shape."""
-        return Resource(self, path, shown)
+    def resource(self, path: str, response_model: type[ResponseModel]) -> Resource:
+        """Begin to declare what is done with one resource, response_model in one shape."""
+        return Resource(self, path, response_model)
 
     def lists(self, path: str, act: Act, page: type[PageResponse], **texts: str) -> None:
         """Declare a GET of a page of resources, by the name of the function that lists them."""
@@ -54,31 +54,31 @@ class AdministrationRoutes(Routes):
     def creates(
         self,
         path: str,
-        sent: type[BaseModel],
-        shown: type[BaseModel],
+        request_model: type[BaseModel],
+        response_model: type[BaseModel],
         *errors: type[DomainError],
         **texts: str,
     ) -> Declaration:
         """Declare the decorated function as a POST that makes a resource."""
-        return self.administers("POST", path, {201: shown}, *errors, body=sent, **texts)
+        return self.administers("POST", path, {201: response_model}, *errors, body=request_model, **texts)
 
     def changes(
         self,
         method: str,
         path: str,
-        sent: type[BaseModel],
-        shown: type[BaseModel],
+        request_model: type[BaseModel],
+        response_model: type[BaseModel],
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:
         """Declare the decorated function as a PUT or PATCH."""
-        return self.administers(method, path, {200: shown}, *errors, body=sent, **options)
+        return self.administers(method, path, {200: response_model}, *errors, body=request_model, **options)
 
     def administers(
         self,
         method: str,
         path: str,
-        answers: Mapping[int, Content],
+        responses: Mapping[int, Content],
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:
@@ -88,7 +88,7 @@ class AdministrationRoutes(Routes):
             f"/admin{path}",
             authentication=Authentication.CALLER,
             administers=True,
-            answers=answers,
+            responses=responses,
             errors=(*_REFUSED, *errors),
             **options,
         )
@@ -97,17 +97,19 @@ class AdministrationRoutes(Routes):
 class Resource:
     """What is done with one resource by functions of the domain that take the ids in its path."""
 
-    def __init__(self, routes: AdministrationRoutes, path: str, shown: type[ResponseModel]) -> None:
-        self._routes, self._path, self._shown = routes, path, shown
+    def __init__(self, routes: AdministrationRoutes, path: str, response_model: type[ResponseModel]) -> None:
+        self._routes, self._path, self._response_model = routes, path, response_model
 
     def reads(self, name: str, act: Act, **texts: str) -> None:
         """Declare a GET."""
-        self._routes.administers("GET", self._path, {200: self._shown}, name=name, **texts)(self._shows(act))
+        self._routes.administers("GET", self._path, {200: self._response_model}, name=name, **texts)(
+            self._shows(act)
+        )
 
     def acts(self, verb: str, act: Act, *errors: type[DomainError], **texts: str) -> None:
         """Declare a POST without a body, by the name of the function that acts."""
-        path, answers = f"{self._path}/{verb}", {200: self._shown}
-        declare = self._routes.administers("POST", path, answers, *errors, name=act.__name__, **texts)
+        path, responses = f"{self._path}/{verb}", {200: self._response_model}
+        declare = self._routes.administers("POST", path, responses, *errors, name=act.__name__, **texts)
         declare(self._shows(act))
 
     def removes(self, act: Act, *errors: type[DomainError], **texts: str) -> None:
@@ -122,7 +124,7 @@ class Resource:
         )
 
     def _shows(self, act: Act) -> Handler:
-        return lambda call, **ids: JsonResponse(body=self._shown.of(administer(call, act, **ids)))
+        return lambda call, **ids: JsonResponse(body=self._response_model.of(administer(call, act, **ids)))
 
 
 def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
@@ -133,6 +135,6 @@ def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
 
 
 def created(call: RequestContext, body: BaseModel, path: str) -> JsonResponse:
-    """Answer 201 with the new resource, which may hold a secret that is shown only now, and where it is."""
+    """Answer 201 with the new resource, which may hold a secret that is response_model only now, and where it is."""
     location = f"{call.services.settings.base_url}/admin{path}"
     return JsonResponse(body=body, status=201, headers={"Location": location, **NO_STORE})

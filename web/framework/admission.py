@@ -17,7 +17,7 @@ from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential
 from shared.runtime.deferred_responses import DeferredResponse
 from web.dependencies.pools import Pools
-from web.framework.deferred_responses import is_held
+from web.framework.deferred_responses import is_deferred
 from web.http.slots import ADMISSION, Admission, pool_key
 
 
@@ -74,7 +74,7 @@ def give_slots_back(app: Flask) -> None:
 def _end_with_answer(response: Response) -> Response:
     admission: Admission | None = request.environ.get(ADMISSION)
     if admission is not None:
-        if is_held(response):
+        if is_deferred(response):
             admission.leave_thread()
         call_when_sent(response, admission.end)
         admission.is_answering = True

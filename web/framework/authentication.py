@@ -24,7 +24,7 @@ from shared.observability.telemetry import bind_log_context
 from web.dependencies.rate_limits import refuse_excess
 from web.dependencies.services import Services
 from web.http.client_address import client_address
-from web.http.edge import GRANTS
+from web.http.wsgi_middleware import GRANTS
 
 API_KEY_HEADER = "x-api-key"
 SESSION_COOKIE = "__Host-qm"

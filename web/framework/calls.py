@@ -107,7 +107,7 @@ class RequestContext:
         is_there = has_arrived(self.http.environ)
         raw = read_small_body(self.services.small_bodies, self.http.environ, maximum_bytes)
         if not is_there:
-            self._requester.judge_after_wait()
+            self._requester.recheck_after_wait()
         return raw
 
 

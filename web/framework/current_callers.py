@@ -27,7 +27,7 @@ class Requester:
         self._began_at = time.monotonic()
         self._trust_seconds = min(row_cache_seconds, REVOCATION_SECONDS - row_cache_seconds)
 
-    def judge_after_wait(self) -> None:
+    def recheck_after_wait(self) -> None:
         """Read again who asks, unless the request has only just begun.
 
         Raises InvalidToken, AttributionInvalid and OrganizationSuspended where they may not any more, and

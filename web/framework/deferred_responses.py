@@ -15,12 +15,13 @@ from flask import Flask, Response, current_app
 from werkzeug.exceptions import ClientDisconnected
 
 from shared.runtime.deferred_responses import THREAD_WAIT, DeferredResponse, WakeUp
+from web.server.connections import has_hung_up
 
-Steps = Generator[Response | bytes | None]
+ResponseGenerator = Generator[Response | bytes | None]
 
 
-class Waiting:
-    """One request's wait: the wake-up that ends it, and how long it may last."""
+class PendingResponse:
+    """One request's wait: the bell that ends it, and how long it may last."""
 
     def __init__(
         self,
@@ -39,9 +40,9 @@ class Waiting:
         self.deadline = deadline
         self.is_shutting_down = False
         self.is_blocking = is_blocking
-        self.is_held = THREAD_WAIT in environ
+        self.can_defer = THREAD_WAIT in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
-        self._patience: Callable[[], float] | None = environ.get(THREAD_WAIT)
+        self._thread_wait: Callable[[], float] | None = environ.get(THREAD_WAIT)
 
     def shut_down(self) -> None:
         """Have the answer end in good order, because the server stops."""
@@ -61,28 +62,28 @@ class Waiting:
 
         Where the answer can be held, the request's thread waits a moment once: less is not worth handing it over.
         """
-        if not self.is_held:
+        if not self.can_defer:
             return self.idle_seconds()
-        patience, self._patience = self._patience, None
-        return patience() if patience is not None else 0.0
+        thread_wait, self._thread_wait = self._thread_wait, None
+        return thread_wait() if thread_wait is not None else 0.0
 
     def leave_thread(self) -> None:
         """Have no step wait from here on: the threads that take it serve all answers that are held."""
-        self._patience = None
+        self._thread_wait = None
 
 
-class HeldResponse(Response):
+class ResponsePlaceholder(Response):
     """Stands for a response that is not there yet; closed when that has been sent."""
 
-    def __init__(self, steps: Steps, waiting: Waiting) -> None:
+    def __init__(self, steps: ResponseGenerator, pending: PendingResponse) -> None:
         super().__init__(iter(()))
         self._steps = steps
-        self._waiting = waiting
+        self._waiting = pending
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Give the server the answer to hold, which starts the response when there is one."""
         app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask's documented way)
-        answer = _held(self._pieces(app, environ, start_response), self._waiting)
+        answer = _defer(self._pieces(app, environ, start_response), self._waiting)
         answer.call_on_close(self.close)
         return answer
 
@@ -109,29 +110,29 @@ class HeldResponse(Response):
             self._steps.close()
 
 
-def is_held(response: Response) -> bool:
+def is_deferred(response: Response) -> bool:
     """Tell whether a response will leave the thread that made it."""
-    return isinstance(response, HeldResponse) or isinstance(response.response, DeferredResponse)
+    return isinstance(response, ResponsePlaceholder) or isinstance(response.response, DeferredResponse)
 
 
-def answer_whole(steps: Steps, waiting: Waiting) -> Response:
+def respond_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Response:
     """Answer with the response that the steps come to. Raises what they raise, ClientDisconnected."""
-    response = _find_response(steps, waiting)
+    response = _find_response(steps, pending)
     if response is None:
-        return HeldResponse(steps, waiting)
+        return ResponsePlaceholder(steps, pending)
     steps.close()
     return response
 
 
-def answer_stream(steps: Steps, waiting: Waiting) -> Response:
+def stream_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Response:
     """Answer with the response that the steps come to, and then with their frames. Raises what they raise."""
-    response = _find_response(steps, waiting)
+    response = _find_response(steps, pending)
     if response is None:
-        return HeldResponse(steps, waiting)
+        return ResponsePlaceholder(steps, pending)
     frames = _frames(steps)
-    response.response = _held(frames, waiting) if waiting.is_held else filter(None, frames)
+    response.response = _defer(frames, pending) if pending.can_defer else filter(None, frames)
     response.call_on_close(frames.close)
-    response.direct_passthrough = waiting.is_held  # the server is to see it as it is
+    response.direct_passthrough = pending.can_defer  # the server is to see it as it is
     return response
 
 
@@ -142,44 +143,32 @@ def event_stream() -> Response:
     return Response(iter(()), content_type="text/event-stream; charset=utf-8", headers=headers)
 
 
-def has_hung_up(connection: socket.socket | None) -> bool:
-    """Tell whether the client has closed its side, which an answer that writes nothing until its end cannot notice."""
-    if connection is None:
-        return False
-    try:
-        # The plain socket's method: that of a TLS socket takes no flags.
-        return not socket.socket.recv(connection, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
-def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
+def _find_response(steps: ResponseGenerator, pending: PendingResponse) -> Response | None:
     """Take steps up to the response; None when the answer should be held."""
     for step in steps:
         if isinstance(step, Response):
             return step
-        if waiting.is_held:
+        if pending.can_defer:
             return None
-        if has_hung_up(waiting.connection):
+        # Nothing is written before the response, so a write cannot find out that the client is gone.
+        if pending.connection is not None and has_hung_up(pending.connection):
             steps.close()
             raise ClientDisconnected
     raise RuntimeError("an answer ended without a response")
 
 
-def _held(pieces: Generator[bytes], waiting: Waiting) -> DeferredResponse:
-    waiting.leave_thread()
+def _defer(pieces: Generator[bytes], pending: PendingResponse) -> DeferredResponse:
+    pending.leave_thread()
     return DeferredResponse(
         pieces,
-        waiting.wake_up,
-        idle_seconds=waiting.idle_seconds,
-        is_blocking=waiting.is_blocking,
-        shut_down=waiting.shut_down,
+        pending.wake_up,
+        idle_seconds=pending.idle_seconds,
+        is_blocking=pending.is_blocking,
+        shut_down=pending.shut_down,
     )
 
 
-def _frames(steps: Steps) -> Generator[bytes]:
+def _frames(steps: ResponseGenerator) -> Generator[bytes]:
     try:
         for step in steps:
             yield step if isinstance(step, bytes) else b""

@@ -26,9 +26,9 @@ from web.framework.authentication import (
 )
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.current_callers import Requester
-from web.http.edge import GRANTS
 from web.http.requests import read_query, refuse_query
 from web.http.slots import Admission
+from web.http.wsgi_middleware import GRANTS
 
 Handler = Callable[..., "JsonResponse | Response"]
 PROBES = frozenset({"/healthz", "/readyz"})
@@ -86,8 +86,8 @@ class Route:
     description: str = ""
     tag: str
     authentication: Authentication
-    answers: Mapping[int, Content]
-    answer_headers: Mapping[str, str] = field(default_factory=dict)
+    responses: Mapping[int, Content]
+    response_headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of successes, and what they say."""
     query: type[BaseModel] | None = None
     body: type[BaseModel] | FilePart | FormBody | JsonOrForm | RawBody | None = None

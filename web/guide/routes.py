@@ -36,7 +36,7 @@ _POLICY = (
     summary="Read the guide",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers=_ANSWERS,
+    responses=_ANSWERS,
     hidden=True,
 )
 def guide(call: RequestContext) -> Response:
@@ -49,7 +49,7 @@ def guide(call: RequestContext) -> Response:
     summary="Read a page of the guide, or what it loads",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers=_ANSWERS,
+    responses=_ANSWERS,
     hidden=True,
 )
 def guide_page(call: RequestContext, path: str) -> Response:

@@ -21,20 +21,18 @@ def client_address(environ: WSGIEnvironment) -> str:
     return str(environ.get("REMOTE_ADDR") or "")
 
 
-def believe_proxies(environ: dict[str, Any], trusted: Sequence[Network]) -> None:
+def apply_forwarded_for(environ: dict[str, Any], trusted: Sequence[Network]) -> None:
     """Put the client's address in the place of the connection's; a Unix socket's other end is a proxy of this host."""
     peer = _parse(environ.get("REMOTE_ADDR") or "")
     is_socket = not environ.get("REMOTE_ADDR")
     if trusted and (is_socket or (peer is not None and _is_trusted(peer, trusted))):
         hops = environ.get("HTTP_X_FORWARDED_FOR", "").split(",")[-MAXIMUM_HOPS:]
-        peer = _nearest_stranger(peer, hops, trusted)
+        peer = _first_untrusted(peer, hops, trusted)
     if peer is not None:
         environ["REMOTE_ADDR"] = str(peer)
 
 
-def _nearest_stranger(
-    peer: Address | None, hops: Sequence[str], trusted: Sequence[Network]
-) -> Address | None:
+def _first_untrusted(peer: Address | None, hops: Sequence[str], trusted: Sequence[Network]) -> Address | None:
     """Walk from the nearest proxy outwards to the first address that is none of ours, or is no address."""
     for hop in reversed(hops):
         address = _parse(hop.strip())

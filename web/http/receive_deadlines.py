@@ -25,7 +25,6 @@ from shared.files.upload_errors import ContentTooLarge, UploadTimeout
 from shared.observability.telemetry import get_logger
 from shared.runtime.periodic_thread import PeriodicThread
 from shared.runtime.readable_sockets import has_unread_bytes
-from web.http.edge import BODY_READ
 from web.http.request_bodies import (
     STREAM_PIECE_BYTES,
     RequestBody,
@@ -36,6 +35,7 @@ from web.http.request_bodies import (
     take_gathered,
 )
 from web.http.slots import pool_key
+from web.http.wsgi_middleware import BODY_READ
 
 log = get_logger(__name__)
 
@@ -46,7 +46,7 @@ LONGEST_DROPPED_REST_BYTES = 1 << 20
 PIECE_BYTES = 16 << 10
 
 
-class BodyReceptions:
+class BodyReceiver:
     """The bodies this process is receiving. Make one per process; its thread starts with the first body."""
 
     def __init__(
@@ -60,7 +60,7 @@ class BodyReceptions:
         self._pool = pool
         self._grace_seconds = grace_seconds
         self._seconds_per_byte = 1 / minimum_bytes_per_second
-        self._active: set[Reception] = set()
+        self._active: set[ReceivedBody] = set()
         self._lock = threading.Lock()
         # Looking at every body each tick costs less than waking this thread for each: they are few, and mostly quick.
         self._watcher = PeriodicThread(
@@ -71,60 +71,60 @@ class BodyReceptions:
         )
 
     @contextmanager
-    def admit(self, environ: WSGIEnvironment) -> Iterator[Reception]:
+    def admit(self, environ: WSGIEnvironment) -> Iterator[ReceivedBody]:
         """Receive a request's body within the block. Raises ConcurrencyLimited, PoolExhausted when there is no room.
 
         If the block ends before the body does, a short rest is read and dropped, so that the answer arrives and the
         connection lives on; after a longer one the connection is closed.
         """
-        reception = Reception(open_body(environ), environ.get("gunicorn.socket"))
+        body = ReceivedBody(open_body(environ), environ.get("gunicorn.socket"))
         if has_arrived(environ):  # which needs neither room nor anybody to watch it
             try:
-                yield reception
+                yield body
             finally:
-                reception.drop_rest()
+                body.drop_rest()
                 environ[BODY_READ] = True
             return
         with self._pool.acquire(pool_key(environ)):
-            self._enter(reception)
+            self._enter(body)
             try:
-                yield reception
+                yield body
             finally:
-                reception.drop_rest()
+                body.drop_rest()
                 with self._lock:
-                    self._active.discard(reception)
-                environ[BODY_READ] = reception.remaining_bytes == 0
-                if reception.is_cut_off or reception.remaining_bytes != 0:
+                    self._active.discard(body)
+                environ[BODY_READ] = body.remaining_bytes == 0
+                if body.is_cut_off or body.remaining_bytes != 0:
                     force_close(environ)
 
-    def _enter(self, reception: Reception) -> None:
+    def _enter(self, body: ReceivedBody) -> None:
         with self._lock:
-            self._active.add(reception)
+            self._active.add(body)
             is_first = len(self._active) == 1
         if is_first:
             self._watcher.wake()
 
     def _cut_off_slow(self) -> None:
         with self._lock:
-            for reception in self._active:
+            for body in self._active:
                 # Under the lock, so that it is this body's connection and not yet its next request's.
-                is_late = reception.waited_seconds() > self._allowed_seconds(reception)
-                if is_late and not reception.has_unread_bytes():
-                    reception.cut_off()
+                is_too_slow = body.waited_seconds() > self._allowed_seconds(body)
+                if is_too_slow and not body.has_unread_bytes():
+                    body.cut_off()
 
-    def _allowed_seconds(self, reception: Reception) -> float:
+    def _allowed_seconds(self, body: ReceivedBody) -> float:
         # One piece in advance: it may be partly there, but unseen until it is whole.
-        return self._grace_seconds + (reception.received_bytes + STREAM_PIECE_BYTES) * self._seconds_per_byte
+        return self._grace_seconds + (body.received_bytes + STREAM_PIECE_BYTES) * self._seconds_per_byte
 
 
-class Reception:
+class ReceivedBody:
     """One body being received, with a clock that runs only while we wait for the sender."""
 
     def __init__(self, body: RequestBody, connection: socket.socket | None) -> None:
         """Read from `body`; `connection` is what to shut if the sender is too slow, None if that is impossible."""
         self.received_bytes = 0
         self.is_cut_off = False
-        self._body = body
+        self._source = body
         self._connection = connection
         self._waited_seconds = 0.0
         self._waiting_since: float | None = None
@@ -132,7 +132,7 @@ class Reception:
     @property
     def remaining_bytes(self) -> int | None:
         """How much of the body is still to come, None if that is not known."""
-        return self._body.remaining_bytes
+        return self._source.remaining_bytes
 
     def readinto(self, buffer: memoryview) -> int:
         """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
@@ -141,7 +141,7 @@ class Reception:
         """
         self._waiting_since = started_at = monotonic()
         try:
-            read = self._body.readinto(buffer)
+            read = self._source.readinto(buffer)
         finally:
             self._waiting_since = None
             self._waited_seconds += monotonic() - started_at
@@ -183,7 +183,7 @@ class Reception:
         stop_reading(self._connection)
 
 
-def read_small_body(receptions: BodyReceptions, environ: WSGIEnvironment, maximum_bytes: int) -> bytes:
+def read_small_body(receiver: BodyReceiver, environ: WSGIEnvironment, maximum_bytes: int) -> bytes:
     """Read a request's body to its end.
 
     Raises ContentTooLarge, UploadTimeout, MalformedRequest, ConcurrencyLimited, PoolExhausted.
@@ -194,11 +194,11 @@ def read_small_body(receptions: BodyReceptions, environ: WSGIEnvironment, maximu
     if gathered is not None:
         environ[BODY_READ] = True
         return gathered
-    body = bytearray()
+    content = bytearray()
     piece = memoryview(bytearray(PIECE_BYTES))
-    with receptions.admit(environ) as reception:
-        while read := reception.readinto(piece):
-            body += piece[:read]
-            if len(body) > maximum_bytes:
+    with receiver.admit(environ) as body:
+        while read := body.readinto(piece):
+            content += piece[:read]
+            if len(content) > maximum_bytes:
                 raise ContentTooLarge(maximumBytes=maximum_bytes)
-    return bytes(body)
+    return bytes(content)

@@ -184,11 +184,11 @@ class RequestModel(CamelModel):
     model_config = ConfigDict(populate_by_name=False)
 
 
-class SnakeWire(CamelModel):
+class SnakeModel(CamelModel):
     """A JSON object below `/v1`, whose keys are OpenAI's snake_case."""
 
     model_config = ConfigDict(alias_generator=None)
 
 
-class SnakeSent(SnakeWire):
+class SnakeRequestModel(SnakeModel):
     """What a client sends below `/v1`."""

@@ -133,7 +133,7 @@ def rotate_webhook_secret(call: RequestContext, distribution_id: UUID) -> JsonRe
     ),
     authentication=Authentication.DISTRIBUTION,
     body=schemas.NewAttribution,
-    answers={201: schemas.AttributionBody},
+    responses={201: schemas.AttributionBody},
     errors=(
         PermissionDenied,
         OrganizationSuspended,

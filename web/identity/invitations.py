@@ -86,7 +86,7 @@ invitation.acts(
     authentication=Authentication.CALLER,
     administers=True,
     body=schemas.AcceptedInvitation,
-    answers={200: MemberBody},
+    responses={200: MemberBody},
     errors=(PermissionDenied, OrganizationSuspended, *_REFUSED),
 )
 def accept_invitation(call: RequestContext) -> JsonResponse:
@@ -107,7 +107,7 @@ def accept_invitation(call: RequestContext) -> JsonResponse:
     ),
     authentication=Authentication.PUBLIC,
     body=schemas.AcceptedInvitation,
-    answers={201: schemas.RegistrationBody},
+    responses={201: schemas.RegistrationBody},
     errors=(OrganizationSuspended, RateLimited, *_REFUSED),
 )
 def register_invited(call: RequestContext) -> JsonResponse:

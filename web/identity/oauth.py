@@ -68,7 +68,7 @@ _TOKEN = {
         },
         required=("grant_type",),
     ),
-    answers={200: schemas.TokenBody},
+    responses={200: schemas.TokenBody},
     errors=(
         errors.InvalidRequest,
         errors.InvalidClient,
@@ -140,7 +140,7 @@ def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     summary="Revoke an access token of this client; any other token is answered alike",
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
-    answers={200: None},
+    responses={200: None},
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def revoke_token(call: RequestContext) -> JsonResponse:
@@ -155,7 +155,7 @@ def revoke_token(call: RequestContext) -> JsonResponse:
     summary="Describe an access token of this client; of any other it says only that it is not active",
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
-    answers={200: schemas.IntrospectionBody},
+    responses={200: schemas.IntrospectionBody},
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def introspect_token(call: RequestContext) -> Response:
@@ -167,7 +167,7 @@ def introspect_token(call: RequestContext) -> Response:
     "/.well-known/oauth-authorization-server",
     summary="Get the endpoints for OAuth clients and what they support (RFC 8414)",
     authentication=Authentication.PUBLIC,
-    answers={200: schemas.AuthorizationServerBody},
+    responses={200: schemas.AuthorizationServerBody},
 )
 def describe_authorization_server(call: RequestContext) -> Response:
     return _document(authorization_server_metadata(call.services.settings.base_url), _cacheable())
@@ -178,7 +178,7 @@ def describe_authorization_server(call: RequestContext) -> Response:
     "/.well-known/oauth-protected-resource",
     summary="Get who issues tokens for this service (RFC 9728)",
     authentication=Authentication.PUBLIC,
-    answers={200: schemas.ProtectedResourceBody},
+    responses={200: schemas.ProtectedResourceBody},
 )
 def describe_protected_resource(call: RequestContext) -> Response:
     return _document(protected_resource_metadata(call.services.settings.base_url), _cacheable())
@@ -189,7 +189,7 @@ def describe_protected_resource(call: RequestContext) -> Response:
     "/.well-known/jwks.json",
     summary="Get the public keys that our tokens are signed with, the next ones included (RFC 7517)",
     authentication=Authentication.PUBLIC,
-    answers={200: schemas.KeySetBody},
+    responses={200: schemas.KeySetBody},
 )
 def read_key_set(call: RequestContext) -> Response:
     return _document(call.services.signing_keys.jwks(), _cacheable())

@@ -76,7 +76,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=schemas.NewMessage,
-    answers={202: schemas.RoutedMessageBody, 200: {"text/event-stream": StreamResponse}},
+    responses={202: schemas.RoutedMessageBody, 200: {"text/event-stream": StreamResponse}},
     errors=_ERRORS,
 )
 def push_message(call: RequestContext, distribution_id: UUID) -> JsonResponse | Response:

@@ -22,7 +22,7 @@ from web.dependencies.services import Services
 from web.error_responses.error_formats import Dialects
 from web.error_responses.status_codes import STATUSES
 from web.framework.calls import RequestContext, request_id
-from web.framework.deferred_responses import Waiting, answer_stream
+from web.framework.deferred_responses import PendingResponse, stream_when_ready
 from web.framework.revocation import Watch, until_revoked
 
 LOOK_SECONDS = 2.0
@@ -36,46 +36,46 @@ def stream_agent_answer(
 
     Raises what `receive` raises, MessageRefused, TaskNotFound, TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    waiting = Waiting(call.http.environ, idle_seconds=LOOK_SECONDS, is_blocking=True)
-    frames = _frames(call.services, receive, waiting)
+    pending = PendingResponse(call.http.environ, idle_seconds=LOOK_SECONDS, is_blocking=True)
+    frames = _frames(call.services, receive, pending)
     frames = in_slot(call.services.agents.slots, call.admission.key, frames)
-    frames = until_revoked(frames, _watch(call, distribution_id, proof), waiting.wake_up.notify)
+    frames = until_revoked(frames, _watch(call, distribution_id, proof), pending.wake_up.notify)
     dialects = Dialects(base_url=call.services.settings.base_url)
-    return answer_stream(stream_steps(frames, partial(_problem, dialects, request_id())), waiting)
+    return stream_when_ready(stream_steps(frames, partial(_problem, dialects, request_id())), pending)
 
 
-def _frames(services: Services, receive: Callable[[], IntakeResult], waiting: Waiting) -> Frames:
+def _frames(services: Services, receive: Callable[[], IntakeResult], pending: PendingResponse) -> Frames:
     received = receive()
-    sent = received.sent or (yield from _await_routing(services, received.message, waiting))
-    source = partial(_source, services, waiting)
+    sent = received.sent or (yield from _await_routing(services, received.message, pending))
+    source = partial(_source, services, pending)
     yield from answer_frames(source, lambda: sent)
 
 
 def _await_routing(
-    services: Services, message: DistributionMessage, waiting: Waiting
+    services: Services, message: DistributionMessage, pending: PendingResponse
 ) -> Generator[bytes | None, None, AcceptedMessage]:
     """Wait until a message is routed or refused; give how it was sent."""
     pace = Pace()
-    with services.agents.watch.watch(message.task_id, waiting.wake_up) as watch:
+    with services.agents.watch.watch(message.task_id, pending.wake_up) as watch:
         while message.state is MessageState.WAITING:
-            watch.wait(waiting.seconds())
+            watch.wait(pending.seconds())
             yield pace.comment()
             with services.database.autocommit() as session:
                 message = get_message(session, message.id)
-            if message.state is MessageState.WAITING and waiting.is_shutting_down:
+            if message.state is MessageState.WAITING and pending.is_shutting_down:
                 raise ServiceUnavailable("This server stops before the message is routed; send it again.")
     with services.database.transaction() as session:
         return get_routed(session, message)
 
 
-def _source(services: Services, waiting: Waiting, task_id: UUID) -> Source:
+def _source(services: Services, pending: PendingResponse, task_id: UUID) -> Source:
     return Source(
         database=services.database,
         services=services.agents,
         task_id=task_id,
         resume_after=None,
         rpc=None,
-        waiting=waiting,
+        pending=pending,
     )
 
 

@@ -25,7 +25,7 @@ _REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, ServiceUn
     summary="Get the state of an import",
     description="For the distribution's own token, and for users of its organization.",
     authentication=Authentication.DISTRIBUTION,
-    answers={200: schemas.ImportBody},
+    responses={200: schemas.ImportBody},
     errors=(*_REFUSED, ImportNotFound),
 )
 def read_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -> JsonResponse:
@@ -42,7 +42,7 @@ def read_import(call: RequestContext, distribution_id: UUID, import_id: UUID) ->
     description="For the distribution's own token, and for users of its organization.",
     authentication=Authentication.DISTRIBUTION,
     query=schemas.ImportQuery,
-    answers={200: schemas.ImportPage},
+    responses={200: schemas.ImportPage},
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
@@ -64,7 +64,7 @@ def list_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     summary="Retry an import that failed or is held",
     description="For callers that manage the distribution. The import keeps its id and is fetched as it was pushed.",
     authentication=Authentication.CALLER,
-    answers={200: schemas.ImportBody},
+    responses={200: schemas.ImportBody},
     errors=(*_REFUSED, ImportNotFound, ImportNotRetryable, TooManyImports),
 )
 def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -> JsonResponse:
@@ -84,7 +84,7 @@ def retry_import(call: RequestContext, distribution_id: UUID, import_id: UUID) -
     authentication=Authentication.CALLER,
     administers=True,
     body=schemas.RetryRequest,
-    answers={200: schemas.RetriedImports},
+    responses={200: schemas.RetriedImports},
     errors=(*_REFUSED, ValidationFailed, TooManyImports),
 )
 def retry_imports(call: RequestContext, distribution_id: UUID) -> JsonResponse:

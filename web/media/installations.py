@@ -73,7 +73,7 @@ def begin_installation(call: RequestContext, distribution_id: UUID) -> JsonRespo
     description="Slack redirects the browser here after consent; `state` proves that an administrator started it.",
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
-    answers={200: "text/plain"},
+    responses={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited, InstallationRefused),
 )
 def complete_installation(call: RequestContext, distribution_id: UUID) -> Response:

@@ -86,7 +86,7 @@ _LINKS = {
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=JsonOrForm(json=(schemas.NewMedia, schemas.NewMediaBatch), fields=schemas.NewMediaFields),
-    answers={202: schemas.PushResult},
+    responses={202: schemas.PushResult},
     links=_LINKS,
     errors=_ERRORS,
 )

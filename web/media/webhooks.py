@@ -53,7 +53,7 @@ class Handshake(RequestModel):
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
     body=BODY,
-    answers={200: dict.fromkeys(("application/json", "text/xml")), 204: None},
+    responses={200: dict.fromkeys(("application/json", "text/xml")), 204: None},
     errors=(
         SignatureInvalid,
         RateLimited,
@@ -74,7 +74,7 @@ def receive_webhook(call: RequestContext, distribution_id: UUID, network: Networ
     summary="Confirm the address of a webhook in a network's handshake",
     authentication=Authentication.SIGNATURE,
     query=Handshake,
-    answers={200: "text/plain"},
+    responses={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited),
 )
 def answer_handshake(call: RequestContext, distribution_id: UUID, network: Network) -> Response:

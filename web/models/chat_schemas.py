@@ -11,27 +11,27 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 
 
-class Said(BaseModel):
+class ReplyModel(BaseModel):
     """An object of a reply, which may hold more than is described."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
 
-class CalledFunction(Said):
+class CalledFunction(ReplyModel):
     """A function that the model calls, with its arguments as JSON in a string."""
 
     name: str | None = None
     arguments: str | None = None
 
 
-class CalledTool(Said):
+class CalledTool(ReplyModel):
     """A custom tool that the model calls, with its input as text."""
 
     name: str | None = None
     input: str | None = None
 
 
-class ToolCall(Said):
+class ToolCall(ReplyModel):
     """A call of a tool; in a stream its parts come one after the other, under one `index`."""
 
     index: int | None = Field(default=None, description="Which call a piece belongs to, in a stream.")
@@ -41,7 +41,7 @@ class ToolCall(Said):
     custom: CalledTool | None = None
 
 
-class ChatReply(Said):
+class ChatReply(ReplyModel):
     """What the model says, or in a stream the next piece of it."""
 
     role: Literal["assistant"] | None = None
@@ -50,7 +50,7 @@ class ChatReply(Said):
     tool_calls: Sequence[ToolCall] | None = None
 
 
-class ChatChoice(Said):
+class ChatChoice(ReplyModel):
     """One of the replies that were asked for."""
 
     index: int
@@ -59,7 +59,7 @@ class ChatChoice(Said):
     logprobs: Mapping[str, Any] | None
 
 
-class ChunkChoice(Said):
+class ChunkChoice(ReplyModel):
     """The next piece of one of the replies."""
 
     index: int
@@ -68,7 +68,7 @@ class ChunkChoice(Said):
     logprobs: Mapping[str, Any] | None = None
 
 
-class ChatUsage(Said):
+class ChatUsage(ReplyModel):
     """How many tokens a call took, and what it cost."""
 
     prompt_tokens: int
@@ -79,7 +79,7 @@ class ChatUsage(Said):
     cost: str | None = Field(default=None, description="Credits charged, as a decimal string.")
 
 
-class ChatCompletion(Said):
+class ChatCompletion(ReplyModel):
     """A whole reply."""
 
     id: str
@@ -90,7 +90,7 @@ class ChatCompletion(Said):
     usage: ChatUsage
 
 
-class ChatCompletionChunk(Said):
+class ChatCompletionChunk(ReplyModel):
     """A piece of a streamed reply; the last one has no choice, and the usage if it was asked for."""
 
     id: str
@@ -101,7 +101,7 @@ class ChatCompletionChunk(Said):
     usage: ChatUsage | None = None
 
 
-class FailureBody(Said):
+class FailureBody(ReplyModel):
     """Why a stream ended early."""
 
     message: str
@@ -110,7 +110,7 @@ class FailureBody(Said):
     code: str
 
 
-class StreamFailure(Said):
+class StreamFailure(ReplyModel):
     """The event with which a stream that broke ends, before its terminator."""
 
     error: FailureBody

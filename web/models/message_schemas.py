@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from web.http.wire_types import SnakeSent
+from web.http.wire_types import SnakeRequestModel
 
 
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
-class MessagesQuery(SnakeSent):
+class MessagesQuery(SnakeRequestModel):
     """What Anthropic's clients put into the address."""
 
     beta: Literal["true"] | None = Field(

@@ -32,7 +32,7 @@ _HEADERS = {
     query=MessagesQuery,
     headers=_HEADERS,
     body=MessagesCreation,
-    answers={200: {JSON: MessageBody, EVENT_STREAM: MessageStreamEvent}},
+    responses={200: {JSON: MessageBody, EVENT_STREAM: MessageStreamEvent}},
     errors=(*CREATION_ERRORS, ValidationFailed),
 )
 def create_message(call: RequestContext) -> Response:
@@ -47,7 +47,7 @@ def create_message(call: RequestContext) -> Response:
     query=MessagesQuery,
     headers=_HEADERS,
     body=MessagesPrompt,
-    answers={200: TokenCountBody},
+    responses={200: TokenCountBody},
     errors=(*CREATION_ERRORS, ValidationFailed),
 )
 def count_message_tokens(call: RequestContext) -> JsonResponse:

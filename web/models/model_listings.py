@@ -10,7 +10,7 @@ from flask import Request
 from pydantic import Field, RootModel
 
 from shared.models.catalog import Endpoint, ModelEntry
-from web.http.wire_types import Between, Count, SnakeSent
+from web.http.wire_types import Between, Count, SnakeRequestModel
 from web.models.schemas import V1, ModelBody, ModelList
 
 VERSION = "anthropic-version"
@@ -19,7 +19,7 @@ DEFAULT_MODELS = 20
 MAXIMUM_MODELS = 1000
 
 
-class ModelsQuery(SnakeSent):
+class ModelsQuery(SnakeRequestModel):
     """Which page of the catalog: all of it by default in OpenAI's shape, twenty models in Anthropic's."""
 
     limit: Annotated[Count, Between(minimum=1, maximum=MAXIMUM_MODELS)] | None = Field(

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from pydantic import Field, RootModel
 
-from web.models.chat_schemas import Said
+from web.models.chat_schemas import ReplyModel
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
-class ReplyPart(Said):
+class ReplyPart(ReplyModel):
     """A piece of a message or of reasoning: text, or a refusal."""
 
     type: str = Field(description="`output_text`, `refusal`, `reasoning_text`, `summary_text` or another.")
@@ -21,7 +21,7 @@ class ReplyPart(Said):
     refusal: str | None = None
 
 
-class MessageItem(Said):
+class MessageItem(ReplyModel):
     """A message of the model."""
 
     id: str
@@ -31,7 +31,7 @@ class MessageItem(Said):
     content: Sequence[ReplyPart]
 
 
-class ReasoningItem(Said):
+class ReasoningItem(ReplyModel):
     """What the model thought."""
 
     id: str
@@ -39,7 +39,7 @@ class ReasoningItem(Said):
     summary: Sequence[ReplyPart]
 
 
-class FunctionCallItem(Said):
+class FunctionCallItem(ReplyModel):
     """A call of a function, with its arguments as JSON in a string."""
 
     id: str | None = None
@@ -49,7 +49,7 @@ class FunctionCallItem(Said):
     arguments: str
 
 
-class OtherItem(Said):
+class OtherItem(ReplyModel):
     """A call of a custom tool, or an item of a kind that an upstream has besides."""
 
     type: str
@@ -59,7 +59,7 @@ class OutputItem(RootModel[MessageItem | ReasoningItem | FunctionCallItem | Othe
     """An item of a Response's output."""
 
 
-class ResponseUsage(Said):
+class ResponseUsage(ReplyModel):
     """How many tokens a call took, and what it cost."""
 
     input_tokens: int
@@ -70,14 +70,14 @@ class ResponseUsage(Said):
     cost: str | None = Field(default=None, description="Credits charged, as a decimal string.")
 
 
-class ResponseFailure(Said):
+class ResponseFailure(ReplyModel):
     """Why a Response failed."""
 
     code: str
     message: str
 
 
-class ModelResponse(Said):
+class ModelResponse(ReplyModel):
     """A Response: the settings of its request, what the model said, and what it took."""
 
     id: str
@@ -92,7 +92,7 @@ class ModelResponse(Said):
     store: Literal[False]
 
 
-class LifecycleEvent(Said):
+class LifecycleEvent(ReplyModel):
     """The Response as it is now."""
 
     type: Literal[
@@ -106,7 +106,7 @@ class LifecycleEvent(Said):
     response: ModelResponse
 
 
-class ItemEvent(Said):
+class ItemEvent(ReplyModel):
     """An item begins or is complete."""
 
     type: Literal["response.output_item.added", "response.output_item.done"]
@@ -115,7 +115,7 @@ class ItemEvent(Said):
     item: OutputItem
 
 
-class PartEvent(Said):
+class PartEvent(ReplyModel):
     """A piece of an item begins or is complete."""
 
     type: Literal["response.content_part.added", "response.content_part.done"]
@@ -126,7 +126,7 @@ class PartEvent(Said):
     part: ReplyPart
 
 
-class DeltaEvent(Said):
+class DeltaEvent(ReplyModel):
     """More of a text, a refusal, reasoning, or the arguments of a call."""
 
     type: Literal[
@@ -142,7 +142,7 @@ class DeltaEvent(Said):
     delta: str
 
 
-class ErrorEvent(Said):
+class ErrorEvent(ReplyModel):
     """The event with which a stream that broke ends."""
 
     type: Literal["error"]
@@ -152,7 +152,7 @@ class ErrorEvent(Said):
     param: str | None
 
 
-class OtherEvent(Said):
+class OtherEvent(ReplyModel):
     """The end of a text or of arguments, an annotation, or an event of a kind that an upstream has besides."""
 
     type: str

@@ -1,6 +1,6 @@
 """Answer a model call: the one JSON document, or the events as they come, in frames that workers have made.
 
-Until the first frame a failure is an answer with its own status; afterwards, or after a while of waiting, the stream
+Until the first frame a failure is an answer with its own status; afterwards, or after a while of pending, the stream
 has begun and ends with an error event. While nothing comes no thread is held (`web/framework/deferred_responses.py`).
 """
 
@@ -19,7 +19,13 @@ from shared.models.dialects.failures import Failure, chat_error, messages_error,
 from shared.models.invocations import Invoker
 from shared.observability.telemetry import get_logger
 from web.error_responses.openai_errors import openai_code
-from web.framework.deferred_responses import Steps, Waiting, answer_stream, answer_whole, event_stream
+from web.framework.deferred_responses import (
+    PendingResponse,
+    ResponseGenerator,
+    event_stream,
+    respond_when_ready,
+    stream_when_ready,
+)
 from web.framework.revocation import Watch, until_revoked
 
 log = get_logger(__name__)
@@ -34,15 +40,15 @@ class Interrupted(ServiceUnavailable):
     is_final = True
 
 
-def whole_answer(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
+def document_response(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
     """Wait for the document.
 
     Raises what `replies` raises, ClientDisconnected once nobody waits for it, and why a caller was revoked.
     """
-    return shown_answer(invoker, inbox, watch, environ, _json)
+    return rendered_response(invoker, inbox, watch, environ, _json)
 
 
-def shown_answer(
+def rendered_response(
     invoker: Invoker,
     inbox: Inbox,
     watch: Watch,
@@ -50,44 +56,46 @@ def shown_answer(
     show: Callable[[bytes], Response],
 ) -> Response:
     """Wait for the document, and answer with what `show` makes of it, which must wait for nothing."""
-    waiting = _wait(inbox, environ)
-    return answer_whole(_document(_coming(invoker, inbox, watch, waiting), show), waiting)
+    pending = _wait(inbox, environ)
+    return respond_when_ready(_document(_coming(invoker, inbox, watch, pending), show), pending)
 
 
-def streamed_answer(
+def streamed_response(
     invoker: Invoker, inbox: Inbox, dialect: Dialect, watch: Watch, environ: WSGIEnvironment
 ) -> Response:
     """Wait for the first frame, or for so long that the client should hear something, then stream."""
-    waiting = _wait(inbox, environ)
-    return answer_stream(_events(_coming(invoker, inbox, watch, waiting), dialect), waiting)
+    pending = _wait(inbox, environ)
+    return stream_when_ready(_events(_coming(invoker, inbox, watch, pending), dialect), pending)
 
 
-def _coming(invoker: Invoker, inbox: Inbox, watch: Watch, waiting: Waiting) -> Generator[Reply | None]:
-    coming = reply_timeouts.replies(invoker, inbox, waiting.seconds)
-    return _until_wound_up(until_revoked(coming, watch, waiting.wake_up.notify), waiting)
+def _coming(
+    invoker: Invoker, inbox: Inbox, watch: Watch, pending: PendingResponse
+) -> Generator[Reply | None]:
+    coming = reply_timeouts.replies(invoker, inbox, pending.seconds)
+    return _until_wound_up(until_revoked(coming, watch, pending.wake_up.notify), pending)
 
 
-def _until_wound_up(coming: Generator[Reply | None], waiting: Waiting) -> Generator[Reply | None]:
+def _until_wound_up(coming: Generator[Reply | None], pending: PendingResponse) -> Generator[Reply | None]:
     """Give the replies that are there before the server stops; closing the others cancels the call."""
     with closing(coming):
         for reply in coming:
-            if reply is None and waiting.is_shutting_down:
+            if reply is None and pending.is_shutting_down:
                 raise Interrupted
             yield reply
 
 
-def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
-    # Steps read what was delivered; the servers that tell of a silent call are asked by other threads.
-    waiting = Waiting(environ, idle_seconds=reply_timeouts.PING_SECONDS, is_blocking=False)
-    inbox.attach(waiting.wake_up)
-    return waiting
+def _wait(inbox: Inbox, environ: WSGIEnvironment) -> PendingResponse:
+    # ResponseGenerator read what was delivered; the servers that tell of a silent call are asked by other threads.
+    pending = PendingResponse(environ, idle_seconds=reply_timeouts.PING_SECONDS, is_blocking=False)
+    inbox.attach(pending.wake_up)
+    return pending
 
 
 def _json(document: bytes) -> Response:
     return Response(document, content_type="application/json")
 
 
-def _document(coming: Generator[Reply | None], show: Callable[[bytes], Response]) -> Steps:
+def _document(coming: Generator[Reply | None], show: Callable[[bytes], Response]) -> ResponseGenerator:
     with closing(coming):
         for reply in coming:
             if reply is None:
@@ -98,7 +106,7 @@ def _document(coming: Generator[Reply | None], show: Callable[[bytes], Response]
     raise RuntimeError("a call ended without its end")
 
 
-def _events(coming: Generator[Reply | None], dialect: Dialect) -> Steps:
+def _events(coming: Generator[Reply | None], dialect: Dialect) -> ResponseGenerator:
     sent, said_at, has_begun = 0, time.monotonic(), False
     try:
         for reply in coming:

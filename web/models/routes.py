@@ -46,7 +46,7 @@ from web.models.model_listings import (
     speaks_version,
 )
 from web.models.response_schemas import ModelResponse, ResponseStreamEvent
-from web.models.responses import streamed_answer, whole_answer
+from web.models.responses import document_response, streamed_response
 from web.models.schemas import ModelBody, ModelList
 
 routes = Routes("models")
@@ -84,7 +84,7 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
     authentication=Authentication.API_KEY_CALLER,
     query=ModelsQuery,
     headers=VERSION_HEADER,
-    answers={200: ModelListing},
+    responses={200: ModelListing},
     errors=(
         BillingOrganizationRequired,
         ModelAuthorizationDenied,
@@ -112,7 +112,7 @@ def list_models(call: RequestContext) -> JsonResponse:
     summary="Get one model by its exact id, slashes and all",
     authentication=Authentication.API_KEY_CALLER,
     headers=VERSION_HEADER,
-    answers={200: OneModel},
+    responses={200: OneModel},
     errors=_REFUSALS,
 )
 def get_one_model(call: RequestContext, model: str) -> JsonResponse:
@@ -133,7 +133,7 @@ def get_one_model(call: RequestContext, model: str) -> JsonResponse:
     summary="Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it",
     authentication=Authentication.CALLER,
     body=ChatCreation,
-    answers={200: {JSON: ChatCompletion, EVENT_STREAM: ChatStreamEvent}},
+    responses={200: {JSON: ChatCompletion, EVENT_STREAM: ChatStreamEvent}},
     errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
 def create_chat_completion(call: RequestContext) -> Response:
@@ -147,7 +147,7 @@ def create_chat_completion(call: RequestContext) -> Response:
     summary="Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it",
     authentication=Authentication.CALLER,
     body=ResponsesCreation,
-    answers={200: {JSON: ModelResponse, EVENT_STREAM: ResponseStreamEvent}},
+    responses={200: {JSON: ModelResponse, EVENT_STREAM: ResponseStreamEvent}},
     errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
 def create_response(call: RequestContext) -> Response:
@@ -193,5 +193,5 @@ def create_reply(call: RequestContext, request: ParsedRequest) -> Response:
     )
     watch = call.watch(require_model_access)
     if request.is_stream:
-        return streamed_answer(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)
-    return whole_answer(models.invoker, inbox, watch, call.http.environ)
+        return streamed_response(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)
+    return document_response(models.invoker, inbox, watch, call.http.environ)

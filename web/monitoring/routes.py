@@ -31,7 +31,7 @@ class Readiness(CamelModel):
     "/healthz",
     summary="Check that this process is alive; calls no other service",
     authentication=Authentication.PUBLIC,
-    answers={200: Health},
+    responses={200: Health},
 )
 def healthz(_: RequestContext) -> JsonResponse:
     return JsonResponse(body=Health(status="ok"))
@@ -42,7 +42,7 @@ def healthz(_: RequestContext) -> JsonResponse:
     "/readyz",
     summary="Check that database, broker and blob store answer; each is queried at most once a second",
     authentication=Authentication.PUBLIC,
-    answers={200: Readiness, 503: Readiness},
+    responses={200: Readiness, 503: Readiness},
 )
 def readyz(_: RequestContext) -> JsonResponse:
     checks = _health_checks().readiness()
@@ -55,7 +55,7 @@ def readyz(_: RequestContext) -> JsonResponse:
     "/metrics",
     summary="Get the metrics of all processes of this host, for Prometheus; disabled by `PUBLIC_METRICS=false`",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/plain"},
+    responses={200: "text/plain"},
     errors=(ResourceNotFound,),
 )
 def metrics(call: RequestContext) -> Response:

@@ -196,7 +196,7 @@ def _json_or_form(body: JsonOrForm, names: Mapping[Any, str]) -> dict[str, Any]:
 def _schemas(routes: Sequence[Route]) -> tuple[dict[str, Any], dict[Any, str]]:
     models: list[tuple[type[BaseModel], Any]] = []
     for route in routes:
-        for content in route.answers.values():
+        for content in route.responses.values():
             models += [(shape, "serialization") for shape in shapes(content).values() if shape is not None]
         if isinstance(route.body, type):
             models.append((route.body, "validation"))

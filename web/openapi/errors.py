@@ -81,7 +81,7 @@ def describe_errors(route: Route) -> dict[str, Any]:
     described = {
         str(status): render(status, codes)
         for status, codes in sorted(errors_by_status(route).items())
-        if status not in route.answers
+        if status not in route.responses
     }
     if ProviderError in route.errors:
         schema = "AnthropicError" if speaks_anthropic(route.path) else "OpenAIError"

@@ -76,7 +76,7 @@ def answer_headers(route: Route, status: str) -> dict[str, Any]:
     """Describe the headers that an answer of a route brings."""
     is_error = status[0] in "45"
     # Of what is sent piece by piece, errors too say how much is kept.
-    own = {} if is_error and not isinstance(route.body, RawBody) else route.answer_headers
+    own = {} if is_error and not isinstance(route.body, RawBody) else route.response_headers
     described: dict[str, Any] = {
         name: {"description": text, "schema": {"type": "string"}} for name, text in own.items()
     }

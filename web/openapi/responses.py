@@ -27,7 +27,7 @@ def shapes(content: Content) -> Mapping[str, type[BaseModel] | None]:
 def describe_answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
     """Give the answers of a route that are no errors, by status."""
     described: dict[str, Any] = {}
-    for status, content in route.answers.items():
+    for status, content in route.responses.items():
         answer: dict[str, Any] = {"description": _meaning(status, content)}
         media = {name: _media(name, shape, names) for name, shape in shapes(content).items()}
         if media:

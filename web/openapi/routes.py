@@ -28,7 +28,7 @@ Made = TypeVar("Made")
     "/openapi.json",
     summary="Get the OpenAPI 3.1 document of this service",
     authentication=Authentication.PUBLIC,
-    answers={200: "application/json"},
+    responses={200: "application/json"},
 )
 def openapi(_: RequestContext) -> Response:
     text = _made_once("openapi.json", lambda: json.dumps(_document()))
@@ -40,7 +40,7 @@ def openapi(_: RequestContext) -> Response:
     "/docs",
     summary="List every operation of this service in a page",
     authentication=Authentication.PUBLIC,
-    answers={200: _HTML},
+    responses={200: _HTML},
 )
 def docs(_: RequestContext) -> Response:
     return page("docs.html", tags=reference.operations_by_tag(_document()))
@@ -51,7 +51,7 @@ def docs(_: RequestContext) -> Response:
     "/docs/<operation>",
     summary="Get a page that describes one operation",
     authentication=Authentication.PUBLIC,
-    answers={200: _HTML},
+    responses={200: _HTML},
 )
 def describe_operation(_: RequestContext, operation: str) -> Response:
     document = _document()
@@ -83,7 +83,7 @@ def describe_operation(_: RequestContext, operation: str) -> Response:
     "/docs/schemas/<name>",
     summary="Get a page that describes one schema",
     authentication=Authentication.PUBLIC,
-    answers={200: _HTML},
+    responses={200: _HTML},
 )
 def describe_schema(_: RequestContext, name: str) -> Response:
     document = _document()
@@ -106,7 +106,7 @@ def describe_schema(_: RequestContext, name: str) -> Response:
     "/problems",
     summary="List every problem this service answers",
     authentication=Authentication.PUBLIC,
-    answers={200: _HTML},
+    responses={200: _HTML},
 )
 def list_all_problems(_: RequestContext) -> Response:
     return page("problems.html", statuses=by_status(list_problems().values()))
@@ -117,7 +117,7 @@ def list_all_problems(_: RequestContext) -> Response:
     "/problems/<code>",
     summary="Get the description of one problem",
     authentication=Authentication.PUBLIC,
-    answers={200: _HTML},
+    responses={200: _HTML},
 )
 def describe_problem(_: RequestContext, code: str) -> Response:
     problems = list_problems()

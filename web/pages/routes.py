@@ -68,7 +68,7 @@ class ServiceDirectory(CamelModel):
     summary="List what is at this address, as a page or as JSON",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={200: {HTML: None, JSON: ServiceDirectory}},
+    responses={200: {HTML: None, JSON: ServiceDirectory}},
 )
 def home(call: RequestContext) -> Response:
     if negotiate(call.http, (JSON, HTML)) == HTML:
@@ -87,7 +87,7 @@ def home(call: RequestContext) -> Response:
     "/static/<state>/<name>",
     summary="Get what pages load: the stylesheet, and the console's scripts",
     authentication=Authentication.PUBLIC,
-    answers={200: {"text/css": None, "text/javascript": None}},
+    responses={200: {"text/css": None, "text/javascript": None}},
     hidden=True,
 )
 def static_asset(_: RequestContext, state: str, name: str) -> Response:

@@ -1,1 +1,1 @@
-"""The HTTP server: a gunicorn worker class that gathers requests before a thread takes them. No Flask in here."""
+"""The HTTP server: a gunicorn worker class that reads whole requests before a thread starts on them. No Flask here."""

@@ -1,6 +1,6 @@
-"""gunicorn's response, whose head and body leave in one send: each send costs a system call and wakes the client.
+"""gunicorn's response, changed to send head and body together: each send costs a system call and wakes the client.
 
-The private parts of gunicorn that are touched here are named in `tests/web/server/test_gunicorn_parts.py`.
+This module overrides private parts of gunicorn, which `tests/web/server/test_gunicorn_parts.py` names.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from web.server.connections import hang_up
 
 
 class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
-    """gunicorn's response, whose head leaves together with the first piece of the body: one system call, one packet."""
+    """gunicorn's response, which sends its head with the first piece of the body: one system call, one packet."""
 
     headers_sent: bool
     _head = b""
     _is_file = False
 
     def send_headers(self) -> None:
-        """Keep the head for the first piece; a file's leaves at once, as the kernel sends what follows."""
+        """Keep the head until the first piece of the body. A file's head is sent now: the kernel sends the file."""
         if self.headers_sent:
             return
         lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
@@ -28,12 +28,12 @@ class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
             self._emit(b"")
 
     def write_file(self, respiter: Any) -> None:
-        """Send a file."""
+        """Send a file with `sendfile`, after the head."""
         self._is_file = True
         super().write_file(respiter)
 
     def close(self) -> None:
-        """Send the end, and a head that no body has followed."""
+        """Send the end of the body, and the head if there was no body."""
         self.send_headers()
         self._emit(b"0\r\n\r\n" if self.chunked else b"")
 
@@ -46,16 +46,19 @@ class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
             self.sock.sendall(head + data if head else data)
 
 
-def answer(application: Any, environ: dict[str, Any], response: Any, log: Any) -> bool:
-    """Send what the application answers; tell whether the connection can take another request."""
+def send_response(application: Any, environ: dict[str, Any], response: Any, log: Any) -> bool:
+    """Send the application's response. Return whether the connection can take another request.
+
+    Raises StopIteration, which makes gunicorn give up the connection, if the application fails after the head was sent.
+    """
     try:
         _send(application(environ, response.start_response), response)
     except OSError:
-        raise
-    except (Exception, SystemExit):  # the latter where the master gives this worker up
+        raise  # the client is gone; gunicorn handles that quietly
+    except (Exception, SystemExit):  # gunicorn's master ends a stuck worker with SystemExit
         if not response.headers_sent:
             raise
-        # What has begun can only be broken off: an error page would become a part of it.
+        # Close the connection: after the head, an error page would become part of the body.
         log.exception("Error handling request")
         hang_up(response.sock)
         raise StopIteration from None
@@ -63,7 +66,7 @@ def answer(application: Any, environ: dict[str, Any], response: Any, log: Any) -
 
 
 def _send(pieces: Any, response: Any) -> None:
-    """Send an answer to its end, and close it whatever happens."""
+    """Send all pieces, and close them in any case, as WSGI requires."""
     try:
         if isinstance(pieces, wsgi.FileWrapper):
             response.write_file(pieces)

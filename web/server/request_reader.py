@@ -1,8 +1,8 @@
-"""Requests on their way in: what has come of each, until when the rest may come, and who loses when room is scarce.
+"""Requests that are still arriving: their bytes, their deadlines, and which are evicted when memory or sockets run out.
 
-Nothing here touches a socket or waits. The rule it protects: a request costs memory and a connection while it arrives,
-never a thread; the memory and the connections are shared among the addresses they come from (of IPv6 its network of
-64 bits), so that the address that has most of them gives way first.
+Nothing here touches a socket or waits. The rule it protects: an arriving request costs memory and a connection, never a
+thread. Client addresses share memory and connections (an IPv6 address counts as its /64 network), and the address that
+uses most loses first.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any
 from shared.fairness.admission import anonymous_key
 
 LONGEST_HEAD_BYTES = 64 << 10
-"""Twice what nginx passes on; gunicorn's own, lower limits on lines and fields are checked once a head is complete."""
+"""Twice what nginx passes on. gunicorn checks its own, lower limits on lines and fields once the head is complete."""
 SMALL_BODY_BYTES = 128 << 10
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
@@ -26,27 +26,27 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
 class Stage(Enum):
-    """How far a request has come."""
+    """How much of a request has arrived. OVERSIZED: the head has exceeded its limit."""
 
     IDLE = auto()
     HEAD = auto()
     BODY = auto()
-    WHOLE = auto()
+    COMPLETE = auto()
     OVERSIZED = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long parts of a request may take to arrive, and how much of all of them is kept."""
+    """Timeouts for the parts of a request, and how many bytes all requests of a process may buffer."""
 
     head_seconds: float = 5.0
     small_body_seconds: float = 10.0
     gathered_bytes: int = 64 << 20
-    turn_seconds: float = 5.0
+    queue_seconds: float = 5.0
 
 
-class Arrival:
-    """The next request of one connection, as far as it has come."""
+class IncomingRequest:
+    """The next request of one connection, as far as it has arrived."""
 
     __slots__ = ("_length", "address", "conn", "data", "deadline", "is_watched", "sender", "stage")
 
@@ -60,26 +60,27 @@ class Arrival:
         self.sender: bytes | None = None
         self._length = 0
 
-    def take(self, piece: bytes) -> None:
-        """Add what has come. A request is whole, too, when only a thread can read on or refuse it."""
+    def receive(self, piece: bytes) -> None:
+        """Add bytes. A request is complete, too, if only a thread can read the rest of it or refuse it."""
         if not piece:
             return
         seen = max(0, len(self.data) - len(_END) + 1)
         self.data += piece
         if self.stage in (Stage.IDLE, Stage.HEAD):
-            self._look_for_body(seen)
+            self._parse_head(seen)
         if self.stage is Stage.BODY and len(self.data) >= self._length:
-            self.stage = Stage.WHOLE
+            self.stage = Stage.COMPLETE
 
-    def hand_over(self) -> bytes:
-        """Give all that has come, and begin again with nothing: the next request of the connection."""
+    def take_all(self) -> bytes:
+        """Return all bytes and reset, for the next request of the connection."""
         data = bytes(self.data)
         self.data = bytearray()
         self.stage = Stage.IDLE
         self.sender = None
         return data
 
-    def _look_for_body(self, seen: int) -> None:
+    def _parse_head(self, seen: int) -> None:
+        # The end may straddle two pieces: the search starts a few bytes before the new ones.
         end = self.data.find(_END, seen)
         if end >= 0:
             head = bytes(self.data[: end + 2])
@@ -90,75 +91,76 @@ class Arrival:
             is_small = length <= SMALL_BODY_BYTES and not _ONLY_FOR_A_THREAD.search(head)
             self._length = end + len(_END) + (length if is_small else 0)
             self.stage = Stage.BODY
-        elif _BARE_LF.search(
-            self.data, seen
-        ):  # which gunicorn refuses at once, where we would wait for a good end
-            self.stage = Stage.WHOLE
+        elif _BARE_LF.search(self.data, seen):
+            # gunicorn refuses such a head at once. Waiting for a proper end would only delay that.
+            self.stage = Stage.COMPLETE
         else:
             self.stage = Stage.HEAD if len(self.data) <= LONGEST_HEAD_BYTES else Stage.OVERSIZED
 
 
 class RequestReader:
-    """All requests of a process that are not whole yet."""
+    """All requests of a process that have not arrived completely."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.handed_over_bytes = 0
-        self._of: defaultdict[Any, dict[Arrival, None]] = defaultdict(dict)
+        self.dispatched_bytes = 0
+        self._by_address: defaultdict[Any, dict[IncomingRequest, None]] = defaultdict(dict)
         self._bytes: Counter[Any] = Counter()
         self._total_bytes = 0
 
-    def __iter__(self) -> Iterator[Arrival]:
-        """Iterate over all of them; none may come or go meanwhile."""
-        for mine in self._of.values():
-            yield from mine
+    def __iter__(self) -> Iterator[IncomingRequest]:
+        """Iterate over all of them; do not add or remove any meanwhile."""
+        for requests in self._by_address.values():
+            yield from requests
 
-    def __contains__(self, arrival: Arrival) -> bool:
-        """Tell whether it still is expected."""
-        return arrival in self._of.get(arrival.address, ())
+    def __contains__(self, incoming: IncomingRequest) -> bool:
+        """Return whether the rest of the request may still arrive."""
+        return incoming in self._by_address.get(incoming.address, ())
 
-    def add(self, arrival: Arrival) -> None:
-        """Expect a request."""
-        self._of[arrival.address][arrival] = None
-        self._count(arrival, len(arrival.data))
+    def add(self, incoming: IncomingRequest) -> None:
+        """Start to buffer a request."""
+        self._by_address[incoming.address][incoming] = None
+        self._count(incoming, len(incoming.data))
 
-    def remove(self, arrival: Arrival) -> None:
-        """Stop expecting a request."""
-        mine = self._of[arrival.address]
-        del mine[arrival]
-        self._count(arrival, -len(arrival.data))
-        if not mine:
-            del self._of[arrival.address]
-            del self._bytes[arrival.address]
+    def remove(self, incoming: IncomingRequest) -> None:
+        """Stop buffering a request."""
+        requests = self._by_address[incoming.address]
+        del requests[incoming]
+        self._count(incoming, -len(incoming.data))
+        if not requests:
+            del self._by_address[incoming.address]
+            del self._bytes[incoming.address]
 
-    def take(self, arrival: Arrival, piece: bytes) -> None:
-        """Add what has come of a request; each part of it has its own time limit."""
-        before = arrival.stage
-        arrival.take(piece)
-        self._count(arrival, len(piece))
+    def receive(self, incoming: IncomingRequest, piece: bytes) -> None:
+        """Add bytes to a request, and set the deadline of the part that begins: head or body."""
+        before = incoming.stage
+        incoming.receive(piece)
+        self._count(incoming, len(piece))
         if before is Stage.IDLE:
-            arrival.deadline = min(arrival.deadline, time.monotonic() + self.limits.head_seconds)
-        if arrival.stage is Stage.BODY and before is not Stage.BODY:
-            arrival.deadline = time.monotonic() + self.limits.small_body_seconds
+            incoming.deadline = min(incoming.deadline, time.monotonic() + self.limits.head_seconds)
+        if incoming.stage is Stage.BODY and before is not Stage.BODY:
+            incoming.deadline = time.monotonic() + self.limits.small_body_seconds
 
     @property
-    def is_too_much(self) -> bool:
-        """Whether more is kept than may be, the requests included that threads have not answered yet."""
-        return self._total_bytes + self.handed_over_bytes > self.limits.gathered_bytes
+    def is_over_limit(self) -> bool:
+        """Whether too many bytes are buffered, including requests that threads have not finished."""
+        return self._total_bytes + self.dispatched_bytes > self.limits.gathered_bytes
 
-    def find_longest(self) -> Arrival | None:
-        """Find what goes when connections are scarce: the oldest of the address that has most."""
-        if not self._of:
+    def find_victim_by_connections(self) -> IncomingRequest | None:
+        """Return the request to evict when connections run out: the oldest of the address that has most."""
+        if not self._by_address:
             return None
-        return next(iter(self._of[max(self._of, key=lambda address: len(self._of[address]))]))
+        return next(
+            iter(self._by_address[max(self._by_address, key=lambda address: len(self._by_address[address]))])
+        )
 
-    def find_largest(self) -> Arrival | None:
-        """Find what goes when memory is scarce: the oldest with any bytes of the address that has most bytes."""
+    def find_victim_by_bytes(self) -> IncomingRequest | None:
+        """Return the request to evict when memory runs out: the oldest non-empty one of the address with most bytes."""
         if not self._total_bytes:
             return None
         address = max(self._bytes, key=self._bytes.__getitem__)
-        return next(arrival for arrival in self._of[address] if arrival.data)
+        return next(incoming for incoming in self._by_address[address] if incoming.data)
 
-    def _count(self, arrival: Arrival, size: int) -> None:
-        self._bytes[arrival.address] += size
+    def _count(self, incoming: IncomingRequest, size: int) -> None:
+        self._bytes[incoming.address] += size
         self._total_bytes += size

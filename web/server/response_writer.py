@@ -1,10 +1,10 @@
-"""Sends the answers that wait (`deferred_responses.py`) from one thread of the process, however many they are.
+"""Sends deferred responses (`shared/runtime/deferred_responses.py`) from one thread of the process.
 
-A connection is given over with its answer. Code that rings the answer's wake_up, or the time, has it asked for its next
-pieces: here if that costs no wait, else on one of a few threads, whose servers may be away; nobody is asked for more
-than some pieces in a turn, nor while what the client has not taken yet is too much (`deferred_connections.py`). Pieces
-are sent without blocking. A client that hangs up, or takes nothing for `send_seconds`, ends its answer. The connection
-is given back when the answer has been sent.
+A request's thread hands over the connection with its response. A wake-up, or a timer, makes the writer read the next
+pieces: in its own thread if that cannot block, else in one of a few threads, because a server that they ask may be
+down. One connection is read for a limited number of pieces at a time, and not at all while too many bytes are buffered
+for its client. Pieces are sent without blocking. A client that hangs up, or receives nothing for `send_seconds`, ends
+its response. The writer returns the connection when the response is over.
 """
 
 import heapq
@@ -16,231 +16,310 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum, auto
 from functools import partial
 from itertools import count
 from typing import Any
 
 from shared.observability.telemetry import get_logger
 from shared.runtime.deferred_responses import DeferredResponse
-from web.server.deferred_connections import HeldConnection, State
 
 log = get_logger(__name__)
 
 BLOCKING_THREADS = 8
 TICK_SECONDS = 0.05
-"""Answers whose time comes within a tick of each other are asked together."""
+"""Responses that are due within one tick of each other are read together."""
+OUTBOX_BYTES = 64 << 10
+"""A response is not read while more than this is buffered for its client."""
+PIECES_AT_ONCE = 50
 _GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
-class AnswerWriter:
-    """The answers of a process that wait; `give_back(conn, is_sent)` takes a connection when its answer is over."""
+class Outbox(bytearray):
+    """Replaces the socket of gunicorn's response and buffers what it sends."""
 
-    def __init__(self, give_back: Callable[[Any, bool], None], *, send_seconds: float) -> None:
-        self._give_back = give_back
+    sendall = bytearray.extend
+
+
+class State(Enum):
+    """The state of a deferred response. It is READING also while it waits for a thread to read it."""
+
+    IDLE = auto()
+    QUEUED = auto()
+    READING = auto()
+    CLOSED = auto()
+
+
+class DeferredConnection:
+    """A connection with its deferred response; `response` is gunicorn's response object, which frames the pieces."""
+
+    __slots__ = (
+        *("pieces", "conn", "fd", "is_finished", "is_broken", "is_woken", "outbox"),
+        *("response", "resume_at", "stalled_at", "state"),
+    )
+
+    def __init__(self, conn: Any, response: Any, pieces: DeferredResponse) -> None:
+        self.conn = conn
+        self.pieces = pieces
+        self.fd: int = conn.sock.fileno()
+        self.outbox = response.sock = Outbox()
+        self.response = response
+        self.state = State.IDLE
+        self.is_woken = self.is_finished = self.is_broken = False
+        self.resume_at = 0.0
+        self.stalled_at: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must first receive what is buffered."""
+        return len(self.outbox) > OUTBOX_BYTES
+
+    def release(self) -> None:
+        """Drop all references to a finished response: its wake-up and the timers keep this object alive for a while."""
+        del self.conn, self.pieces, self.response, self.outbox
+
+    def read_pieces(self) -> None:
+        """Move up to PIECES_AT_ONCE pieces into the outbox. A failure marks the connection as broken."""
+        for _ in range(PIECES_AT_ONCE):
+            if self.is_full or self.is_broken:
+                return
+            try:
+                piece = next(self.pieces, None)
+                if not piece:
+                    break
+                self.response.write(piece)
+            except Exception:  # as in gunicorn: after the head, a failed response can only be aborted
+                log.exception("answer.failed")
+                self.is_broken = True
+                return
+        else:
+            # More pieces may be ready. Let other connections go first.
+            self.is_woken = True
+            return
+        if piece is None:
+            self.response.close()
+            self.is_finished = True
+
+
+class ResponseWriter:
+    """Sends all deferred responses of a process."""
+
+    def __init__(self, return_connection: Callable[[Any, bool], None], *, send_seconds: float) -> None:
+        """Call `return_connection(conn, is_sent)` for each connection whose response is over, complete or not."""
+        self._return_connection = return_connection
         self._send_seconds = send_seconds
         self._lock = threading.Lock()
-        self._new: deque[HeldConnection] = deque()
-        self._ready: deque[HeldConnection] = deque()
-        self._asked: deque[HeldConnection] = deque()
-        self._held: dict[int, HeldConnection] = {}
-        self._times: list[tuple[float, int, HeldConnection]] = []
+        self._new: deque[DeferredConnection] = deque()
+        self._ready: deque[DeferredConnection] = deque()
+        self._read_done: deque[DeferredConnection] = deque()
+        self._connections: dict[int, DeferredConnection] = {}
+        self._timers: list[tuple[float, int, DeferredConnection]] = []
         self._numbers = count()
-        self._is_asleep = self._is_winding_up = self._must_tell = False
+        self._is_asleep = self._is_shutting_down = self._must_notify = False
         self._thread: threading.Thread | None = None
 
-    def hold(self, held: HeldConnection) -> None:
-        """Send an answer from here on."""
+    def add(self, connection: DeferredConnection) -> None:
+        """Take over a connection and send its response."""
         if self._thread is None:
-            self._begin()
-        self._new.append(held)
-        self._rouse()
+            self._start()
+        self._new.append(connection)
+        self._wake()
 
     def shut_down(self, *, for_good: bool = False) -> None:
-        """Have all answers end in good order; `for_good` also those that are yet to come."""
-        self._is_winding_up = for_good
-        self._must_tell = True
-        self._rouse()
+        """Let all deferred responses end cleanly; `for_good` also those that are added later."""
+        self._is_shutting_down = for_good
+        self._must_notify = True
+        self._wake()
 
-    def _begin(self) -> None:
-        self._rouser = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    def _start(self) -> None:
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
-        self._poll.register(self._rouser, select.EPOLLIN)
-        self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="held-answers")
-        self._thread = threading.Thread(target=self._run, name="answer-writer", daemon=True)
+        self._poll.register(self._wake_fd, select.EPOLLIN)
+        self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking-responses")
+        self._thread = threading.Thread(target=self._run, name="response-writer", daemon=True)
         self._thread.start()
 
-    def _rouse(self) -> None:
+    def _wake(self) -> None:
         if self._is_asleep:
-            self._is_asleep = False  # said first: the next who comes need not rouse it again
-            os.eventfd_write(self._rouser, 1)
+            self._is_asleep = False  # before the write: another thread need not wake the writer again
+            os.eventfd_write(self._wake_fd, 1)
 
-    def _ring(self, held: HeldConnection) -> None:
+    def _on_wake_up(self, connection: DeferredConnection) -> None:
         with self._lock:
-            if held.state is State.IDLE:
-                held.state = State.QUEUED
-                self._ready.append(held)
+            if connection.state is State.IDLE:
+                connection.state = State.QUEUED
+                self._ready.append(connection)
             else:
-                held.is_rung = True
-        self._rouse()
+                connection.is_woken = True
+        self._wake()
 
-    # In the writer's thread:
+    # The methods below run in the writer's thread, except `_read_in_thread`.
 
     def _run(self) -> None:
         while True:
             try:
-                self._turn()
-            except Exception:  # without this thread no answer that waits would ever be sent
+                self._run_once()
+            except Exception:  # without this thread, no deferred response would ever be sent
                 log.exception("answers.not_written")
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         for fd, events in self._sleep():
-            if fd == self._rouser:
-                os.eventfd_read(self._rouser)
-            elif (held := self._held.get(fd)) is not None:
-                held.is_gone = held.is_gone or bool(events & _GONE)
-                self._attend(held)
+            if fd == self._wake_fd:
+                os.eventfd_read(self._wake_fd)
+            elif (connection := self._connections.get(fd)) is not None:
+                connection.is_broken = connection.is_broken or bool(events & _GONE)
+                self._flush(connection)
         while self._new:
-            self._take(self._new.popleft())
-        if self._must_tell:
-            self._must_tell = False
-            for held in self._held.values():
-                held.answer.shut_down()
-        while self._asked:
-            self._settle(self._asked.popleft())
+            self._register(self._new.popleft())
+        if self._must_notify:
+            self._must_notify = False
+            for connection in self._connections.values():
+                connection.pieces.shut_down()
+        while self._read_done:
+            self._after_read(self._read_done.popleft())
         for _ in range(len(self._ready)):
-            self._begin_asking(self._ready.popleft())
-        self._look_at_times(time.monotonic())
+            self._read(self._ready.popleft())
+        self._run_timers(time.monotonic())
 
     def _sleep(self) -> list[tuple[int, int]]:
-        self._is_asleep = True  # said before the last look, so that who adds something later rouses us
+        self._is_asleep = (
+            True  # before the queues are checked: a thread that adds to them later wakes the writer
+        )
         try:
-            if self._new or self._asked or self._ready or self._must_tell:
+            if self._new or self._read_done or self._ready or self._must_notify:
                 return self._poll.poll(0)
-            until = self._times[0][0] + TICK_SECONDS if self._times else None
+            until = self._timers[0][0] + TICK_SECONDS if self._timers else None
             return self._poll.poll(None if until is None else max(0.0, until - time.monotonic()))
         finally:
             self._is_asleep = False
 
-    def _take(self, held: HeldConnection) -> None:
-        self._held[held.fd] = held
-        self._poll.register(held.fd, select.EPOLLRDHUP)
+    def _register(self, connection: DeferredConnection) -> None:
+        self._connections[connection.fd] = connection
+        self._poll.register(connection.fd, select.EPOLLRDHUP)
         now = time.monotonic()
-        held.resume_at = now + held.answer.idle_seconds
-        self._note_time(held, now)
-        held.answer.wake_up.wake_through(partial(self._ring, held))
-        if self._is_winding_up:
-            held.answer.shut_down()
-        self._ring(held)  # what came before
+        connection.resume_at = now + connection.pieces.idle_seconds
+        self._schedule(connection, now)
+        connection.pieces.wake_up.wake_through(partial(self._on_wake_up, connection))
+        if self._is_shutting_down:
+            connection.pieces.shut_down()
+        self._on_wake_up(connection)  # a wake-up before this line had no listener
 
-    def _begin_asking(self, held: HeldConnection) -> None:
-        if not self._claim(held, State.QUEUED):
+    def _read(self, connection: DeferredConnection) -> None:
+        if not self._claim(connection, State.QUEUED):
             return
-        if held.answer.is_blocking:
-            self._threads.submit(self._ask_all, [held])
+        if connection.pieces.is_blocking:
+            self._threads.submit(self._read_in_thread, [connection])
         else:
-            self._ask_here(held)
+            self._read_now(connection)
 
-    def _ask_here(self, held: HeldConnection) -> None:
-        """Ask an answer that waits for nothing."""
-        held.ask()
-        self._settle(held)
+    def _read_now(self, connection: DeferredConnection) -> None:
+        """Read a response that never blocks."""
+        connection.read_pieces()
+        self._after_read(connection)
 
-    def _claim(self, held: HeldConnection, state: State) -> bool:
-        """Claim an answer that is in this state, so that no other thread asks it."""
+    def _claim(self, connection: DeferredConnection, state: State) -> bool:
+        """Reserve a response in this state for one reader. Return False if it is in another state."""
         with self._lock:
-            if held.state is not state:
+            if connection.state is not state:
                 return False
-            held.state = State.ASKED
-            held.is_rung = False
+            connection.state = State.READING
+            connection.is_woken = False
             return True
 
-    def _ask_all(self, asked: list[HeldConnection]) -> None:
-        """Ask in a thread that may wait."""
-        for held in asked:
-            held.ask()
-            self._asked.append(held)
-            self._rouse()
+    def _read_in_thread(self, connections: list[DeferredConnection]) -> None:
+        """Read responses that may block; runs in a thread of the pool."""
+        for connection in connections:
+            connection.read_pieces()
+            self._read_done.append(connection)
+            self._wake()
 
-    def _settle(self, held: HeldConnection) -> None:
-        """Continue after an answer was asked."""
-        held.resume_at = time.monotonic() + held.answer.idle_seconds
+    def _after_read(self, connection: DeferredConnection) -> None:
+        """Send what was read, and read again if a wake-up arrived meanwhile."""
+        connection.resume_at = time.monotonic() + connection.pieces.idle_seconds
         with self._lock:
-            held.state = State.IDLE
-        self._attend(held)
-        if held.is_rung and held.state is State.IDLE and not held.is_full:
-            self._ring(held)
+            connection.state = State.IDLE
+        self._flush(connection)
+        if connection.is_woken and connection.state is State.IDLE and not connection.is_full:
+            self._on_wake_up(connection)
 
-    def _attend(self, held: HeldConnection) -> None:
-        """Send what can be sent, and end what is over."""
-        if held.state in (State.ASKED, State.OVER):
-            return  # a thread may be writing to the outbox
-        if not held.is_gone and held.outbox:
-            self._send(held)
-        if held.is_gone or (held.is_ended and not held.outbox):
-            self._end(held)
+    def _flush(self, connection: DeferredConnection) -> None:
+        """Send as much as the socket takes, and end a response that is finished or broken."""
+        if connection.state in (State.READING, State.CLOSED):
+            return  # a pool thread may be writing to the outbox
+        if not connection.is_broken and connection.outbox:
+            self._send(connection)
+        if connection.is_broken or (connection.is_finished and not connection.outbox):
+            self._end(connection)
 
-    def _send(self, held: HeldConnection) -> None:
-        was_full = held.is_full
+    def _send(self, connection: DeferredConnection) -> None:
+        was_full = connection.is_full
         try:
-            sent = held.conn.sock.send(held.outbox, socket.MSG_DONTWAIT)
+            sent = connection.conn.sock.send(connection.outbox, socket.MSG_DONTWAIT)
         except BlockingIOError:
             sent = 0
         except OSError:
-            held.is_gone = True
+            connection.is_broken = True
             return
-        del held.outbox[:sent]
-        was_stalled = held.stalled_at is not None
-        if not held.outbox:
-            held.stalled_at = None
+        del connection.outbox[:sent]
+        was_stalled = connection.stalled_at is not None
+        if not connection.outbox:
+            connection.stalled_at = None
         elif sent or not was_stalled:
-            held.stalled_at = time.monotonic()
-        if was_stalled != bool(held.outbox):
-            self._poll.modify(held.fd, select.EPOLLRDHUP | (select.EPOLLOUT if held.outbox else 0))
-        if was_full and not held.is_full:
-            self._ring(held)
+            connection.stalled_at = time.monotonic()
+        # Ask for EPOLLOUT only while bytes are left: the poll would return at once otherwise.
+        if was_stalled != bool(connection.outbox):
+            self._poll.modify(
+                connection.fd, select.EPOLLRDHUP | (select.EPOLLOUT if connection.outbox else 0)
+            )
+        if was_full and not connection.is_full:
+            self._on_wake_up(connection)
 
-    def _end(self, held: HeldConnection) -> None:
+    def _end(self, connection: DeferredConnection) -> None:
         with self._lock:
-            held.state = State.OVER
-        del self._held[held.fd]
-        self._poll.unregister(held.fd)
-        if held.is_ended or not held.answer.is_blocking:
-            _close(held.answer)
+            connection.state = State.CLOSED
+        del self._connections[connection.fd]
+        self._poll.unregister(connection.fd)
+        # Closing an unfinished response may cancel a call at a server, and wait for it.
+        if connection.is_finished or not connection.pieces.is_blocking:
+            _close(connection.pieces)
         else:
-            self._threads.submit(_close, held.answer)
-        self._give_back(held.conn, held.is_ended and not held.is_gone and not held.response.should_close())
-        held.let_go()
+            self._threads.submit(_close, connection.pieces)
+        self._return_connection(
+            connection.conn,
+            connection.is_finished and not connection.is_broken and not connection.response.should_close(),
+        )
+        connection.release()
 
-    def _look_at_times(self, now: float) -> None:
-        due: list[HeldConnection] = []
-        while self._times and self._times[0][0] <= now:
-            _, _, held = heapq.heappop(self._times)
-            if held.state is State.OVER:
+    def _run_timers(self, now: float) -> None:
+        due: list[DeferredConnection] = []
+        while self._timers and self._timers[0][0] <= now:
+            _, _, connection = heapq.heappop(self._timers)
+            if connection.state is State.CLOSED:
                 continue
-            if held.stalled_at is not None and held.stalled_at + self._send_seconds <= now:
-                held.is_gone = True
-                self._attend(held)
+            if connection.stalled_at is not None and connection.stalled_at + self._send_seconds <= now:
+                connection.is_broken = True
+                self._flush(connection)
                 continue
-            if held.resume_at <= now and not held.is_full and self._claim(held, State.IDLE):
-                due.append(held)
-            self._note_time(held, now)
-        if blocking := [held for held in due if held.answer.is_blocking]:
-            self._threads.submit(self._ask_all, blocking)
-        for held in due:
-            if not held.answer.is_blocking:
-                self._ask_here(held)
+            if connection.resume_at <= now and not connection.is_full and self._claim(connection, State.IDLE):
+                due.append(connection)
+            self._schedule(connection, now)
+        if blocking := [connection for connection in due if connection.pieces.is_blocking]:
+            self._threads.submit(self._read_in_thread, blocking)
+        for connection in due:
+            if not connection.pieces.is_blocking:
+                self._read_now(connection)
 
-    def _note_time(self, held: HeldConnection, now: float) -> None:
-        at = held.resume_at if held.resume_at > now else now + held.answer.idle_seconds
-        at = min(at, (held.stalled_at or now) + self._send_seconds)
-        # Or one whose time is over, and whom a thread asks, would never let go of us.
+    def _schedule(self, connection: DeferredConnection, now: float) -> None:
+        at = connection.resume_at if connection.resume_at > now else now + connection.pieces.idle_seconds
+        at = min(at, (connection.stalled_at or now) + self._send_seconds)
+        # Never in the past: a due response that a pool thread is reading would keep this loop busy.
         at = max(at, now + TICK_SECONDS)
-        heapq.heappush(self._times, (at, next(self._numbers), held))
+        heapq.heappush(self._timers, (at, next(self._numbers), connection))
 
 
-def _close(answer: DeferredResponse) -> None:
-    """Close an answer that was not read to its end: its owner may have something to cancel, and wait for it."""
+def _close(pieces: DeferredResponse) -> None:
+    """Close a response. One that was not read to its end may have a call to cancel first."""
     try:
-        answer.close()
-    except Exception:
+        pieces.close()
+    except Exception:  # a failure here must not end the writer's thread
         log.exception("answer.not_closed")

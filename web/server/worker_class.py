@@ -1,8 +1,8 @@
-"""The worker class of the front: in its threads, the requests that `accept_thread.py` has gathered are answered.
+"""The worker class of a web process: its threads answer the requests that `accept_thread.py` has read.
 
-Bodies that are chunked, announced by `Expect` or longer than `SMALL_BODY_BYTES` are left to the thread, which is given
-their head. An answer that waits (`shared/runtime/deferred_responses.py`) leaves its thread and is sent by
-`response_writer.py`.
+A thread reads the body itself if it is chunked, announced by `Expect`, or longer than `SMALL_BODY_BYTES`; then only the
+head was read before. A deferred response (`shared/runtime/deferred_responses.py`) leaves its thread, and
+`response_writer.py` sends it.
 """
 
 import contextlib
@@ -16,21 +16,23 @@ from gunicorn.http import wsgi  # type: ignore[import-untyped]
 
 from shared.fairness.admission import WAITED
 from shared.runtime.deferred_responses import THREAD_WAIT, DeferredResponse
-from web.server.accept_thread import PIECE_BYTES, GatheringWorker
-from web.server.coalesced_response import CoalescedResponse, answer
+from web.server.accept_thread import PIECE_BYTES, AcceptingWorker
+from web.server.coalesced_response import CoalescedResponse, send_response
 from web.server.connections import is_readable
-from web.server.deferred_connections import HeldConnection
 from web.server.early_responses import find_target, refuse, unreadable
 from web.server.request_reader import Stage
+from web.server.response_writer import DeferredConnection
 
 LINGER_MILLISECONDS = 10
+"""How long a thread waits for the next request of its connection."""
 SPARE_SECONDS = 0.25
-SPARE_PART = 8
-"""A thread waits for its own answer so long, while no more than one in so many are busy: to hold costs more CPU."""
+"""How long a thread waits for its own response before it is deferred, because deferring costs more CPU."""
+SPARE_THREADS_DIVISOR = 8
+"""Threads wait only while at most one in so many are busy."""
 
 
-class _Held(BaseException):
-    """Leaves gunicorn's handling of a request, which catches every Exception, with an answer to be held."""
+class _DeferResponse(BaseException):
+    """Carries a deferred response out of gunicorn's request handling, which catches every Exception."""
 
     def __init__(self, answer: DeferredResponse, response: Any) -> None:
         super().__init__()
@@ -38,49 +40,52 @@ class _Held(BaseException):
         self.response = response
 
 
-class BufferingWorker(GatheringWorker):
-    """Answers requests in threads, and lets an answer that waits leave its own."""
+class BufferingWorker(AcceptingWorker):
+    """Answers requests in threads, and frees the thread of a response that is deferred."""
 
     def init_process(self) -> None:
-        """Start to serve, in the worker's own process."""
+        """Set up the worker in its own process, and serve."""
         self.thread = threading.local()
-        self.spare_threads = max(1, self.cfg.threads // SPARE_PART)
+        self.spare_threads = max(1, self.cfg.threads // SPARE_THREADS_DIVISOR)
         super().init_process()
 
     def load_wsgi(self) -> None:
-        """Load the application, which may give answers to be held."""
+        """Load the application, and let it return deferred responses unless the connections use TLS."""
         super().load_wsgi()
         if not self.is_tls:
             self.wsgi: Any = partial(self._call, self.wsgi)
 
     def handle(self, conn: Any) -> Any:
-        """Answer the request that has arrived, and those that follow closely while nobody waits for a thread."""
+        """Answer the request of a connection, and those that follow closely while no other request waits for a thread.
+
+        Return a DeferredConnection, or whether the connection can be kept.
+        """
         if self.is_tls:
             return super().handle(conn)
         self.thread.waited_seconds = time.monotonic() - conn.arrived_at
         while True:
             conn.data_ready = True
             conn.init()
-            data = conn.arrival.hand_over()
+            data = conn.incoming.take_all()
             self.thread.target = find_target(data)
             conn.parser.unreader.unread(data)
             try:
                 is_kept = super().handle(conn)
-            except _Held as held:
-                return HeldConnection(conn, held.response, held.answer)
+            except _DeferResponse as held:
+                return DeferredConnection(conn, held.response, held.answer)
             if not is_kept:
                 return False
-            conn.arrival.take(conn.parser.unreader.take_buffered())
-            if not self._follows(conn):
+            conn.incoming.receive(conn.parser.unreader.take_buffered())
+            if not self._has_next_request(conn):
                 return True
             self.thread.waited_seconds = 0.0
 
     def write_error(self, sock: socket.socket, status: int, reason: str, message: str) -> None:  # noqa: ARG002
-        """Refuse in the dialect of its path what gunicorn cannot read, for which it would write a page."""
-        refuse(self.refusals, sock, getattr(self.thread, "target", ""), unreadable(status))
+        """Refuse a request that gunicorn cannot parse, in the error format of its path instead of gunicorn's page."""
+        refuse(self.refusal_writer, sock, getattr(self.thread, "target", ""), unreadable(status))
 
     def handle_request(self, req: Any, conn: Any) -> bool:
-        """Answer a request as gunicorn does, without its hooks and access log; tell whether the connection goes on."""
+        """Answer a request like gunicorn, without hooks and access log. Return whether the connection can be kept."""
         asked = (req, conn.sock, conn.client, conn.server, self.cfg)
         response, environ = wsgi.create(*asked, response_class=CoalescedResponse)
         environ["wsgi.multithread"] = True
@@ -89,30 +94,30 @@ class BufferingWorker(GatheringWorker):
             self.alive: bool = False
         if not (self.alive and self.keepalive_seconds):
             response.force_close()
-        return answer(self.wsgi, environ, response, self.log)
+        return send_response(self.wsgi, environ, response, self.log)
 
     def _call(self, application: Any, environ: dict[str, Any], start_response: Any) -> Any:
         environ[THREAD_WAIT] = self._spare_seconds
         environ[WAITED] = self.thread.waited_seconds
         answer = application(environ, start_response)
         if isinstance(answer, DeferredResponse):
-            raise _Held(answer, start_response.__self__)
+            raise _DeferResponse(answer, start_response.__self__)
         return answer
 
     def _spare_seconds(self) -> float:
-        """Tell how long a thread may wait for its own answer before it is held: a moment, while few are busy."""
+        """Return how long a thread may wait for its own response before it is deferred: 0 if many threads are busy."""
         return SPARE_SECONDS if self.busy <= self.spare_threads and self.alive else 0.0
 
     @property
-    def _is_wanted(self) -> bool:
-        """Whether somebody waits for a thread, or for the worker's end."""
-        return self.tpool._work_queue.qsize() > 0 or not self.alive  # noqa: SLF001 (nobody else knows)
+    def _is_thread_needed(self) -> bool:
+        """Whether a request waits for a thread, or the worker is stopping."""
+        return self.tpool._work_queue.qsize() > 0 or not self.alive  # noqa: SLF001 (there is no public accessor)
 
-    def _follows(self, conn: Any) -> bool:
-        """Wait a moment for the next request: to hand a connection back costs an eighth of what a model call does."""
-        if self._is_wanted:
+    def _has_next_request(self, conn: Any) -> bool:
+        """Wait briefly for the next request. Handing the connection back costs an eighth of a model call's CPU time."""
+        if self._is_thread_needed:
             return False
-        if conn.arrival.stage is not Stage.WHOLE and is_readable(conn.sock, LINGER_MILLISECONDS):
+        if conn.incoming.stage is not Stage.COMPLETE and is_readable(conn.sock, LINGER_MILLISECONDS):
             with contextlib.suppress(OSError):
-                conn.arrival.take(conn.sock.recv(PIECE_BYTES, socket.MSG_DONTWAIT))
-        return bool(conn.arrival.stage is Stage.WHOLE)
+                conn.incoming.receive(conn.sock.recv(PIECE_BYTES, socket.MSG_DONTWAIT))
+        return bool(conn.incoming.stage is Stage.COMPLETE)

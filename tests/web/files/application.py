@@ -25,12 +25,12 @@ from shared.files.staging import DiscardSink
 from web.error_responses.status_codes import STATUSES
 from web.files.content_response import content_response
 from web.files.presentation import Presentation
-from web.http.edge import BODY_READ, wrap
 from web.http.multipart import receive_file_part
-from web.http.receive_deadlines import BodyReceptions
+from web.http.receive_deadlines import BodyReceiver
+from web.http.wsgi_middleware import BODY_READ, wrap_application
 
 room = Pool("uploads", int(os.environ.get("ROOM", "4")), max_wait_seconds=0)
-receptions = BodyReceptions(room, grace_seconds=0.5)
+receptions = BodyReceiver(room, grace_seconds=0.5)
 content_path = Path(os.environ.get("CONTENT_FILE", "/dev/null"))
 
 
@@ -141,4 +141,4 @@ def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[
     return response(environ, start_response)
 
 
-application = wrap(answer)
+application = wrap_application(answer)

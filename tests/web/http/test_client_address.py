@@ -13,7 +13,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity.access.roles import Role
 from tests.support.front import Front, open_front
 from tests.web.framework.test_requests_around import lines as lines  # noqa: PLC0414 (a fixture)
-from web.http.client_address import believe_proxies, client_address
+from web.http.client_address import apply_forwarded_for, client_address
 
 PROXIES = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:ffff::/48", "127.0.0.1/32")))
 
@@ -42,14 +42,14 @@ def test_the_header_is_read_from_its_right_end_as_far_as_proxies_are_trusted(
     peer: str, forwarded: str, found: str
 ) -> None:
     environ = {"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": forwarded}
-    believe_proxies(environ, PROXIES)
+    apply_forwarded_for(environ, PROXIES)
     assert client_address(environ) == found
 
 
 @pytest.mark.parametrize("peer", ["192.0.2.1", ""])
 def test_without_trusted_proxies_nothing_is_believed(peer: str) -> None:
     environ = {"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": "198.51.100.7"}
-    believe_proxies(environ, ())
+    apply_forwarded_for(environ, ())
     assert client_address(environ) == peer
 
 

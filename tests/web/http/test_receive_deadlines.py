@@ -16,8 +16,8 @@ import pytest
 from shared.fairness.admission import ConcurrencyLimited, Pool
 from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.serving import Reply, ask, begin_upload, gunicorn, read_reply
-from web.http.edge import BODY_READ
-from web.http.receive_deadlines import BodyReceptions
+from web.http.receive_deadlines import BodyReceiver
+from web.http.wsgi_middleware import BODY_READ
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -193,7 +193,7 @@ def read_quietly(connection: socket.socket) -> bytes:
 
 
 def test_under_another_server_bodies_are_received_without_a_clock() -> None:
-    receptions = BodyReceptions(Pool("uploads", 1, max_wait_seconds=0))
+    receptions = BodyReceiver(Pool("uploads", 1, max_wait_seconds=0))
     environ = {"wsgi.input": io.BytesIO(b"abcdef"), "CONTENT_LENGTH": "4"}
     with receptions.admit(environ) as body:
         buffer = bytearray(10)
@@ -220,7 +220,7 @@ class ReadAfterSleeping(io.RawIOBase):
 
 def test_a_sender_whose_bytes_arrived_while_the_process_slept_is_not_cut_off() -> None:
     pool = Pool("uploads", 1, max_wait_seconds=0)
-    receptions = BodyReceptions(pool, grace_seconds=GRACE_SECONDS, minimum_bytes_per_second=1 << 30)
+    receptions = BodyReceiver(pool, grace_seconds=GRACE_SECONDS, minimum_bytes_per_second=1 << 30)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b"abcd")
@@ -235,7 +235,7 @@ def test_a_sender_whose_bytes_arrived_while_the_process_slept_is_not_cut_off() -
 
 
 def test_room_is_given_back_whatever_happens() -> None:
-    receptions = BodyReceptions(Pool("uploads", 1, max_wait_seconds=0))
+    receptions = BodyReceiver(Pool("uploads", 1, max_wait_seconds=0))
     environ = {"wsgi.input": io.BytesIO(b""), "CONTENT_LENGTH": "0"}
     with receptions.admit(environ), pytest.raises(ConcurrencyLimited):
         receptions.admit(environ).__enter__()

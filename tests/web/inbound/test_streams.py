@@ -22,7 +22,7 @@ from tests.web.a2a.conftest import SCRIPT
 from tests.web.inbound.conftest import Door, make_door, message
 from tests.web.inbound.test_attachments import IMAGE, attach
 from tests.web.media.conftest import fetch, sign
-from web.framework.deferred_responses import Waiting
+from web.framework.deferred_responses import PendingResponse
 from web.inbound import streaming as door_streaming
 
 FILE = """
@@ -169,12 +169,12 @@ def test_a_message_that_is_refused_later_says_so(asked: Door, source: MediaSourc
 def test_a_message_that_is_not_routed_before_its_front_stops_is_to_be_sent_again(
     asked: Door, source: MediaSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait_while_stopping(*arguments: Any, **more: Any) -> Waiting:
-        waiting = Waiting(*arguments, **more)
+    def wait_while_stopping(*arguments: Any, **more: Any) -> PendingResponse:
+        waiting = PendingResponse(*arguments, **more)
         waiting.shut_down()
         return waiting
 
-    monkeypatch.setattr(door_streaming, "Waiting", wait_while_stopping)
+    monkeypatch.setattr(door_streaming, "PendingResponse", wait_while_stopping)
     monkeypatch.setattr(door_streaming, "LOOK_SECONDS", 0.05)
     door, url = make_door(asked.front, SCRIPT), source.serve("/image", content(PNG.content))
     said = message("hello", attachments=[attach(url, **IMAGE)])

@@ -11,7 +11,7 @@ import pytest
 from gunicorn.config import Config  # type: ignore[import-untyped]
 from gunicorn.http import RequestParser, wsgi  # type: ignore[import-untyped]
 
-from web.server.coalesced_response import CoalescedResponse, answer
+from web.server.coalesced_response import CoalescedResponse, send_response
 
 Ask = Callable[..., list[bytes]]
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def ask(connection: tuple[socket.socket, socket.socket]) -> Ask:
         response, environ = wsgi.create(
             request, ours, ("192.0.2.1", 1), ("192.0.2.2", 80), config, response_class=CoalescedResponse
         )
-        answer(application, environ, response, log)
+        send_response(application, environ, response, log)
         ours.shutdown(socket.SHUT_WR)
         return list(iter(lambda: theirs.recv(1 << 20), b""))
 

@@ -46,9 +46,7 @@ def test_a_wrong_setting_ends_the_start_with_a_line_that_says_what_to_do(name: s
 
 
 def test_a_request_waits_for_its_turn_as_long_as_for_a_slot() -> None:
-    read = (
-        f"import runpy; print(runpy.run_path({str(GUNICORN_SETTINGS)!r})['worker_class'].limits.turn_seconds)"
-    )
+    read = f"import runpy; print(runpy.run_path({str(GUNICORN_SETTINGS)!r})['worker_class'].limits.queue_seconds)"
     environment = os.environ | {"SLOT_WAIT_SECONDS": "42.5"}
     started = subprocess.run(
         [sys.executable, "-c", read], cwd=ROOT, env=environment, capture_output=True, text=True, check=True

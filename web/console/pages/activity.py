@@ -79,7 +79,7 @@ def show_activity(context: PageContext) -> Response:
     )
 
 
-@routes.page("/activity.csv", summary="Get the calls as a file", query=ActivityQuery, answers={200: CSV})
+@routes.page("/activity.csv", summary="Get the calls as a file", query=ActivityQuery, responses={200: CSV})
 def download_activity(context: PageContext) -> Response:
     query: ActivityQuery = context.call.query
     scope = authorize_usage(context.caller)

@@ -124,7 +124,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
     "/files/<id:file_id>/content",
     summary="Download a file's content",
     query=ContentQuery,
-    answers={200: "*/*"},
+    responses={200: "*/*"},
 )
 def download(context: PageContext, file_id: UUID) -> Response:
     return send_content(context.call, file_id, Presentation.PRIVATE)

@@ -28,7 +28,7 @@ from web.console.queries import WindowQuery
 from web.console.spend_series import build_spend_series
 from web.framework.rendering import HTML, asset_path
 from web.http.negotiation import EVENT_STREAM, wants_events
-from web.models.responses import shown_answer, streamed_answer
+from web.models.responses import rendered_response, streamed_response
 
 routes = ConsoleRoutes("models")
 asking = ConsoleRoutes("playground")
@@ -75,7 +75,7 @@ def show_models(context: PageContext) -> Response:
     summary="Create a chat completion in the playground",
     rest="create_chat_completion",
     command="models ask",
-    answers={200: {HTML: None, EVENT_STREAM: None}},
+    responses={200: {HTML: None, EVENT_STREAM: None}},
 )
 def ask_model(context: PageContext) -> Response:
     call, models = context.call, context.services.models
@@ -96,8 +96,8 @@ def ask_model(context: PageContext) -> Response:
     )
     watch = call.watch(require_model_access)
     if page is None:
-        return streamed_answer(models.invoker, inbox, Dialect.CHAT, watch, call.http.environ)
-    return shown_answer(models.invoker, inbox, watch, call.http.environ, _showing(page))
+        return streamed_response(models.invoker, inbox, Dialect.CHAT, watch, call.http.environ)
+    return rendered_response(models.invoker, inbox, watch, call.http.environ, _showing(page))
 
 
 def _showing(page: Callable[..., Response]) -> Callable[[bytes], Response]:

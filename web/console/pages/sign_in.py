@@ -43,7 +43,7 @@ NO_COOKIE = "The browser has not kept our cookie; load this page again."
     SIGN_IN,
     summary="Show how to sign in to the console",
     authentication=Authentication.PUBLIC,
-    answers={200: HTML},
+    responses={200: HTML},
     hidden=True,
 )
 def show_sign_in(call: RequestContext) -> Response:
@@ -55,7 +55,7 @@ def show_sign_in(call: RequestContext) -> Response:
     SIGN_IN,
     summary="Sign in to the console",
     authentication=Authentication.PUBLIC,
-    answers={303: None},
+    responses={303: None},
     hidden=True,
 )
 def begin_session(call: RequestContext) -> Response:
@@ -86,7 +86,7 @@ def begin_session(call: RequestContext) -> Response:
     f"{SIGN_IN}/provider",
     summary="Redirect to the provider that users sign in with",
     authentication=Authentication.PUBLIC,
-    answers={303: None},
+    responses={303: None},
     hidden=True,
 )
 def ask_provider(call: RequestContext) -> Response:
@@ -105,7 +105,7 @@ def ask_provider(call: RequestContext) -> Response:
     summary="Sign in to the console as whom the provider vouches for",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={303: None},
+    responses={303: None},
     hidden=True,
 )
 def come_back(call: RequestContext) -> Response:

@@ -19,7 +19,7 @@ from shared.a2a.types import (
     TaskState,
 )
 from shared.ids import new_id
-from web.a2a.accepting import accept_message
+from web.a2a.message_acceptance import accept_message
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import require, wrong
 from web.console.page_context import PageContext

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from web.http.client_address import Network, believe_proxies
+from web.http.client_address import Network, apply_forwarded_for
 
 GRANTS = "quartermaster.grants"
 """Key in a request's environ: the read grants that stood in its query."""
@@ -22,12 +22,12 @@ StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
-def wrap(application: Application, trusted_proxies: Sequence[Network] = ()) -> Application:
-    """Wrap a WSGI application in the edge; `trusted_proxies` may say whose requests they pass on."""
+def wrap_application(application: Application, trusted_proxies: Sequence[Network] = ()) -> Application:
+    """Wrap a WSGI application in the middleware; `trusted_proxies` may say whose requests they pass on."""
 
-    def edge(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def middleware(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         _hide_grants(environ)
-        believe_proxies(environ, trusted_proxies)
+        apply_forwarded_for(environ, trusted_proxies)
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             if ("Connection", "close") in headers:
@@ -36,7 +36,7 @@ def wrap(application: Application, trusted_proxies: Sequence[Network] = ()) -> A
 
         return application(environ, start)
 
-    return edge
+    return middleware
 
 
 def _hide_grants(environ: Environ) -> None:
