@@ -33,7 +33,7 @@ from web.console.routes import PAGES
 Names = Mapping[str, str]
 """What the address of a form names, and the fields that are sent."""
 FORMS = {route.name: route for routes in PAGES for route in routes.declared if route.method == "POST"}
-TWINS = {twins.path: twins.rest for routes in PAGES for twins in getattr(routes, "twins", ())}
+REST_OF_ACTIONS = {action.path: action.rest for routes in PAGES for action in routes.actions}
 WRITING_NOTHING = {
     "choose_theme": "a cookie holds it",
     "ask_model": "a call to a model: the flows of calls",
@@ -151,8 +151,8 @@ NEEDS: dict[str, Callable[[Scene], Names]] = {
     "revoke_link": _link,
     "renew": _kept_for_a_while,
     "delete": _file,
-    "talk": _talk,
-    "say": _task,
+    "start_task": _talk,
+    "send_to_task": _task,
     "cancel": _task,
     "issue_key": _new_key,
     "set_models": _limited_key,
@@ -169,11 +169,11 @@ NEEDS: dict[str, Callable[[Scene], Names]] = {
     "retry_all": _import,
     "replay": _and("replay", since="2020-01-01"),
     "end_session": _just(),
-    "prove_again": _proof,
+    "confirm_identity": _proof,
     "choose_organization": lambda scene: {"organization": str(scene.cast.organization_id)},
 }
 """What a form needs that is not in the address of its twin."""
-LATE = {"prove_again": 422}
+LATE = {"confirm_identity": 422}
 """What who comes second at once is told: that the code is used, where later the session is over."""
 BY_OPERATORS = {"add_credits"}
 OF_ORGANIZATIONS = {
@@ -189,7 +189,7 @@ OF_ORGANIZATIONS = {
 
 def _of_twin(form: str, scene: Scene) -> Names:
     """Make what the operation of REST acts on; give the ids in its address by their names."""
-    twin = TWINS[FORMS[form].path]
+    twin = REST_OF_ACTIONS[FORMS[form].path]
     assert twin is not None
     pattern = re.sub(r"<[^:>]+:(\w+)>", r"(?P<\1>[^/]+)", OPERATIONS[twin].path)
     found = re.fullmatch(pattern, f"/admin/{attempt_of(scene.cast, twin).path}")

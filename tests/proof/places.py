@@ -8,9 +8,9 @@ from tests.proof.commits import ROOT, Site
 
 PACKAGES = ("shared", "web", "workers")
 OPENING = frozenset({"transaction", "autocommit"})
-_READING = frozenset({"page", "pages"})
+_READING = frozenset({"page", "pages", "download"})
 """How routes that only read are declared, besides as a GET."""
-_WRITING = frozenset({"come_back", "complete_installation"})
+_WRITING = frozenset({"return_from_provider", "complete_installation"})
 """Routes that write at a GET: a browser comes back from where its user agreed."""
 READ = frozenset(
     {
@@ -64,7 +64,7 @@ ELSEWHERE = {
     "shared/media/importing/paused_imports.py:resume_held": "tests/shared/media/importing/test_paused_imports.py",
     "shared/media/importing/leases.py": "tests/shared/media/importing/test_killed_workers.py",
     "shared/models/heartbeats.py:Heartbeats._renew": "tests/journeys/models/test_dead_workers.py",
-    "web/console/pages/sign_in.py:come_back": "tests/web/console/test_provider_sign_in.py",
+    "web/console/pages/sign_in.py:return_from_provider": "tests/web/console/test_provider_sign_in.py",
 }
 """What is done by the clock, after a loss, by operators, or beside a server of its own; and the test of it."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,4 +1,4 @@
-"""Put what needs mending on the first page: what is wrong, and one remedy each, a page or at once."""
+"""The action items of the overview: what is wrong, and the page or the button that resolves it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ from shared.operations.action_items import (
 )
 from web.console.format import day
 from web.console.page_context import PageContext
-from web.console.reasons import find_reason
 from web.console.spend_series import BurnRate
+from web.openapi.problems import find_problem
 
 MAXIMUM_ACTION_ITEMS = 20
-LOW_DAYS = 7
+LOW_DAYS = 7  # credits that last less are an action item
 LEDGER = "/console/ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionItem:
-    """Something that somebody should do something about, and the page where; with `acts` a form does it at once."""
+    """A problem, with the page that shows it. With `button` a form resolves it at once by a POST to `action`."""
 
     kind: str
     title: str
     text: str
-    remedy: str
+    link: str
     path: str
-    acts: str | None = None
-    act: str = ""
+    button: str | None = None
+    action: str = ""
 
 
 def list_failure_items(context: PageContext, session: Session) -> list[ActionItem]:
-    """Find what failed, as far as the visitor may mend it."""
+    """Return the failures that the user has the permission to resolve."""
     organization_id = context.organization_id
     found: list[ActionItem] = []
     if context.holds(Permission.DEPLOYMENT_MANAGE):
@@ -55,17 +55,17 @@ def list_failure_items(context: PageContext, session: Session) -> list[ActionIte
 
 
 def list_credit_items(balance: Balance | None, burning: BurnRate | None) -> list[ActionItem]:
-    """Say what keeps, or will soon keep, calls and uploads from being paid."""
+    """Return the reasons for which calls or uploads are refused for want of credits, or soon will be."""
     if balance is None:
         return []
     found = []
     if balance.policy is Policy.SUSPENDED:
-        who = " and ".join(f"the {at}" for at in balance.suspended_by) or "its policy"
-        text = f"No call starts until it is resumed; suspended by {who}."
-        found.append(_link_item("bad", "Spending is suspended", text, "To the ledger", LEDGER))
+        who = " and ".join(f"the {at}" for at in balance.suspended_by) or "an owner"
+        text = f"Model calls are refused until {who} resumes it."
+        found.append(_link_item("bad", "Spending is suspended", text, "Open ledger", LEDGER))
     if balance.storage_refused_from is not None:
-        text = "Nothing new is stored until credits are added; what is stored stays."
-        found.append(_link_item("bad", "Storage is not paid", text, "Top up", "/console/top-up"))
+        text = "Uploads are refused until credits are added. Stored files stay."
+        found.append(_link_item("bad", "Storage is not paid for", text, "Top up", "/console/top-up"))
     elif balance.available <= 0:
         text = "Calls that cost anything are refused."
         found.append(_link_item("bad", "No credits are left", text, "Top up", "/console/top-up"))
@@ -81,7 +81,7 @@ def list_credit_items(balance: Balance | None, burning: BurnRate | None) -> list
 
 
 def list_budget_items(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[ActionItem]:
-    """Say which budgets are spent, or nearly."""
+    """Return an item for each budget that is used up or nearly so."""
     found = []
     for budget in near:
         label = labels.get(str(budget.subject_id))
@@ -91,11 +91,9 @@ def list_budget_items(near: Sequence[Budget], labels: Mapping[str, Label]) -> li
         title = f"“{name}” has used {share} % of its budget{unit}"
         kind = "bad" if budget.remaining == 0 else "wait"
         text = (
-            f"It begins anew {budget.resets_at:%-d %b, %H:%M} UTC"
-            if budget.resets_at
-            else "It never begins anew"
+            f"It resets on {budget.resets_at:%-d %b, %H:%M} UTC." if budget.resets_at else "It never resets."
         )
-        found.append(_link_item(kind, title, text, "To the budgets", "/console/keys#budgets"))
+        found.append(_link_item(kind, title, text, "Open budgets", "/console/keys#budgets"))
     return found
 
 
@@ -103,37 +101,37 @@ def _endpoint_item(at: DeadEndpoint) -> ActionItem:
     page = f"/console/agents/{at.deployment_id}"
     return ActionItem(
         kind="bad",
-        title=f"The endpoint of “{at.name}” does not answer as it should",
-        text=f"{at.problem}: messages to this agent fail.",
-        remedy="To the agent",
+        title=f"The endpoint of “{at.name}” fails",
+        text=f"{at.problem}. Messages to this agent fail.",
+        link="Open agent",
         path=page,
-        acts="Check again",
-        act=f"{page}/endpoint/check",
+        button="Check again",
+        action=f"{page}/endpoint/check",
     )
 
 
 def _distribution_items(at: TroubledDistribution) -> list[ActionItem]:
     page = f"/console/distributions/{at.distribution_id}"
-    reason = find_reason(at.code)
-    why = f"{reason.meaning} {reason.remedy}" if reason else at.code or ""
+    problem = find_problem(at.code)
+    why = f"{problem.meaning} {problem.remedy}" if problem else at.code or ""
     found = []
     for count, word, state, kind in (
         (at.failed, "failed", "Failed", "bad"),
-        (at.held, "wait for somebody", "Held", "wait"),
+        (at.held, "are paused", "Held", "wait"),
     ):
         if count:
             title = f"Imports of “{at.name}” {word}: {_bounded(count)}"
-            found.append(_link_item(kind, title, why, "See and retry", f"{page}?state={state}#imports"))
+            found.append(_link_item(kind, title, why, "Open imports", f"{page}?state={state}#imports"))
     if at.dead:
         found.append(
             ActionItem(
                 kind="bad",
                 title=f"Notifications of “{at.name}” could not be delivered: {_bounded(at.dead)}",
-                text="Its endpoint did not take them, however often they were sent.",
-                remedy="See why",
+                text="Its endpoint refused every attempt.",
+                link="Open channel",
                 path=f"{page}?notifications=Dead#notifications",
-                acts="Resend",
-                act=f"{page}/resend",
+                button="Resend",
+                action=f"{page}/resend",
             )
         )
     return found
@@ -141,12 +139,14 @@ def _distribution_items(at: TroubledDistribution) -> list[ActionItem]:
 
 def _agent_item(at: FailingAgent) -> ActionItem:
     title = f"Tasks of “{at.name}” failed in the last day: {_bounded(at.failed)}"
-    return _link_item("bad", title, "The newest says why.", "See the newest", f"/console/tasks/{at.task_id}")
+    return _link_item(
+        "bad", title, "The newest task shows the error.", "Open task", f"/console/tasks/{at.task_id}"
+    )
 
 
 def _bounded(count: int) -> str:
     return f"{count} or more" if count >= MAX_COUNTED else str(count)
 
 
-def _link_item(kind: str, title: str, text: str, remedy: str, path: str) -> ActionItem:
-    return ActionItem(kind=kind, title=title, text=text, remedy=remedy, path=path)
+def _link_item(kind: str, title: str, text: str, link: str, path: str) -> ActionItem:
+    return ActionItem(kind=kind, title=title, text=text, link=link, path=path)

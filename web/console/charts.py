@@ -1,8 +1,8 @@
-"""Draw figures: pure functions from rows to SVG, without state, clock or inline style.
+"""Charts as SVG: pure functions of their values, without a clock or inline style.
 
-Widths are percentages (or a nested viewBox that stretches) and heights are pixels, so that text keeps its size on
-every screen. Colours are classes (`s1`…`s6`), so that light and dark need no second drawing and the policy no
-exception. What is given is escaped here.
+Widths are percentages, or a nested viewBox that stretches, and heights are pixels: text keeps its size on every screen.
+Colours are classes (`s1` to `s6`), so light and dark need no second drawing, and the content security policy needs no
+exception for styles. All text is escaped here.
 """
 
 from collections.abc import Sequence
@@ -13,31 +13,31 @@ from markupsafe import Markup
 
 Series = Sequence[tuple[str, Sequence[float]]]
 MAXIMUM_BARS = 90
-_STEPS = (1, 2, 2.5, 5, 10)
+_ROUND_STEPS = (1, 2, 2.5, 5, 10)
 _TOP, _FOOT, _BAR = 18, 22, 10
 _FULL, _NEAR = 100, 80
 _LAST_SERIES = 6
 
 
-def steps(value: float, most: int = 5) -> tuple[float, int]:
-    """Give the smallest round step of which at most `most` reach the value, and how many it takes."""
+def axis_steps(value: float, most: int = 5) -> tuple[float, int]:
+    """Return the smallest round step that reaches the value in at most `most` steps, and the number of steps."""
     if value <= 0:
         return 1.0, 1
     power = 10.0 ** floor(log10(value / most))
-    step = next(size * power for size in _STEPS if size * power * most >= value * (1 - 1e-9))
+    step = next(size * power for size in _ROUND_STEPS if size * power * most >= value * (1 - 1e-9))
     return step, ceil(value / step - 1e-9)
 
 
 def stacked_bars(
     days: Sequence[str], series: Series, *, label: str, unit: str, every: int = 5, height: int = 232
 ) -> Markup:
-    """Draw bars by day, stacked in the order given; each day tells its figures as a title.
+    """Return a chart of stacked bars by day, in the order of the series; the title of each bar has its values.
 
-    At most MAXIMUM_BARS days, and five series with "other" as the sixth: more are not told apart.
+    It is drawn for at most MAXIMUM_BARS days and six series: further series share the last colour.
     """
     base = height - _FOOT
     totals = [sum(values[at] for _, values in series) for at in range(len(days))]
-    step, lines = steps(max(totals, default=0))
+    step, lines = axis_steps(max(totals, default=0))
     scale = (base - _TOP) / (step * lines)
     stretched = f'viewBox="0 0 {max(len(days), 1) * _BAR} {height}" preserveAspectRatio="none"'
     return Markup(  # noqa: S704 (all text in it is escaped)
@@ -50,7 +50,7 @@ def stacked_bars(
 
 
 def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: int = 22) -> Markup:
-    """Draw a line without axes, its last point marked: for the shape, never for reading a value."""
+    """Return a line without axes, with its last point marked: it shows the trend and no exact values."""
     low, high = min(values, default=0), max(values, default=0)
     span = (high - low) or 1
     step = (width - 6) / max(len(values) - 1, 1)
@@ -67,7 +67,7 @@ def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: i
 
 
 def meter(spent: float, limit: float, *, held: float = 0, label: str, height: int = 8) -> Markup:
-    """Draw what is spent and held of a limit; over the limit the bar is full, and its class says so."""
+    """Return a bar of the spent and held part of a limit; its class is `fine`, `near` (80 %) or `over` (100 %)."""
     used = min(spent / limit, 1) * 100 if limit else 100.0
     waiting = min(held / limit * 100, 100 - used) if limit else 0.0
     level = "over" if used >= _FULL else "near" if used >= _NEAR else "fine"
@@ -79,8 +79,8 @@ def meter(spent: float, limit: float, *, held: float = 0, label: str, height: in
     )
 
 
-def clock(share: float, *, label: str) -> Markup:
-    """Draw how much of a retention has passed: a bar from stored to deadline with a mark for now."""
+def retention_bar(share: float, *, label: str) -> Markup:
+    """Return a bar from the upload to the deadline of a file, marked at the share that has passed, 0 to 1."""
     at = max(0.0, min(share, 1.0)) * 100
     return Markup(  # noqa: S704 (all text in it is escaped)
         f'<svg class="clock" role="img" aria-label="{escape(label)}" width="100%" height="18">'
@@ -107,7 +107,7 @@ def _bars(series: Series, totals: Sequence[float], scale: float, base: int) -> s
         path = []
         for at, value in enumerate(values):
             rise = value * scale
-            if rise >= 0.4:  # noqa: PLR2004 (less than half a pixel is not seen)
+            if rise >= 0.4:  # noqa: PLR2004 (less than half a pixel is invisible)
                 feet[at] -= rise
                 path.append(f"M{at * _BAR + 1.4:g} {feet[at]:.1f}h7.2v{max(rise - 1, 0.6):.1f}h-7.2z")
         drawn.append(f'<path class="s{min(place, _LAST_SERIES)}" d="{"".join(path)}"/>')
@@ -126,10 +126,11 @@ def _titles(days: Sequence[str], series: Series, totals: Sequence[float], base: 
 
 
 def _dates(days: Sequence[str], every: int, height: int) -> str:
-    """Write the first, the last and some dates between; on a phone of those only the middle one."""
+    """Return labels for the first day, the last and some between; a phone shows only the middle one of those."""
     last, drawn = len(days) - 1, []
     for at, day in enumerate(days):
         is_end = at in (0, last)
+        # A label just before the last one would overlap it.
         if not is_end and (at % every != every - 1 or last - at < every // 2):
             continue
         x = 100 if at == last and last else 0 if at == 0 else round((at + 0.5) * 100 / len(days), 2)
@@ -140,4 +141,4 @@ def _dates(days: Sequence[str], every: int, height: int) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"  # noqa: PLR2004 (fractions tell below)
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"  # noqa: PLR2004 (below ten, decimal places matter)

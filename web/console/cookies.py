@@ -1,6 +1,6 @@
-"""The cookies of the console: the session's, that of an attempt to sign in, and the choice of light or dark.
+"""The cookies of the console: the session's secret, the secret of a sign-in attempt, and the theme.
 
-`__Host-` cookies are Secure: a browser keeps them on https, and on this machine's own addresses.
+Cookies named `__Host-` are Secure: a browser stores them over https, and at localhost.
 """
 
 from urllib.parse import urlsplit
@@ -18,38 +18,39 @@ _THEME_SECONDS = 365 * 24 * 3600
 
 
 def find_session(http: Request) -> str | None:
-    """Find the session's secret."""
+    """Return the secret of the session, or None without its cookie."""
     return http.cookies.get(SESSION)
 
 
-def keep(response: Response, name: str, secret: str) -> Response:
-    """Have the browser keep a secret: the session's while it is open, an attempt's for an hour."""
+def set_secret(response: Response, name: str, secret: str) -> Response:
+    """Set the cookie of a secret: the session's until the browser closes, an attempt's for an hour."""
     seconds = _ATTEMPT_SECONDS if name == ATTEMPT else None
     response.set_cookie(name, secret, max_age=seconds, secure=True, httponly=True, samesite="Lax", path="/")
     return response
 
 
-def forget(response: Response, name: str) -> Response:
-    """Have the browser forget a secret."""
+def delete_secret(response: Response, name: str) -> Response:
+    """Delete the cookie of a secret."""
     response.delete_cookie(name, secure=True, httponly=True, samesite="Lax", path="/")
     return response
 
 
-def theme(http: Request) -> str | None:
-    """Give the theme that was chosen; None is the system's."""
+def find_theme(http: Request) -> str | None:
+    """Return the chosen theme, or None for that of the operating system."""
     chosen = http.cookies.get(THEME)
     return chosen if chosen in THEMES[1:] else None
 
 
-def keep_theme(response: Response, chosen: str) -> Response:
-    """Have the browser keep a theme."""
+def set_theme(response: Response, chosen: str) -> Response:
+    """Set the cookie of the theme, for a year."""
     response.set_cookie(THEME, chosen, max_age=_THEME_SECONDS, httponly=True, samesite="Lax", path="/console")
     return response
 
 
-def can_keep(http: Request) -> bool:
-    """Tell whether a browser at this address keeps Secure cookies at all."""
+def are_accepted(http: Request) -> bool:
+    """Return whether a browser stores Secure cookies at the address of this request."""
     host = urlsplit(f"//{http.headers.get('Host', '')}").hostname or ""
-    is_here = host in ("localhost", "127.0.0.1", "::1") or host.endswith(".localhost")
-    known = urlsplit(str(current_app.config["BASE_URL"]))  # where a proxy in front of us ends TLS
-    return is_here or http.scheme == "https" or (known.scheme == "https" and known.hostname == host)
+    is_local = host in ("localhost", "127.0.0.1", "::1") or host.endswith(".localhost")
+    # Behind a proxy that ends TLS the request itself is plain http.
+    known = urlsplit(str(current_app.config["BASE_URL"]))
+    return is_local or http.scheme == "https" or (known.scheme == "https" and known.hostname == host)

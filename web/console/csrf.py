@@ -1,7 +1,7 @@
-"""Refuse what another site has a browser send: by what the browser says of its origin, and by a token of the session.
+"""Protection against cross-site request forgery: the origin that the browser reports, and a token of the session.
 
-Both hold for every unsafe method, signing in too. The token is an HMAC whose key is the cookie's own secret: it needs
-no row and no key of ours, and ends with the session.
+Every unsafe method needs both, signing in too. The token is an HMAC keyed by the secret of the cookie: it needs no row
+and no key of the service, and ends with the session.
 """
 
 import hmac
@@ -17,14 +17,15 @@ _OWN = frozenset({"same-origin", "none"})
 
 
 def token_for(secret: str) -> str:
-    """Give the token of the session, or of the attempt to sign in, whose cookie holds this secret."""
+    """Return the form token that belongs to the secret of a session or of a sign-in attempt."""
     return hmac.new(secret.encode("utf-8", "surrogatepass"), b"csrf", "sha256").hexdigest()
 
 
 def check_origin(http: Request, base_url: str) -> None:
-    """Raise PermissionDenied unless the browser says that one of our own pages sends this.
+    """Raise PermissionDenied unless a page of this service sends the request.
 
-    A browser that sends neither header is too old for the console.
+    `Origin` is read only where `Sec-Fetch-Site` is missing. Without both headers the request is refused: every browser
+    that the console supports sends one.
     """
     site = http.headers.get("Sec-Fetch-Site")
     if site is not None:
@@ -33,14 +34,16 @@ def check_origin(http: Request, base_url: str) -> None:
         origin = http.headers.get("Origin", "")
         is_ours = origin == base_url or (origin != "" and _host(origin) == http.headers.get("Host"))
     if not is_ours:
-        raise PermissionDenied("This came from another site, and was not done.")
+        raise PermissionDenied(
+            "This request came from another site, so nothing was changed. Open the console and repeat it there."
+        )
 
 
 def check_token(http: Request, secret: str, sent: str | None) -> None:
-    """Raise PermissionDenied unless the form, or a script's header, has the session's token."""
+    """Raise PermissionDenied unless the form, or the header of a script, has the token of the session."""
     token = (sent or http.headers.get(HEADER, "")).encode("utf-8", "surrogatepass")
     if not hmac.compare_digest(token, token_for(secret).encode()):
-        raise PermissionDenied("This form is of another session; load the page again.")
+        raise PermissionDenied("This form belongs to another session. Load the page again and repeat.")
 
 
 def _host(origin: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Declare the pages and actions of the console: a sister of REST's routes, on the same way to the same functions.
+"""Declare the pages and actions of the console, as `web/framework/routes.py` declares the operations of REST.
 
-A page is a GET. An action is a POST that ends in a redirect, or once in a page with a secret; it names the operation
-of REST and the command that do the same. The permission is that of the function which all three call.
+A page is a GET: its declaration names the path, title, permission and place in the navigation. An action is a POST that
+ends in a redirect, or once in a page with a secret. It names the REST operation and the command that do the same. All
+three call the same function of the domain, which decides the permission.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from flask import Response, redirect, request
-from pydantic import BaseModel
 
+from shared.errors import PermissionDenied
+from shared.identity.access.authorization import authorize_operation
+from shared.identity.access.permissions import Permission
 from shared.identity.errors import AuthenticationRequired, InvalidToken
 from web.console import cookies, csrf
 from web.console.forms import read_form
+from web.console.navigation import ROOT, Group, Page
 from web.console.page_context import PageContext, RedirectError, forbid_caching
 from web.framework.administration import Act, administer
 from web.framework.authentication import Authentication
@@ -22,21 +26,20 @@ from web.framework.calls import RequestContext
 from web.framework.rendering import HTML
 from web.framework.routes import Handler, Routes
 
-ROOT = "/console"
-SIGN_IN = "/console/in"
-Show = Callable[..., Response]
+SIGN_IN = f"{ROOT}/in"
+PageHandler = Callable[..., Response]
 View = Callable[..., Response]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleAction:
-    """An action, and what does the same elsewhere: an endpoint of REST and a command; None for a session's own acts."""
+    """An action with the REST operation and the command that do the same; both None if it concerns only the session."""
 
     path: str
     rest: str | None
     command: str | None
-    needs_proof: bool
-    """Whether its user must have proved only just who they are."""
+    requires_step_up: bool
+    """Whether the user must have confirmed their identity within the last ten minutes."""
 
 
 class ConsoleRoutes(Routes):
@@ -44,21 +47,42 @@ class ConsoleRoutes(Routes):
 
     def __init__(self, tag: str) -> None:
         super().__init__(f"console {tag}")
-        self.twins: list[ConsoleAction] = []
+        self.pages: list[Page] = []
+        self.actions: list[ConsoleAction] = []
 
     def page(
-        self, path: str, *, summary: str, query: type[BaseModel] | None = None, **options: Any
-    ) -> Callable[[Show], Show]:
-        """Declare the decorated function as a page at `/console` and this path."""
+        self,
+        path: str,
+        *,
+        title: str,
+        permission: Permission | None,
+        navigation: Group | str | None,
+        summary: str,
+        tab: str | None = None,
+        **options: Any,
+    ) -> Callable[[PageHandler], PageHandler]:
+        """Declare the decorated function as the page at `/console` and `path`.
 
-        def declare(show: Show) -> Show:
-            def handle(call: RequestContext, **ids: Any) -> Response:
-                return show(PageContext(call=call), **ids)
+        `navigation` is the group that lists the page, the path below `/console` of the entry that it belongs to, or
+        None for a page outside the navigation.
+        """
+        above = f"{ROOT}{navigation}" if isinstance(navigation, str) else navigation
+        page = Page(path=f"{ROOT}{path}", title=title, permission=permission, navigation=above, tab=tab)
+        self.pages.append(page)
+        return self._get(page, summary=summary, **options)
 
-            self._declare("GET", path, handle, show.__name__, summary=summary, query=query, **options)
-            return show
-
-        return declare
+    def download(
+        self,
+        path: str,
+        *,
+        permission: Permission | None,
+        summary: str,
+        responses: Mapping[int, Any],
+        **options: Any,
+    ) -> Callable[[PageHandler], PageHandler]:
+        """Declare the decorated function as a GET of a file at `/console` and `path`: no page, so without a title."""
+        page = Page(path=f"{ROOT}{path}", title="", permission=permission, navigation=None)
+        return self._get(page, summary=summary, responses=responses, **options)
 
     def action(
         self,
@@ -69,15 +93,21 @@ class ConsoleRoutes(Routes):
         command: str | None,
         step_up: str | None = None,
         **options: Any,
-    ) -> Callable[[Show], Show]:
-        """Declare the decorated function as what a form does; `step_up` is the page to come back to after it."""
-        needs_proof = step_up is not None
-        self.twins.append(
-            ConsoleAction(path=f"{ROOT}{path}", rest=rest, command=command, needs_proof=needs_proof)
+    ) -> Callable[[PageHandler], PageHandler]:
+        """Declare the decorated function as the action of a form.
+
+        With `step_up` the user must have confirmed their identity just before. Otherwise they are sent to do so, and
+        return to the page that `step_up` names.
+        """
+        self.actions.append(
+            ConsoleAction(
+                path=f"{ROOT}{path}", rest=rest, command=command, requires_step_up=step_up is not None
+            )
         )
 
-        def declare(act: Show) -> Show:
+        def declare(act: PageHandler) -> PageHandler:
             def handle(call: RequestContext, **ids: Any) -> Response:
+                # Check the origin before the body is read: another site must not make us buffer its form.
                 csrf.check_origin(call.http, call.services.settings.base_url)
                 form = read_form(call)
                 csrf.check_token(call.http, cookies.find_session(call.http) or "", form.get(csrf.FIELD))
@@ -86,27 +116,30 @@ class ConsoleRoutes(Routes):
                     context.require_step_up(step_up)
                 return act(context, **ids)
 
-            self._declare("POST", path, handle, act.__name__, summary=summary, **options)
+            self._declare("POST", f"{ROOT}{path}", handle, act.__name__, summary=summary, **options)
             return act
 
         return declare
 
-    def acts(self, path: str, act: Act, *, back: str, of_organization: bool = False, **declared: Any) -> None:
-        """Declare an action that is one function of the domain, given the ids of the path; then `back` is shown.
+    def action_calling(
+        self, path: str, function: Act, *, return_to: str, of_organization: bool = False, **declared: Any
+    ) -> None:
+        """Declare an action that calls one function of the domain with the ids of the path, then shows `return_to`.
 
-        `back` may name those ids; `of_organization` gives the function the session's organization too.
+        `return_to` may contain those ids, such as `{key_id}`. With `of_organization` the function also gets the id of
+        the session's organization.
         """
 
         def handle(context: PageContext, **ids: UUID) -> Response:
             scope = {"organization_id": context.organization_id} if of_organization else {}
-            administer(context.call, act, **scope, **ids)
-            return go_to(back.format(**ids))
+            administer(context.call, function, **scope, **ids)
+            return go_to(return_to.format(**ids))
 
-        handle.__name__ = act.__name__
+        handle.__name__ = function.__name__
         self.action(path, **declared)(handle)
 
     def wrap(self, view: View) -> View:
-        """Send a browser without a session to sign in, and keep pages out of caches."""
+        """Send a browser without a session to the sign-in page, and forbid caches to store any page."""
 
         def guarded(**path: Any) -> Response:
             try:
@@ -119,6 +152,18 @@ class ConsoleRoutes(Routes):
 
         return guarded
 
+    def _get(self, page: Page, **options: Any) -> Callable[[PageHandler], PageHandler]:
+        def declare(show: PageHandler) -> PageHandler:
+            def handle(call: RequestContext, **ids: Any) -> Response:
+                context = PageContext(call=call, page=page)
+                _check_permission(context, page.permission)
+                return show(context, **ids)
+
+            self._declare("GET", page.path, handle, show.__name__, **options)
+            return show
+
+        return declare
+
     def _declare(
         self,
         method: str,
@@ -130,11 +175,13 @@ class ConsoleRoutes(Routes):
     ) -> None:
         declare = self.route(
             method,
-            f"{ROOT}{path}",
+            path,
             name=name,
             authentication=Authentication.SESSION,
             responses=responses or {200: HTML},
+            # The console is no API: its routes are not in the OpenAPI document.
             hidden=True,
+            # Members of a suspended organization may still read, switch organization and sign out.
             serves_suspended=True,
             **options,
         )
@@ -142,9 +189,19 @@ class ConsoleRoutes(Routes):
 
 
 def go_to(location: str) -> Response:
-    """Send the browser to another page; a script is told by a header, as it would follow a redirect unseen."""
+    """Return a redirect to another page; to a script of a page, one in a header of htmx."""
     if "HX-Request" in request.headers:
+        # fetch() would follow a 303 and put the other page into a part of this one.
         return Response(status=401, headers={"HX-Redirect": location})
     response = redirect(location, code=303, Response=Response)
-    assert isinstance(response, Response)  # noqa: S101 (as asked)
+    assert isinstance(response, Response)  # noqa: S101 (the type that was asked for)
     return response
+
+
+def _check_permission(context: PageContext, permission: Permission | None) -> None:
+    """Raise PermissionDenied unless the user holds the page's permission."""
+    if permission is Permission.INSTALLATION_OPERATE:
+        # Operators hold it in no organization, and need not have chosen one.
+        authorize_operation(context.actor)
+    elif permission is not None and not context.holds(permission):
+        raise PermissionDenied(permission=permission)

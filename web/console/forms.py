@@ -1,6 +1,6 @@
-"""Read what a form of the console posts: bounded, each field once, control characters but line ends refused."""
+"""Read the form that a page of the console posts: bounded, each field once, no control characters but line ends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -16,14 +16,17 @@ Form = Mapping[str, str]
 
 
 def read_form(call: RequestContext) -> Form:
-    """Read the body; what is empty counts as not sent."""
+    """Return the fields of the body; an empty field is left out.
+
+    Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, DuplicateParameter.
+    """
     if call.http.mimetype != FORM:
         raise UnsupportedMediaType(f"Send the form as {FORM}.")
     raw = call.read_small_body(MAXIMUM_BYTES)
     try:
         fields = read_fields(raw, maximum=MAXIMUM_FIELDS)
     except TooManyFields:
-        raise MalformedRequest("The form has too many fields.") from None
+        raise MalformedRequest(f"The form has more than {MAXIMUM_FIELDS} fields.") from None
     except RepeatedField:
         raise DuplicateParameter from None
     except UnicodeDecodeError:
@@ -32,43 +35,57 @@ def read_form(call: RequestContext) -> Form:
 
 
 def require(form: Form, name: str) -> str:
-    """Give a field; raise ValidationFailed without it."""
+    """Return a field without surrounding space. Raises ValidationFailed if it is empty."""
     value = form.get(name, "").strip()
     if not value:
-        raise wrong(name, "is required")
+        raise invalid_field(name, "is required")
     return value
 
 
+def choose(form: Form, name: str, choices: Sequence[str]) -> str:
+    """Return the choice of a field, the first one by default. Raises ValidationFailed for any other value."""
+    chosen = form.get(name, choices[0])
+    if chosen not in choices:
+        raise invalid_field(name, f"must be one of {', '.join(choices)}")
+    return chosen
+
+
 def read_id(form: Form, name: str) -> UUID:
-    """Give a field that holds an id; raise ValidationFailed for anything else."""
+    """Return the id that a field contains. Raises ValidationFailed."""
     try:
         return UUID(require(form, name))
     except ValueError:
-        raise wrong(name, "is not an id") from None
+        raise invalid_field(name, "must be an id, such as 01890000-0000-7000-8000-000000000000") from None
 
 
 def read_amount(form: Form, name: str) -> int:
-    """Read credits as µcr; raise ValidationFailed for anything else."""
+    """Return the credits of a field in µcr. Raises ValidationFailed."""
     try:
         return parse_credits(require(form, name))
     except ValueError as error:
-        raise wrong(name, str(error)) from None
+        raise invalid_field(name, str(error)) from None
+
+
+def read_optional_amount(form: Form, name: str) -> int | None:
+    """Return the credits of a field in µcr, or None if it is empty. Raises ValidationFailed."""
+    return read_amount(form, name) if form.get(name, "").strip() else None
 
 
 def read_day(text: str, name: str) -> datetime:
-    """Read the day of a field for one, UTC; raise ValidationFailed for anything else."""
+    """Return the beginning of a day, UTC, that a field named `name` contains. Raises ValidationFailed."""
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
-        raise wrong(name, "is not a day") from None
+        raise invalid_field(name, "must be a day, such as 2026-01-31") from None
 
 
-def wrong(name: str, message: str) -> ValidationFailed:
-    """Make the refusal of a field."""
+def invalid_field(name: str, message: str) -> ValidationFailed:
+    """Return the error of one field; `message` follows its name: `must be an id`."""
     return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
 
 
 def _clean(text: str) -> str:
     if any(ord(character) < ord(" ") and character not in "\r\n\t" for character in text):
-        raise MalformedRequest("The form holds control characters.")
+        raise MalformedRequest("The form contains control characters.")
+    # Browsers send line ends of a text area as CR LF.
     return text.replace("\r\n", "\n")

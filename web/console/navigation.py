@@ -1,54 +1,89 @@
-"""What the console has, under the service's own words."""
+"""The navigation of the console, made from the pages that declare a place in it.
 
-from collections.abc import Sequence
+A page with a `Group` is an entry of the navigation. A page with the path of an entry belongs below that entry: the
+entry is marked while the page is open. Entries have the order in which `web/console/routes.py` lists their modules.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+
+from shared.identity.access.permissions import OPERATOR_PERMISSIONS, Permission
+
+ROOT = "/console"
+
+
+class Group(Enum):
+    """A heading of the navigation, in the order of the headings; the overview stands above them without one."""
+
+    OVERVIEW = ""
+    AGENTS = "Models and agents"
+    STORAGE = "Files"
+    USAGE = "Usage"
+    ORGANIZATION = "Organization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A page in the navigation."""
+class Page:
+    """A page of the console: its path below the host, its title, and the permission without which it is refused."""
+
+    path: str
+    title: str
+    permission: Permission | None
+    """None if each member may open the page; it then shows them no more than they may read."""
+    navigation: Group | str | None
+    """The group that has an entry for the page, the path of the entry above it, or None for a page outside."""
+    tab: str | None = None
+    """The page's name among the tabs of its entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link of the navigation or of a row of tabs."""
 
     name: str
     path: str
-    is_here: bool = False
+    is_current: bool
 
 
-GROUPS: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (
-    ("", (("Overview", "/console"),)),
-    ("Provisions", (("Models", "/console/models"), ("Agents", "/console/agents"))),
-    ("Stores", (("Files", "/console/files"), ("Distributions", "/console/distributions"))),
-    (
-        "Accounts",
-        (
-            ("Activity", "/console/activity"),
-            ("Keys and budgets", "/console/keys"),
-            ("Ledger", "/console/ledger"),
-        ),
-    ),
-    ("House", (("People and roles", "/console/people"),)),
-)
-BELOW = {"/console/tasks": "/console/agents", "/console/budgets": "/console/keys"}
-"""Pages that belong to a place whose path they do not begin with."""
-OPERATORS = ("Operations", "/console/operations")
+class Navigation:
+    """The navigation over all pages."""
 
+    def __init__(self, pages: Iterable[Page]) -> None:
+        self._pages = tuple(pages)
+        self._entries = [page for page in self._pages if isinstance(page.navigation, Group)]
 
-def navigation(here: str, *, is_operator: bool) -> Sequence[tuple[str, Sequence[Place]]]:
-    """Give the groups of pages; the one that is open, or that has the open one below it, is marked."""
-    groups = [(group, [_place(here, *place) for place in places]) for group, places in GROUPS]
-    if is_operator:
-        groups[-1][1].append(_place(here, *OPERATORS))
-    return groups
+    def groups(self, path: str, *, is_operator: bool) -> Sequence[tuple[str, Sequence[Link]]]:
+        """Return each group's heading with its links; the link to the entry of the open `path` is current."""
+        return [
+            (
+                group.value,
+                [
+                    Link(name=entry.title, path=entry.path, is_current=self._is_below(path, entry))
+                    for entry in self._entries
+                    if entry.navigation is group
+                    # Other pages that refuse the reader stay listed: they say which role opens them.
+                    and (is_operator or entry.permission not in OPERATOR_PERMISSIONS)
+                ],
+            )
+            for group in Group
+        ]
 
+    def tabs(self, path: str) -> Sequence[Link]:
+        """Return the tabs of the entry that the open `path` belongs to."""
+        return [
+            Link(name=page.tab, path=page.path, is_current=page.path == path)
+            for entry in self._entries
+            if self._is_below(path, entry)
+            for page in self._pages
+            if page.tab is not None and page.path in (entry.path, *self._paths_below(entry))
+        ]
 
-def _place(here: str, name: str, path: str) -> Place:
-    return Place(name=name, path=path, is_here=_is_at(here, path))
+    def _is_below(self, path: str, entry: Page) -> bool:
+        if entry.path == ROOT:  # every path of the console begins with it
+            return path == ROOT
+        # Compare whole segments: /console/keys is not above /console/keyside.
+        return any(f"{path}/".startswith(f"{prefix}/") for prefix in (entry.path, *self._paths_below(entry)))
 
-
-def _is_at(here: str, path: str) -> bool:
-    if path == "/console":
-        return here == path
-    return any(f"{here}/".startswith(f"{at}/") for at in (path, *_below(path)))
-
-
-def _below(path: str) -> Sequence[str]:
-    return [page for page, place in BELOW.items() if place == path]
+    def _paths_below(self, entry: Page) -> Iterable[str]:
+        return (page.path.partition("/<")[0] for page in self._pages if page.navigation == entry.path)

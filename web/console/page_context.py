@@ -1,4 +1,4 @@
-"""One request of a browser whose session has been recognized, as the handler of a page receives it."""
+"""The context of a request to the console: its session, its form, and the rendering of its page."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,11 +16,12 @@ from shared.identity.access.permissions import Permission
 from shared.identity.directory.labels import Label, find_labels
 from shared.identity.sign_in.console_sessions import read_user_and_organization_names
 from web.console import cookies, csrf
-from web.console.navigation import navigation
+from web.console.navigation import Page
 from web.dependencies.services import Services
 from web.framework.calls import RequestContext
 from web.framework.rendering import asset_path, page
 
+# No inline script or style: text that a template fails to escape still cannot run.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -30,7 +31,7 @@ SCRIPTS = ("htmx-2.0.11.min.js", "live.js")
 
 
 class RedirectError(Exception):
-    """The browser is to go to another page first."""
+    """The browser must first go to another page of the console."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -39,63 +40,62 @@ class RedirectError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContext:
-    """A request of a session; `form` is what was posted."""
+    """A request of a session: for a page its declaration, for an action the fields of its form."""
 
     call: RequestContext
+    page: Page | None = None
     form: Mapping[str, str] = field(default_factory=dict)
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def services(self) -> Services:
-        """What handlers use."""
+        """The services of this process."""
         return self.call.services
 
     @property
     def caller(self) -> Caller:
-        """Who asks, as REST has it."""
+        """The caller, as in REST; raises OrganizationSuspended if their organization is suspended."""
         return self.call.caller
 
     @property
     def actor(self) -> Actor:
-        """Who administers, as REST has it."""
+        """The user as an administrator, as in REST."""
         return self.call.actor
 
     @property
     def user_id(self) -> UUID:
-        """Whose session this is."""
+        """The id of the session's user."""
         return self.call.credential.caller.executor.id if self.call.credential.caller else UUID(int=0)
 
     @property
     def organization_id(self) -> UUID:
-        """Where the session acts; raises RedirectError where its user has to choose first."""
+        """The session's organization; raises RedirectError if the user has not chosen one yet."""
         organization_id = self.caller.organization_id
         if organization_id is None:
             raise RedirectError("/console/organizations")
         return organization_id
 
     def holds(self, permission: Permission) -> bool:
-        """Tell whether the user holds a permission in the organization, so that what they may not do is not offered."""
-        caller = self.caller
-        held = caller.permissions_on(organization_id=self.organization_id)
-        return permission in held
+        """Return whether the user holds a permission in the organization; pages offer no action without it."""
+        return permission in self.caller.permissions_on(organization_id=self.organization_id)
 
     def labels(self, session: Session, ids: Iterable[UUID | str | None]) -> Mapping[str, Label]:
-        """Name what ids of the organization stand for, by the ids as text."""
+        """Return the names of resources of the organization, by id as text; unknown ids are left out."""
         wanted = [UUID(str(at)) for at in ids if at is not None]
         found = find_labels(session, self.organization_id, wanted)
         return {str(at): label for at, label in found.items()}
 
-    def require_step_up(self, back: str) -> None:
-        """Raise RedirectError unless the user has proved only just who they are; they come back to `back`."""
+    def require_step_up(self, return_to: str) -> None:
+        """Raise RedirectError unless the user confirmed their identity just before; they return to `return_to`."""
         if not self.call.credential.has_stepped_up:
-            raise RedirectError(f"{STEP_UP}?next={quote(back, safe='/')}")
+            raise RedirectError(f"{STEP_UP}?next={quote(return_to, safe='/')}")
 
-    def render(self, template: str, *, status: int = 200, **context: Any) -> Response:
-        """Answer with a page in the frame of the console, or with the part of it that a script asks for."""
-        return self.prepare(template, status=status)(**context)
+    def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
+        """Return a page in the console's frame, or the fragment that a script of the page requested."""
+        return self.prepare(template, status=status)(**values)
 
-    def prepare(self, template: str, *, status: int = 200, **context: Any) -> Callable[..., Response]:
-        """Read what the frame of a page needs; give what makes the page of all the rest, without waiting."""
+    def prepare(self, template: str, *, status: int = 200, **values: Any) -> Callable[..., Response]:
+        """Read the rows that the frame needs, and return a function that renders the page without the database."""
         http = self.call.http
         known = self.call.credential.caller
         organization_id = known.organization_id if known else None
@@ -104,23 +104,24 @@ class PageContext:
         frame = {
             "now": self.now,
             "path": http.path,
-            "navigation": navigation(http.path, is_operator=known is not None and known.is_operator),
+            "title": self.page.title if self.page else "",
+            "is_operator": known is not None and known.is_operator,
             "email": email,
             "organization": organization,
-            "theme": cookies.theme(http),
+            "theme": cookies.find_theme(http),
             "csrf": csrf.token_for(cookies.find_session(http) or ""),
             "scripts": [asset_path(name) for name in SCRIPTS],
         }
 
         def show(**more: Any) -> Response:
-            told = {**frame, **context, **more}
-            return forbid_caching(page(f"console/{template}", policy=POLICY, status=status, **told))
+            all_values = {**frame, **values, **more}
+            return forbid_caching(page(f"console/{template}", policy=POLICY, status=status, **all_values))
 
         return show
 
 
 def forbid_caching(response: Response) -> Response:
-    """Keep a page out of caches, and apart from the part of it that a script asks for."""
+    """Forbid caches to store a page, and mark that htmx gets another response at the same address."""
     response.headers["Cache-Control"] = "no-store"
     response.vary.add("HX-Request")
     return response

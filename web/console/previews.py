@@ -1,7 +1,7 @@
-"""Show what a file holds in its page: a picture by its own address, or the beginning of a text.
+"""The preview of a file in its page: an image, or the beginning of a text.
 
-A picture is loaded from the address that downloads it, under its sandbox policy and never as a page. A text is written
-into the page as text. Both are bounded; all else is downloaded.
+The browser loads an image from its download address, whose sandbox policy keeps it from being a page. A text is escaped
+into the page. Other types, and images above 10 MiB, have no preview.
 """
 
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A picture, or the beginning of a text."""
+    """An image, which the browser loads itself, or the beginning of a text."""
 
     is_image: bool = False
     text: str = ""
-    is_cut: bool = False
+    is_truncated: bool = False
 
 
 def find_preview(file: File, store: BlobStore) -> Preview | None:
-    """Make the preview of a file's current version; None where there is none, or its bytes cannot be read now."""
+    """Return the preview of a file's current version, or None if it has none or the blob store fails."""
     if file.availability is not Availability.AVAILABLE or file.is_damaged:
         return None
     version = file.version
@@ -40,18 +40,19 @@ def find_preview(file: File, store: BlobStore) -> Preview | None:
     length = min(version.byte_size, MAXIMUM_TEXT_BYTES)
     try:
         with closing(store.open(version.id, placed=True)) as reader:
-            raw = b"".join(_read(reader.chunks(0, length))) if length else b""
+            raw = b"".join(_copy(reader.chunks(0, length))) if length else b""
     except DomainError:
-        return None  # the page has all else; downloading says what is wrong
-    return Preview(text=_written(raw), is_cut=length < version.byte_size)
+        # Show the rest of the page. The download reports the error.
+        return None
+    return Preview(text=_printable(raw), is_truncated=length < version.byte_size)
 
 
-def _read(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _copy(chunks: Iterator[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         yield bytes(chunk)
 
 
-def _written(raw: bytes) -> str:
-    """Decode a text whose last character may be cut; what is no text, and controls, are shown as such."""
+def _printable(raw: bytes) -> str:
+    """Return the bytes as text, with U+FFFD for invalid bytes, a truncated last character and control characters."""
     text = raw.decode("utf-8", "replace")
     return "".join(at if at.isprintable() or at in "\n\t" else "\N{REPLACEMENT CHARACTER}" for at in text)

@@ -1,4 +1,4 @@
-"""Lists in the console: newest first, by cursor, as REST pages them."""
+"""The query parameters that pages of the console share: the position in a list, filters, and the window of figures."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,27 +10,27 @@ ROWS = 50
 
 
 class CursorQuery(RequestModel):
-    """Where a list goes on."""
+    """The position in a list: the page continues after this id."""
 
     cursor: Id | None = None
 
     @property
     def position(self) -> dict[str, Any]:
-        """What the domain's listings take."""
+        """The keyword arguments of the domain's list functions."""
         return {"cursor": str(self.cursor) if self.cursor else None, "limit": ROWS}
 
 
 FilterText = Annotated[str, Text(minimum=0, maximum=200)]
-"""What a field of a filter holds; a form sends it empty where nothing was chosen."""
+"""The value of a filter; a form sends an empty one for a field without a choice."""
 
 
 class NextQuery(RequestModel):
-    """The page to go on to."""
+    """The page to continue at."""
 
     next: FilterText = Field(default="")
 
 
 class WindowQuery(RequestModel):
-    """How far back figures go."""
+    """The window of the figures, up to now."""
 
     window: Literal["24h", "7d", "30d"] = "30d"

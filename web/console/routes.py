@@ -1,10 +1,12 @@
-"""All routes of the console."""
+"""All routes of the console. A page module is registered here alone, and the navigation has this order."""
 
-from web.console import format as written
+from web.console import format as formats
 from web.console.declarations import ConsoleRoutes
+from web.console.navigation import Navigation
 from web.console.pages import (
     activity,
     agents,
+    budgets,
     distributions,
     files,
     keys,
@@ -17,37 +19,40 @@ from web.console.pages import (
     sign_in,
     tasks,
 )
-from web.console.reasons import find_reason
 from web.framework.rendering import add_filters
 from web.framework.routes import Routes
+from web.openapi.problems import find_problem
 
 PAGES: tuple[ConsoleRoutes, ...] = (
-    sign_in.routes,
-    preferences.routes,
     overview.routes,
     models.routes,
-    models.asking,
-    activity.routes,
-    files.routes,
-    distributions.routes,
     agents.routes,
     tasks.routes,
+    files.routes,
+    distributions.routes,
+    activity.routes,
     keys.routes,
+    budgets.routes,
     ledger.routes,
     people.routes,
     operations.routes,
+    preferences.routes,
+    sign_in.routes,
 )
 ROUTES: tuple[Routes, ...] = (sign_in.public_routes, *PAGES)
+NAVIGATION = Navigation(page for routes in PAGES for page in routes.pages)
 
 add_filters(
-    money=written.money,
-    credits=written.credits,
-    number=written.number,
-    percent=written.percent,
-    short=written.short,
-    size=written.size,
-    relative=written.relative,
-    absolute=written.absolute,
-    day=written.day,
-    reason=find_reason,
+    money=formats.money,
+    credits=formats.credits,
+    number=formats.number,
+    percent=formats.percent,
+    short=formats.short,
+    size=formats.size,
+    relative=formats.relative,
+    absolute=formats.absolute,
+    day=formats.day,
+    problem=find_problem,
+    navigation=NAVIGATION.groups,
+    tabs=NAVIGATION.tabs,
 )

@@ -1,4 +1,4 @@
-"""Work figures out of reports for pages: series by day for charts, what burns, how long credits last. Pure."""
+"""Spend over time from usage reports: a series for charts, and the burn rate of the balance. Pure functions."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendSeries:
-    """What was spent in each step of a span, µcr, by what it was spent on; the dearest first."""
+    """The spend in each step of a window, in µcr by name, highest total first."""
 
     steps: Sequence[datetime]
     by_name: Mapping[str, Sequence[int]]
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """What each came to."""
+        """The total of each name, µcr."""
         return {name: sum(values) for name, values in self.by_name.items()}
 
     @property
     def series(self) -> Series:
-        """The dearest in credits, and all others as one: more are not told apart."""
+        """The five highest in credits, and all others as one: a chart has no more colours that readers tell apart."""
         named = [(name, [value / MICRO for value in values]) for name, values in self.by_name.items()]
         if len(named) <= MAXIMUM_SERIES:
             return named
@@ -38,7 +38,7 @@ class SpendSeries:
 def build_spend_series(
     groups: Sequence[UsageGroup], starts_at: datetime, ends_at: datetime, step: timedelta
 ) -> SpendSeries:
-    """Lay a series of one dimension out, with a zero for each step that has nothing."""
+    """Return the series of a report's one dimension, with zero for each step without usage."""
     first = _floor(starts_at, step)
     count = int((ends_at - first) / step) + 1
     steps = [first + at * step for at in range(count)]
@@ -47,13 +47,13 @@ def build_spend_series(
     for group in groups:
         if group.step is not None and group.step in places:
             columns[group.keys[0] or "?"][places[group.step]] += group.sum.cost
-    dearest = sorted(columns.items(), key=lambda item: -sum(item[1]))
-    return SpendSeries(steps=steps, by_name={name: values for name, values in dearest if any(values)})
+    highest_first = sorted(columns.items(), key=lambda item: -sum(item[1]))
+    return SpendSeries(steps=steps, by_name={name: values for name, values in highest_first if any(values)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurnRate:
-    """What a day costs on average, µcr, and when nothing will be left; None where nothing is spent."""
+    """The average cost of a day, µcr, and when the balance is used up; None if nothing is spent."""
 
     per_day: int
     days_left: int | None
@@ -61,7 +61,7 @@ class BurnRate:
 
 
 def estimate_burn_rate(spent: int, days: int, available: int, now: datetime) -> BurnRate:
-    """Work it out from what some whole days cost."""
+    """Return the burn rate from the cost of some whole days, µcr, and the available balance, µcr."""
     per_day = spent // days
     if per_day <= 0:
         return BurnRate(per_day=0, days_left=None, ends_on=None)
@@ -71,7 +71,7 @@ def estimate_burn_rate(spent: int, days: int, available: int, now: datetime) -> 
 
 
 def start_of_day(now: datetime) -> datetime:
-    """Give the beginning of the day, UTC."""
+    """Return the beginning of the day, UTC."""
     return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 

@@ -73,6 +73,11 @@ def list_problems() -> Mapping[str, Problem]:
     return dict(sorted(found.items()))
 
 
+def find_problem(code: str | None) -> Problem | None:
+    """Return the problem of a code in any case, or None for a code without a page."""
+    return list_problems().get((code or "").lower())
+
+
 def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[Problem]]]:
     """Give problems under the number and name of their status."""
     grouped: dict[int, list[Problem]] = defaultdict(list)

@@ -7,7 +7,7 @@ import pytest
 
 from shared.credits.usage.usage_reports import UsageGroup, UsageSum
 from web.console import format as written
-from web.console.charts import clock, meter, sparkline, stacked_bars, steps
+from web.console.charts import axis_steps, meter, retention_bar, sparkline, stacked_bars
 from web.console.spend_series import OTHER, build_spend_series, estimate_burn_rate
 
 NOW = datetime(2026, 11, 22, 9, 41, tzinfo=UTC)
@@ -23,7 +23,7 @@ def group(step: datetime, name: str | None, cost: int) -> UsageGroup:
     ("value", "expected"), [(0, (1.0, 1)), (1, (0.2, 5)), (5, (1, 5)), (49.82, (10, 5)), (0.003, (0.001, 3))]
 )
 def test_a_grid_has_round_steps_and_few_lines(value: float, expected: tuple[float, int]) -> None:
-    assert steps(value) == pytest.approx(expected)
+    assert axis_steps(value) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_line_a_meter_and_a_clock_stay_within_their_bounds() -> None:
         root = ET.fromstring(meter(spent, limit, held=5, label=MARKUP))
         assert root.get("class") == f"meter {level}"
     for share in (-1.0, 0.5, 7.0):
-        ET.fromstring(clock(share, label=MARKUP))
+        ET.fromstring(retention_bar(share, label=MARKUP))
 
 
 def test_spending_has_every_step_and_puts_the_cheapest_together() -> None:

@@ -1,4 +1,4 @@
-"""Activity: the calls, one by one, filtered, and as a file."""
+"""The page of activity: model calls, newest first, filtered, and as a CSV file."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
@@ -12,7 +12,8 @@ from shared.credits.authorization import authorize_usage
 from shared.credits.settlement import Status
 from shared.credits.usage.usage_records import RecordFilter, list_all_usage_records, list_usage_records
 from web.console.declarations import ConsoleRoutes
-from web.console.forms import wrong
+from web.console.forms import invalid_field
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import ROWS, CursorQuery, FilterText
 from web.credits.csv_files import csv_file
@@ -26,7 +27,7 @@ _SPANS = {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(da
 
 
 class ActivityQuery(CursorQuery):
-    """Which calls are wanted; a form sends what was not chosen empty."""
+    """The filter of calls; a form sends an empty value for each field without a choice."""
 
     model: FilterText = ""
     principal: FilterText = ""
@@ -34,10 +35,10 @@ class ActivityQuery(CursorQuery):
     status: FilterText = ""
     since: Annotated[Literal["", "24h", "7d", "30d"], Field()] = ""
 
-    def wanted(self, now: datetime) -> RecordFilter:
-        """Say it as the domain does. Raises ValidationFailed."""
+    def record_filter(self, now: datetime) -> RecordFilter:
+        """Return the filter of the domain; `now` ends the span. Raises ValidationFailed."""
         if self.status and self.status not in _STATUSES:
-            raise wrong("status", f"must be one of {', '.join(_STATUSES)}")
+            raise invalid_field("status", f"must be one of {', '.join(_STATUSES)}")
         return RecordFilter(
             model=self.model or None,
             principal_id=_id("principal", self.principal),
@@ -48,12 +49,19 @@ class ActivityQuery(CursorQuery):
 
     @property
     def filters(self) -> str:
-        """The part of an address that says it again."""
+        """The query string of the same filter, for the links to older calls and to the CSV file."""
         chosen = self.model_dump(exclude={"cursor"})
         return urlencode({name: value for name, value in chosen.items() if value})
 
 
-@routes.page("/activity", summary="List calls, newest first", query=ActivityQuery)
+@routes.page(
+    "/activity",
+    title="Activity",
+    permission=None,
+    navigation=Group.USAGE,
+    summary="List calls, newest first",
+    query=ActivityQuery,
+)
 def show_activity(context: PageContext) -> Response:
     query: ActivityQuery = context.call.query
     scope = authorize_usage(context.caller)
@@ -62,7 +70,7 @@ def show_activity(context: PageContext) -> Response:
             session,
             scope.organization_id,
             user_id=scope.user_id,
-            wanted=query.wanted(context.now),
+            wanted=query.record_filter(context.now),
             cursor=query.cursor,
             limit=ROWS,
         )
@@ -79,12 +87,18 @@ def show_activity(context: PageContext) -> Response:
     )
 
 
-@routes.page("/activity.csv", summary="Get the calls as a file", query=ActivityQuery, responses={200: CSV})
+@routes.download(
+    "/activity.csv",
+    permission=None,
+    summary="Get the calls as a file",
+    query=ActivityQuery,
+    responses={200: CSV},
+)
 def download_activity(context: PageContext) -> Response:
     query: ActivityQuery = context.call.query
     scope = authorize_usage(context.caller)
     with context.services.database.autocommit() as session:
-        records = list_all_usage_records(session, scope, query.wanted(context.now))
+        records = list_all_usage_records(session, scope, query.record_filter(context.now))
     return csv_file("activity", render_records(records))
 
 
@@ -92,4 +106,4 @@ def _id(name: str, value: str) -> UUID | None:
     try:
         return UUID(value) if value else None
     except ValueError:
-        raise wrong(name, "is not an id") from None
+        raise invalid_field(name, "is not an id") from None

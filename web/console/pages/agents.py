@@ -1,4 +1,4 @@
-"""Agents: the deployments of an organization, where each answers, how it behaves, and when it runs next."""
+"""The pages of agents: the deployments of an organization with their endpoint, behaviors, schedules and tasks."""
 
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from shared.identity.directory.deployments import (
 )
 from shared.identity.errors import ResourceNotFound
 from web.console.declarations import ConsoleRoutes
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import CursorQuery
 
@@ -29,7 +30,14 @@ PAGE = "/console/agents"
 _TASKS = 20
 
 
-@routes.page("/agents", summary="List deployments", query=CursorQuery)
+@routes.page(
+    "/agents",
+    title="Agents",
+    permission=Permission.ORGANIZATION_READ,
+    navigation=Group.AGENTS,
+    summary="List deployments",
+    query=CursorQuery,
+)
 def show_agents(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         listed = list_deployments(
@@ -42,7 +50,13 @@ def show_agents(context: PageContext) -> Response:
     return context.render("agents.html", listed=listed, labels=labels)
 
 
-@routes.page("/agents/<id:deployment_id>", summary="Show a deployment with its endpoint and behaviors")
+@routes.page(
+    "/agents/<id:deployment_id>",
+    title="Agent",
+    permission=Permission.ORGANIZATION_READ,
+    navigation="/agents",
+    summary="Show a deployment with its endpoint and behaviors",
+)
 def show_agent(context: PageContext, deployment_id: UUID) -> Response:
     return _show_agent(context, deployment_id)
 
@@ -62,6 +76,7 @@ def check_endpoint(context: PageContext, deployment_id: UUID) -> Response:
         actor=context.actor,
         deployment_id=deployment_id,
     )
+    # The report is shown once, so the response is the page itself and no redirect.
     return _show_agent(context, deployment_id, report)
 
 
@@ -106,10 +121,10 @@ def _show_agent(context: PageContext, deployment_id: UUID, report: EndpointRepor
     )
 
 
-routes.acts(
+routes.action_calling(
     "/agents/<id:deployment_id>/disable",
     disable_deployment,
-    back=f"{PAGE}/{{deployment_id}}",
+    return_to=f"{PAGE}/{{deployment_id}}",
     summary="Disable a deployment",
     rest="disable_deployment",
     command="deployments disable",
@@ -117,10 +132,10 @@ routes.acts(
 )
 
 
-routes.acts(
+routes.action_calling(
     "/agents/<id:deployment_id>/enable",
     enable_deployment,
-    back=f"{PAGE}/{{deployment_id}}",
+    return_to=f"{PAGE}/{{deployment_id}}",
     summary="Enable a disabled deployment",
     rest="enable_deployment",
     command="deployments enable",

@@ -1,4 +1,4 @@
-"""Distributions: what they brought in, what failed and why, what could not be delivered, their secrets."""
+"""The pages of distributions, called channels in the console: their imports, notifications and secrets."""
 
 from typing import Literal
 from uuid import UUID
@@ -24,7 +24,8 @@ from shared.media.notifications.notification_endpoints import (
     resend_notification,
 )
 from web.console.declarations import ConsoleRoutes, go_to
-from web.console.forms import read_day, require, wrong
+from web.console.forms import invalid_field, read_day, require
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import CursorQuery
 
@@ -32,19 +33,26 @@ routes = ConsoleRoutes("distributions")
 
 PAGE = "/console/distributions"
 _STATES = tuple(state.value for state in ImportState)
-_ENDED_BADLY = (ImportState.FAILED.value, ImportState.HELD.value)
-_DELIVERIES = tuple(state.value for state in DeliveryState)
+_RETRYABLE = (ImportState.FAILED.value, ImportState.HELD.value)
+_DELIVERY_STATES = tuple(state.value for state in DeliveryState)
 _SHOWN_NOTIFICATIONS = 20
 
 
 class ImportsQuery(CursorQuery):
-    """Which imports are wanted."""
+    """The filters of imports and of notifications, by state."""
 
     state: Literal["", "Queued", "Fetching", "Held", "Stored", "Failed"] = ""
     notifications: Literal["", "Waiting", "Sending", "Delivered", "Dead"] = ""
 
 
-@routes.page("/distributions", summary="List distributions", query=CursorQuery)
+@routes.page(
+    "/distributions",
+    title="Channels",
+    permission=Permission.ORGANIZATION_READ,
+    navigation=Group.STORAGE,
+    summary="List distributions",
+    query=CursorQuery,
+)
 def show_distributions(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         listed = list_distributions(
@@ -61,6 +69,9 @@ def show_distributions(context: PageContext) -> Response:
 
 @routes.page(
     "/distributions/<id:distribution_id>",
+    title="Channel",
+    permission=Permission.ORGANIZATION_READ,
+    navigation="/distributions",
     summary="Show a distribution with its imports and notifications",
     query=ImportsQuery,
 )
@@ -93,11 +104,11 @@ def show_distribution(context: PageContext, distribution_id: UUID) -> Response:
         imports=imports,
         states=_STATES,
         query=query,
-        retryable=_ENDED_BADLY,
-        codes=sorted({at.code for at in imports.items if at.code and at.state in _ENDED_BADLY}),
+        retryable=_RETRYABLE,
+        codes=sorted({at.code for at in imports.items if at.code and at.state in _RETRYABLE}),
         most=MAX_RETRIED_IMPORTS,
         notifications=notifications,
-        deliveries=_DELIVERIES,
+        deliveries=_DELIVERY_STATES,
         labels=labels,
         may_manage=may_manage,
         may_rotate=context.holds(Permission.CREDENTIAL_MANAGE),
@@ -106,7 +117,7 @@ def show_distribution(context: PageContext, distribution_id: UUID) -> Response:
 
 @routes.action(
     "/distributions/<id:distribution_id>/imports/<id:import_id>/retry",
-    summary="Retry an import that failed or is held",
+    summary="Retry an import that failed or is paused",
     rest="retry_import",
     command="imports retry",
 )
@@ -124,14 +135,14 @@ def retry_one(context: PageContext, distribution_id: UUID, import_id: UUID) -> R
 
 @routes.action(
     "/distributions/<id:distribution_id>/imports/retry",
-    summary="Retry the imports that failed or are held",
+    summary="Retry the imports that failed or are paused",
     rest="retry_imports",
     command="imports retry-all",
 )
 def retry_all(context: PageContext, distribution_id: UUID) -> Response:
     form = context.form
-    if form.get("state", "") not in ("", *_ENDED_BADLY):
-        raise wrong("state", f"must be one of {', '.join(_ENDED_BADLY)}")
+    if form.get("state", "") not in ("", *_RETRYABLE):
+        raise invalid_field("state", f"must be one of {', '.join(_RETRYABLE)}")
     with context.services.database.transaction() as session:
         retry_imports(
             session,
@@ -145,11 +156,11 @@ def retry_all(context: PageContext, distribution_id: UUID) -> Response:
     return go_to(f"{PAGE}/{distribution_id}?state={ImportState.QUEUED}#imports")
 
 
-routes.acts(
+routes.action_calling(
     "/distributions/<id:distribution_id>/notifications/<id:notification_id>/resend",
     resend_notification,
-    back=f"{PAGE}/{{distribution_id}}#notifications",
-    summary="Replay a notification that was given up",
+    return_to=f"{PAGE}/{{distribution_id}}#notifications",
+    summary="Resend a notification after its last attempt failed",
     rest="resend_notification",
     command="notifications resend",
 )
@@ -157,7 +168,7 @@ routes.acts(
 
 @routes.action(
     "/distributions/<id:distribution_id>/notifications/replay",
-    summary="Replay notifications in order from a day on",
+    summary="Replay undelivered notifications in order, from a day on",
     rest="replay_notifications",
     command="notifications replay",
 )
@@ -172,11 +183,11 @@ def replay(context: PageContext, distribution_id: UUID) -> Response:
     return go_to(f"{PAGE}/{distribution_id}#notifications")
 
 
-routes.acts(
+routes.action_calling(
     "/distributions/<id:distribution_id>/resend",
     resend_dead_notifications,
-    back=f"{PAGE}/{{distribution_id}}#notifications",
-    summary="Replay every notification that was given up",
+    return_to=f"{PAGE}/{{distribution_id}}#notifications",
+    summary="Resend every notification whose last attempt failed",
     rest="resend_dead_notifications",
     command="notifications resend-dead",
 )
@@ -212,10 +223,10 @@ def rotate_secret(context: PageContext, distribution_id: UUID) -> Response:
     )
 
 
-routes.acts(
+routes.action_calling(
     "/distributions/<id:distribution_id>/disable",
     disable_distribution,
-    back=f"{PAGE}/{{distribution_id}}",
+    return_to=f"{PAGE}/{{distribution_id}}",
     summary="Disable a distribution",
     rest="disable_distribution",
     command="distributions disable",
@@ -223,10 +234,10 @@ routes.acts(
 )
 
 
-routes.acts(
+routes.action_calling(
     "/distributions/<id:distribution_id>/enable",
     enable_distribution,
-    back=f"{PAGE}/{{distribution_id}}",
+    return_to=f"{PAGE}/{{distribution_id}}",
     summary="Enable a disabled distribution",
     rest="enable_distribution",
     command="distributions enable",

@@ -1,4 +1,4 @@
-"""Files: searched, looked at, shared by links that end, deleted."""
+"""The pages of files: search, show, share by links that end, renew and delete."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,9 +14,10 @@ from shared.files.references import list_references
 from shared.files.resources import Availability, File, Purpose
 from shared.identity.access.permissions import Permission
 from shared.ids import new_id
-from web.console.charts import clock
+from web.console.charts import retention_bar
 from web.console.declarations import ConsoleRoutes, go_to
-from web.console.forms import read_day, read_id, wrong
+from web.console.forms import choose, invalid_field, read_day, read_id
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.previews import find_preview
 from web.console.queries import ROWS, CursorQuery, FilterText
@@ -29,12 +30,12 @@ routes = ConsoleRoutes("files")
 
 PAGE = "/console/files"
 FAMILIES = ("image", "audio", "video", "text", "application")
-LIVES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
+LIFETIMES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
 _SHOWN_GRANTS, _SHOWN_VERSIONS, _SHOWN_REFERENCES = 20, 20, 20
 
 
 class FilesQuery(CursorQuery):
-    """Which files are wanted; a form sends what was not chosen empty."""
+    """The filter of files; a form sends an empty value for each field without a choice."""
 
     name: FilterText = ""
     type: Literal["", "image", "audio", "video", "text", "application"] = ""
@@ -42,8 +43,8 @@ class FilesQuery(CursorQuery):
     availability: Literal["", "Available", "Expired", "Deleted"] = ""
     since: FilterText = ""
 
-    def wanted(self) -> FileFilter:
-        """Say it as the domain does. Raises ValidationFailed."""
+    def file_filter(self) -> FileFilter:
+        """Return the filter of the domain. Raises ValidationFailed."""
         return FileFilter(
             purpose=Purpose(self.purpose) if self.purpose else None,
             availability=Availability(self.availability) if self.availability else None,
@@ -54,20 +55,27 @@ class FilesQuery(CursorQuery):
 
     @property
     def filters(self) -> str:
-        """The part of an address that says it again."""
+        """The query string of the same filter, for the link to older files."""
         chosen = self.model_dump(exclude={"cursor"})
         return urlencode({name: value for name, value in chosen.items() if value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long a file is kept yet, and a bar of it."""
+    """The deadline of a file, and a bar of how much of its retention has passed."""
 
     ends_at: datetime
     bar: object
 
 
-@routes.page("/files", summary="List files, newest first", query=FilesQuery)
+@routes.page(
+    "/files",
+    title="Files",
+    permission=None,
+    navigation=Group.STORAGE,
+    summary="List files, newest first",
+    query=FilesQuery,
+)
 def show_files(context: PageContext) -> Response:
     query: FilesQuery = context.call.query
     known = context.organization_id
@@ -75,7 +83,7 @@ def show_files(context: PageContext) -> Response:
         listed = list_files(
             session,
             context.caller,
-            query.wanted(),
+            query.file_filter(),
             cursor=query.cursor,
             limit=ROWS,
             pending=pending(context.call),
@@ -86,7 +94,13 @@ def show_files(context: PageContext) -> Response:
     )
 
 
-@routes.page("/files/<id:file_id>", summary="Show a file with its versions, links and references")
+@routes.page(
+    "/files/<id:file_id>",
+    title="File",
+    permission=None,
+    navigation="/files",
+    summary="Show a file with its versions, links and references",
+)
 def show_file(context: PageContext, file_id: UUID) -> Response:
     with context.services.database.autocommit() as session:
         file = access.get_file(
@@ -101,6 +115,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
             else ()
         )
         versions = access.list_versions(session, file_id, limit=_SHOWN_VERSIONS).items
+        # One more than is shown tells whether there are more.
         references = list_references(session, file_id, limit=_SHOWN_REFERENCES + 1)
         labels = context.labels(session, [file.owner_id, *(at.created_by for at in links)])
     return context.render(
@@ -108,6 +123,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
         file=file,
         versions=versions,
         preview=find_preview(file, context.services.blobs),
+        # The list also has links that ended or were revoked.
         links=[at for at in links if at.revoked_at is None and at.access_expires_at > context.now],
         references=references[:_SHOWN_REFERENCES],
         has_more_references=len(references) > _SHOWN_REFERENCES,
@@ -116,12 +132,13 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
         may_share=may_share and file.availability is Availability.AVAILABLE,
         may_renew=may_share and file.purpose.supports_renewal and file.retention_expires_at is not None,
         may_delete=_may(context, Permission.FILE_DELETE, file) and file.ended_at is None,
-        lives=LIVES,
+        lifetimes=LIFETIMES,
     )
 
 
-@routes.page(
+@routes.download(
     "/files/<id:file_id>/content",
+    permission=None,
     summary="Download a file's content",
     query=ContentQuery,
     responses={200: "*/*"},
@@ -138,12 +155,10 @@ def download(context: PageContext, file_id: UUID) -> Response:
     step_up=PAGE,
 )
 def share(context: PageContext, file_id: UUID) -> Response:
-    life = context.form.get("life", "3600")
-    if life not in LIVES:
-        raise wrong("life", "must be one of those that the form has")
+    lifetime_seconds = int(choose(context.form, "life", tuple(LIFETIMES)))
     version_id = read_id(context.form, "version")
     grant = grants.create_grant(
-        context.services.database, actor_of(context.call), file_id, version_id, int(life)
+        context.services.database, actor_of(context.call), file_id, version_id, lifetime_seconds
     )
     link = f"{content_url(context.call, file_id)}?grant={grant.token}"
     return context.render("shared.html", grant=grant, link=link)
@@ -173,7 +188,7 @@ def revoke_link(context: PageContext, file_id: UUID, grant_id: UUID) -> Response
 def renew(context: PageContext, file_id: UUID) -> Response:
     until = context.form.get("until")
     if until is None and context.form.get("for") != "ever":
-        raise wrong("until", "is required, unless the file is kept for ever")
+        raise invalid_field("until", "is required unless the file is kept forever")
     deadline = None if until is None else read_day(until, "until")
     retention.renew(
         context.services.database, actor_of(context.call), file_id, deadline, pending=pending(context.call)
@@ -194,7 +209,7 @@ def delete(context: PageContext, file_id: UUID) -> Response:
             session, context.caller, file_id, Permission.FILE_DELETE, pending=pending(context.call)
         )
     if context.form.get("name", "").strip() != file.version.file_name:
-        raise wrong("name", "is not the name of this file")
+        raise invalid_field("name", f"must be the name of this file: {file.version.file_name}")
     deletion.delete(context.services.database, actor_of(context.call), file_id, new_id())
     return go_to(PAGE)
 
@@ -210,5 +225,5 @@ def _retention(file: File, now: datetime) -> Retention | None:
     began, ends = file.version.created_at, file.retention_expires_at
     whole = (ends - began).total_seconds() or 1
     share = (now - began).total_seconds() / whole
-    passed = f"{max(0, min(100, round(share * 100)))} % of its retention have passed"
-    return Retention(ends_at=ends, bar=clock(share, label=passed))
+    passed = f"{max(0, min(100, round(share * 100)))} % of the retention has passed"
+    return Retention(ends_at=ends, bar=retention_bar(share, label=passed))

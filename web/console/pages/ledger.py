@@ -1,4 +1,4 @@
-"""The ledger: entries, what is held, storage by day, statements, and that it adds up."""
+"""The pages of the ledger: entries, held credits, storage by day, statements, and spending limits."""
 
 from datetime import date
 from typing import Annotated
@@ -14,7 +14,8 @@ from shared.credits.statements import list_statements, read_statement
 from shared.credits.storage_billing.storage_reports import StorageCriteria, read_storage_usage
 from shared.identity.access.permissions import Permission
 from web.console.declarations import ConsoleRoutes, go_to
-from web.console.forms import read_amount, require
+from web.console.forms import read_amount, read_optional_amount, require
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import ROWS, CursorQuery
 from web.http.wire_types import Count, RequestModel
@@ -25,12 +26,20 @@ PAGE = "/console/ledger"
 
 
 class EntryQuery(RequestModel):
-    """Where the list of entries goes on: below a version."""
+    """The position in the list of entries: the version that the page continues below."""
 
     cursor: Annotated[Count | None, Field()] = None
 
 
-@routes.page("/ledger", summary="List the entries of the ledger, newest first", query=EntryQuery)
+@routes.page(
+    "/ledger",
+    title="Ledger",
+    permission=Permission.CREDIT_READ,
+    navigation=Group.USAGE,
+    tab="Entries",
+    summary="List the entries of the ledger, newest first",
+    query=EntryQuery,
+)
 def show_ledger(context: PageContext) -> Response:
     actor, organization_id = context.actor, context.organization_id
     cursor = context.call.query.cursor
@@ -40,6 +49,7 @@ def show_ledger(context: PageContext) -> Response:
             session, actor=actor, organization_id=organization_id, cursor=cursor, limit=ROWS
         )
         statements = list_statements(session, actor=actor, organization_id=organization_id)
+    # The newest entry has the balance after it: the first page compares it with the balance itself.
     newest = entries.items[0] if entries.items and cursor is None else None
     return context.render(
         "ledger.html",
@@ -54,7 +64,15 @@ def show_ledger(context: PageContext) -> Response:
     )
 
 
-@routes.page("/ledger/holds", summary="List the credits that open calls reserve", query=CursorQuery)
+@routes.page(
+    "/ledger/holds",
+    title="Held credits",
+    permission=Permission.CREDIT_READ,
+    navigation="/ledger",
+    tab="Held",
+    summary="List the credits that open calls reserve",
+    query=CursorQuery,
+)
 def show_holds(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         holds = list_holds(
@@ -69,7 +87,14 @@ def show_holds(context: PageContext) -> Response:
     return context.render("holds.html", holds=holds, labels=labels)
 
 
-@routes.page("/ledger/storage", summary="Show what was stored day by day, and its cost")
+@routes.page(
+    "/ledger/storage",
+    title="Storage",
+    permission=Permission.CREDIT_READ,
+    navigation="/ledger",
+    tab="Storage",
+    summary="Show what was stored day by day, and its cost",
+)
 def show_storage(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         report = read_storage_usage(
@@ -78,7 +103,13 @@ def show_storage(context: PageContext) -> Response:
     return context.render("storage.html", report=report)
 
 
-@routes.page("/ledger/<month:month>", summary="Show the statement of a month")
+@routes.page(
+    "/ledger/<month:month>",
+    title="Statement",
+    permission=Permission.CREDIT_READ,
+    navigation="/ledger",
+    summary="Show the statement of a month",
+)
 def show_statement(context: PageContext, month: date) -> Response:
     with context.services.database.autocommit() as session:
         statement = read_statement(
@@ -87,7 +118,13 @@ def show_statement(context: PageContext, month: date) -> Response:
     return context.render("statement.html", statement=statement)
 
 
-@routes.page("/top-up", summary="Show how to add credits; for operators")
+@routes.page(
+    "/top-up",
+    title="Top up",
+    permission=Permission.CREDIT_READ,
+    navigation=None,
+    summary="Show how to add credits; for operators",
+)
 def show_top_up(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         balance = read_balance(session, actor=context.actor, organization_id=context.organization_id)
@@ -122,7 +159,7 @@ def add_credits(context: PageContext) -> Response:
     step_up=PAGE,
 )
 def set_limit(context: PageContext) -> Response:
-    limit = read_amount(context.form, "limit") if context.form.get("limit", "").strip() else None
+    limit = read_optional_amount(context.form, "limit")
     with context.services.database.transaction() as session:
         set_policy(
             session,
@@ -134,10 +171,10 @@ def set_limit(context: PageContext) -> Response:
     return go_to(PAGE)
 
 
-routes.acts(
+routes.action_calling(
     "/spending/suspend",
     suspend_spending,
-    back=PAGE,
+    return_to=PAGE,
     of_organization=True,
     summary="Suspend the organization's spending",
     rest="suspend_spending",
@@ -146,10 +183,10 @@ routes.acts(
 )
 
 
-routes.acts(
+routes.action_calling(
     "/spending/resume",
     resume_spending,
-    back=PAGE,
+    return_to=PAGE,
     of_organization=True,
     summary="Resume the organization's spending",
     rest="resume_spending",

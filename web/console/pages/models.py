@@ -1,11 +1,11 @@
-"""Models: the catalog with its prices, what this organization uses of it, and a place to ask one.
+"""The page of models: the catalog with prices, the organization's usage of each model, and the playground.
 
-The playground makes the call that any client makes: through the same admission, on the same credits. With a script the
-answer streams; without one the page has the whole.
+The playground sends the same call as any client: through the same admission, on the same credits. With scripts the
+reply is streamed; without them the page contains the whole reply.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,8 @@ from shared.models.dialects import Dialect, parse_chat
 from shared.models.invocations import invoke, require_model_access
 from web.console.charts import sparkline
 from web.console.declarations import ConsoleRoutes
-from web.console.forms import Form, require, wrong
+from web.console.forms import Form, invalid_field, require
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import WindowQuery
 from web.console.spend_series import build_spend_series
@@ -31,10 +32,10 @@ from web.http.negotiation import EVENT_STREAM, wants_events
 from web.models.responses import rendered_response, streamed_response
 
 routes = ConsoleRoutes("models")
-asking = ConsoleRoutes("playground")
 
 MAXIMUM_TOKENS = 32_768
-_NOTHING = UsageSum(
+TITLE = "Models"
+_NO_USAGE = UsageSum(
     invocations=0,
     prompt_tokens=0,
     completion_tokens=0,
@@ -46,18 +47,18 @@ _NOTHING = UsageSum(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A model, what is used of it, the shape of that, and who uses most."""
+class ModelRow:
+    """A model with its usage in the window, its spend by day as a sparkline, and its largest user in percent."""
 
     entry: ModelEntry
     sum: UsageSum
     spark: object | None
-    most: tuple[str | None, int] | None
+    largest_user: tuple[str | None, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer of the playground."""
+    """A reply in the playground, with its cost in credits and its tokens."""
 
     text: str
     cost: str | None
@@ -65,12 +66,19 @@ class Reply:
     completion_tokens: int
 
 
-@routes.page("/models", summary="List models with prices and usage, and ask one", query=WindowQuery)
+@routes.page(
+    "/models",
+    title=TITLE,
+    permission=None,
+    navigation=Group.AGENTS,
+    summary="List models with prices and usage, and ask one",
+    query=WindowQuery,
+)
 def show_models(context: PageContext) -> Response:
-    return context.render("models.html", **_shown(context, Window(context.call.query.window), {}))
+    return context.render("models.html", **_page_values(context, Window(context.call.query.window), {}))
 
 
-@asking.action(
+@routes.action(
     "/models/ask",
     summary="Create a chat completion in the playground",
     rest="create_chat_completion",
@@ -82,10 +90,9 @@ def ask_model(context: PageContext) -> Response:
     require_model_access(context.caller)
     is_stream = wants_events(call.http)
     request = parse_chat(_body(context.form, is_stream=is_stream))
-    # What the page has besides is read before the call: nothing may wait for rows while an answer is held.
-    page = (
-        None if is_stream else context.prepare("models.html", **_shown(context, Window.MONTH, context.form))
-    )
+    # Read the rows of the page before the call: no thread may wait for the database while a response is deferred.
+    values = {} if is_stream else _page_values(context, Window.MONTH, context.form)
+    show = None if is_stream else context.prepare("models.html", **values)
     call.admission.hold(context.services.pools.model_calls)
     inbox = invoke(
         models.invoker,
@@ -95,39 +102,39 @@ def ask_model(context: PageContext) -> Response:
         waited_seconds=call.admission.waited_seconds,
     )
     watch = call.watch(require_model_access)
-    if page is None:
+    if show is None:
         return streamed_response(models.invoker, inbox, Dialect.CHAT, watch, call.http.environ)
-    return rendered_response(models.invoker, inbox, watch, call.http.environ, _showing(page))
+    return rendered_response(
+        models.invoker, inbox, watch, call.http.environ, lambda document: show(reply=_read_reply(document))
+    )
 
 
-def _showing(page: Callable[..., Response]) -> Callable[[bytes], Response]:
-    return lambda document: page(reply=_reply(document))
-
-
-def _shown(context: PageContext, window: Window, asked: Form) -> Mapping[str, Any]:
+def _page_values(context: PageContext, window: Window, form: Form) -> Mapping[str, Any]:
     scope = authorize_usage(context.caller)
     entries = context.services.models.catalog.current().entries
     with context.services.database.autocommit() as session:
-        by_model = _ask(session, scope, UsageCriteria(window=window, group_by=(Dimension.MODEL,)))
+        by_model = _usage(session, scope, UsageCriteria(window=window, group_by=(Dimension.MODEL,)))
         month = UsageCriteria(window=Window.MONTH, interval=Interval.DAY, group_by=(Dimension.MODEL,))
-        by_day = _ask(session, scope, month)
-        of_whom = UsageCriteria(window=window, group_by=(Dimension.MODEL, Dimension.PRINCIPAL))
-        most = _most(_ask(session, scope, of_whom))
-        labels = context.labels(session, [who for who, _ in most.values()])
+        by_day = _usage(session, scope, month)
+        by_principal = UsageCriteria(window=window, group_by=(Dimension.MODEL, Dimension.PRINCIPAL))
+        largest_users = _largest_users(_usage(session, scope, by_principal))
+        labels = context.labels(session, [principal_id for principal_id, _ in largest_users.values()])
     sums = {group.keys[0]: group.sum for group in by_model.groups}
     spent = build_spend_series(by_day.groups, by_day.starts_at, by_day.ends_at, timedelta(days=1)).by_name
     rows = [
-        Row(
+        ModelRow(
             entry=entry,
-            sum=sums.get(entry.id, _NOTHING),
+            sum=sums.get(entry.id, _NO_USAGE),
             spark=_spark(entry.id, spent.get(entry.id)),
-            most=most.get(entry.id),
+            largest_user=largest_users.get(entry.id),
         )
         for entry in entries
     ]
     offered = {entry.id for entry in entries}
     return {
+        "title": TITLE,
         "window": window.value,
+        # Models that the catalog no longer offers still have usage to show.
         "gone": [(name, at) for name, at in sums.items() if name not in offered],
         "rows": sorted(rows, key=lambda row: (-row.sum.cost, -row.sum.invocations)),
         "total": by_model.total,
@@ -135,25 +142,28 @@ def _shown(context: PageContext, window: Window, asked: Form) -> Mapping[str, An
         "callable": [row.entry for row in rows if row.entry.supports(Endpoint.CHAT_COMPLETIONS)],
         "more_scripts": [asset_path("playground.js")],
         "maximum_tokens": MAXIMUM_TOKENS,
-        "asked": asked,
+        "form": form,
         "reply": None,
     }
 
 
-def _ask(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
+def _usage(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
     return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
 
 
-def _most(report: UsageReport) -> Mapping[str, tuple[str | None, int]]:
-    """Give who spent most on each model, and how many percent of it; groups come with the dearest first."""
+def _largest_users(report: UsageReport) -> Mapping[str, tuple[str | None, int]]:
+    """Return each model's principal with the highest cost, and their share in percent."""
     totals: dict[str, int] = {}
-    first: dict[str, tuple[str | None, int]] = {}
+    largest: dict[str, tuple[str | None, int]] = {}
     for group in report.groups:
-        model, who = group.keys
+        model, principal_id = group.keys
         totals[model or "?"] = totals.get(model or "?", 0) + group.sum.cost
-        first.setdefault(model or "?", (who, group.sum.cost))
+        # Groups are ordered by cost, highest first.
+        largest.setdefault(model or "?", (principal_id, group.sum.cost))
     return {
-        model: (who, 100 * cost // totals[model]) for model, (who, cost) in first.items() if totals[model]
+        model: (principal_id, 100 * cost // totals[model])
+        for model, (principal_id, cost) in largest.items()
+        if totals[model]
     }
 
 
@@ -165,23 +175,24 @@ def _spark(name: str, values: Any) -> object | None:
 
 def _body(form: Form, *, is_stream: bool) -> dict[str, Any]:
     longest = form.get("max", "1024").strip()
+    # Only nine digits are converted: int() of a longer text takes quadratic time.
     if not longest.isascii() or not longest.isdigit() or not 1 <= int(longest[:9]) <= MAXIMUM_TOKENS:
-        raise wrong("max", f"must be a number from 1 to {MAXIMUM_TOKENS:,}")
-    said = [{"role": "user", "content": require(form, "message")}]
-    told = [{"role": "system", "content": form["instructions"]}] if form.get("instructions") else []
+        raise invalid_field("max", f"must be a whole number from 1 to {MAXIMUM_TOKENS:,}")
+    prompt = [{"role": "user", "content": require(form, "message")}]
+    instructions = [{"role": "system", "content": form["instructions"]}] if form.get("instructions") else []
     body: dict[str, Any] = {
         "model": require(form, "model"),
-        "messages": [*told, *said],
+        "messages": [*instructions, *prompt],
         "max_completion_tokens": int(longest),
     }
     return body | ({"stream": True, "stream_options": {"include_usage": True}} if is_stream else {})
 
 
-def _reply(document: bytes) -> Reply:
-    answer = json.loads(document)
-    used = answer.get("usage") or {}
+def _read_reply(document: bytes) -> Reply:
+    completion = json.loads(document)
+    used = completion.get("usage") or {}
     return Reply(
-        text=answer["choices"][0]["message"].get("content") or "",
+        text=completion["choices"][0]["message"].get("content") or "",
         cost=used.get("cost"),
         prompt_tokens=used.get("prompt_tokens", 0),
         completion_tokens=used.get("completion_tokens", 0),

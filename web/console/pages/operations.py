@@ -1,21 +1,25 @@
-"""Operations: processes, queues, sweeps and what waits for workers, for those who operate the installation."""
+"""The page of operations, for operators: processes, queues, sweeps and backlogs of this installation."""
 
 from flask import Response
 
-from shared.identity.access.authorization import authorize_operation
+from shared.identity.access.permissions import Permission
 from shared.operations.host_status import measure_queues, read_host_state
 from shared.operations.queue_depths import measure_waiting_work
 from web.console.declarations import ConsoleRoutes
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 
 routes = ConsoleRoutes("operations")
 
 
 @routes.page(
-    "/operations", summary="Show processes, queues, sweeps and what waits for workers; for operators"
+    "/operations",
+    title="Operations",
+    permission=Permission.INSTALLATION_OPERATE,
+    navigation=Group.ORGANIZATION,
+    summary="Show processes, queues, sweeps and backlogs; for operators",
 )
 def show_operations(context: PageContext) -> Response:
-    authorize_operation(context.actor)
     settings = context.services.settings
     with context.services.database.autocommit() as session:
         work = measure_waiting_work(session)

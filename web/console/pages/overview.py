@@ -1,4 +1,4 @@
-"""The first page: what is left, how long it lasts, what needs mending, and what credits were spent on."""
+"""The overview: balance, burn rate, action items, and spend by model and by principal."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -25,6 +25,7 @@ from web.console.action_items import (
 from web.console.charts import meter, stacked_bars
 from web.console.declarations import ConsoleRoutes
 from web.console.format import credits as in_credits
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import WindowQuery
 from web.console.spend_series import (
@@ -38,29 +39,37 @@ from web.console.spend_series import (
 routes = ConsoleRoutes("overview")
 
 BURN_DAYS = 7
-_NEAR = 0.8
-_STEPS = {
+_NEAR = 0.8  # of its amount: from here on a budget is an action item
+_INTERVALS = {
     Window.DAY: (Interval.HOUR, timedelta(hours=1), "%H:00"),
     Window.WEEK: (Interval.DAY, timedelta(days=1), "%-d %b"),
     Window.MONTH: (Interval.DAY, timedelta(days=1), "%-d %b"),
 }
 
 
-@routes.page("", summary="Show what is left, what is spent, and what needs mending", query=WindowQuery)
+@routes.page(
+    "",
+    title="Overview",
+    permission=None,
+    navigation=Group.OVERVIEW,
+    summary="Show the balance, the spend and the action items",
+    query=WindowQuery,
+)
 def overview(context: PageContext) -> Response:
     organization_id, scope = context.organization_id, authorize_usage(context.caller)
     window = Window(context.call.query.window)
-    interval, step, date_form = _STEPS[window]
+    interval, step, date_form = _INTERVALS[window]
     with context.services.database.autocommit() as session:
         balance = get_balance(session, organization_id) if context.holds(Permission.CREDIT_READ) else None
         figures = _figures(context, session, scope, balance)
+    # htmx polls the figures alone: skip the queries of the rest.
     if "HX-Request" in context.call.http.headers:
         return context.render("overview_figures.html", **figures)
     with context.services.database.autocommit() as session:
-        by_model = _ask(
+        by_model = _usage(
             session, scope, UsageCriteria(window=window, interval=interval, group_by=(Dimension.MODEL,))
         )
-        by_principal = _ask(session, scope, UsageCriteria(window=window, group_by=(Dimension.PRINCIPAL,)))
+        by_principal = _usage(session, scope, UsageCriteria(window=window, group_by=(Dimension.PRINCIPAL,)))
         ids = [group.keys[0] for group in by_principal.groups[:10]]
         budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
         near = [at for at in budgets.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
@@ -87,17 +96,18 @@ def overview(context: PageContext) -> Response:
     )
 
 
-def _ask(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
+def _usage(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
     return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
 
 
 def _figures(
     context: PageContext, session: Session, scope: UsageScope, balance: Balance | None
 ) -> Mapping[str, Any]:
-    """Give the figures that are asked for again while the page is open."""
+    """Return the figures that an open page requests every two seconds."""
     today = start_of_day(context.now)
     whole_days = UsageCriteria(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
-    cost = _ask(session, scope, whole_days).total.cost
+    cost = _usage(session, scope, whole_days).total.cost
+    # Storage is billed to the organization: it is no cost of one member.
     if scope.user_id is None:
         cost += storage_usage(session, scope.organization_id, StorageCriteria(window=Window.WEEK)).cost
     burning: BurnRate | None = (
@@ -118,7 +128,7 @@ def _figures(
 
 
 def _by_model(report: UsageReport) -> Sequence[tuple[str, int, int, int]]:
-    """Sum the steps of a series up: calls, tokens and cost of each model."""
+    """Return the ten models of the highest cost, each with its calls, tokens and cost over all steps."""
     sums: dict[str, tuple[int, int, int]] = {}
     for group in report.groups:
         calls, tokens, cost = sums.get(group.keys[0] or "?", (0, 0, 0))

@@ -1,4 +1,4 @@
-"""People and roles: members, invitations, identities, what they may do, and who did what."""
+"""The pages of people: members, invitations, identities, role bindings, and audit events."""
 
 from uuid import UUID
 
@@ -18,7 +18,8 @@ from shared.identity.directory.memberships import change_member_role, list_membe
 from shared.identity.directory.role_bindings import bind_identity_role, list_role_bindings, unbind_role
 from shared.pagination import MAX_LIMIT
 from web.console.declarations import ConsoleRoutes, go_to
-from web.console.forms import Form, read_id, require, wrong
+from web.console.forms import Form, invalid_field, read_id, require
+from web.console.navigation import Group
 from web.console.page_context import PageContext
 from web.console.queries import CursorQuery
 
@@ -27,10 +28,18 @@ routes = ConsoleRoutes("people")
 PAGE = "/console/people"
 IDENTITIES = f"{PAGE}/identities"
 _ROLES = sorted(role.value for role in MEMBERSHIP_ROLES)
-_OPEN = 20
+_SHOWN_INVITATIONS = 20
 
 
-@routes.page("/people", summary="List members and invitations", query=CursorQuery)
+@routes.page(
+    "/people",
+    title="People and roles",
+    permission=Permission.ORGANIZATION_READ,
+    navigation=Group.ORGANIZATION,
+    tab="Members",
+    summary="List members and invitations",
+    query=CursorQuery,
+)
 def show_people(context: PageContext) -> Response:
     actor, organization_id = context.actor, context.organization_id
     may_manage = context.holds(Permission.MEMBER_MANAGE)
@@ -39,7 +48,7 @@ def show_people(context: PageContext) -> Response:
             session, actor=actor, organization_id=organization_id, **context.call.query.position
         )
         invited = (
-            list_invitations(session, actor=actor, organization_id=organization_id, limit=_OPEN)
+            list_invitations(session, actor=actor, organization_id=organization_id, limit=_SHOWN_INVITATIONS)
             if may_manage
             else None
         )
@@ -72,10 +81,10 @@ def invite(context: PageContext) -> Response:
     return context.render("invited.html", invitation=issued.invitation, token=issued.token.value)
 
 
-routes.acts(
+routes.action_calling(
     "/people/invitations/<id:invitation_id>/revoke",
     revoke_invitation,
-    back=PAGE,
+    return_to=PAGE,
     summary="Revoke an invitation",
     rest="revoke_invitation",
     command="invitations revoke",
@@ -101,10 +110,10 @@ def set_role(context: PageContext, user_id: UUID) -> Response:
     return go_to(PAGE)
 
 
-routes.acts(
+routes.action_calling(
     "/people/<id:user_id>/remove",
     remove_member,
-    back=PAGE,
+    return_to=PAGE,
     of_organization=True,
     summary="Remove a member",
     rest="remove_member",
@@ -113,7 +122,15 @@ routes.acts(
 )
 
 
-@routes.page("/people/identities", summary="List identities and role bindings", query=CursorQuery)
+@routes.page(
+    "/people/identities",
+    title="Identities and roles",
+    permission=Permission.ORGANIZATION_READ,
+    navigation="/people",
+    tab="Identities and roles",
+    summary="List identities and role bindings",
+    query=CursorQuery,
+)
 def show_identities(context: PageContext) -> Response:
     actor, organization_id = context.actor, context.organization_id
     with context.services.database.autocommit() as session:
@@ -155,10 +172,10 @@ def add_identity(context: PageContext) -> Response:
     return go_to(IDENTITIES)
 
 
-routes.acts(
+routes.action_calling(
     "/people/identities/<id:identity_id>/disable",
     disable_identity,
-    back=IDENTITIES,
+    return_to=IDENTITIES,
     summary="Disable an identity",
     rest="disable_identity",
     command="identities disable",
@@ -166,10 +183,10 @@ routes.acts(
 )
 
 
-routes.acts(
+routes.action_calling(
     "/people/identities/<id:identity_id>/enable",
     enable_identity,
-    back=IDENTITIES,
+    return_to=IDENTITIES,
     summary="Enable a disabled identity",
     rest="enable_identity",
     command="identities enable",
@@ -186,7 +203,7 @@ routes.acts(
 )
 def bind(context: PageContext) -> Response:
     if context.form.get("role") not in set(Role):
-        raise wrong("role", "must be a role")
+        raise invalid_field("role", f"must be one of {', '.join(sorted(Role))}")
     with context.services.database.transaction() as session:
         bind_identity_role(
             session,
@@ -200,10 +217,10 @@ def bind(context: PageContext) -> Response:
     return go_to(IDENTITIES)
 
 
-routes.acts(
+routes.action_calling(
     "/people/bindings/<id:binding_id>/unbind",
     unbind_role,
-    back=IDENTITIES,
+    return_to=IDENTITIES,
     summary="Delete a role binding",
     rest="unbind_role",
     command="role-bindings unbind",
@@ -211,7 +228,15 @@ routes.acts(
 )
 
 
-@routes.page("/people/audit", summary="List what was done, newest first", query=CursorQuery)
+@routes.page(
+    "/people/audit",
+    title="Audit",
+    permission=Permission.AUDIT_READ,
+    navigation="/people",
+    tab="Audit",
+    summary="List what was done, newest first",
+    query=CursorQuery,
+)
 def show_audit(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         events = list_audit_events(
@@ -225,6 +250,7 @@ def show_audit(context: PageContext) -> Response:
 
 
 def _role(form: Form) -> Role:
+    # Not choose(): a form without a role must not grant the first one.
     if form.get("role") not in _ROLES:
-        raise wrong("role", f"must be one of {', '.join(_ROLES)}")
+        raise invalid_field("role", f"must be one of {', '.join(_ROLES)}")
     return Role(form["role"])

@@ -1,20 +1,28 @@
-"""What a session chooses for itself: the organization that it looks at, and light or dark."""
+"""The preferences of a session: the organization that it shows, and the light or dark theme."""
 
 from flask import Response
 
 from shared.identity.directory.organizations import list_organizations
 from shared.identity.sign_in.console_sessions import select_session_organization
 from web.console import cookies
-from web.console.declarations import ROOT, ConsoleRoutes, go_to
-from web.console.forms import read_id, wrong
+from web.console.declarations import ConsoleRoutes, go_to
+from web.console.forms import choose, read_id
+from web.console.navigation import ROOT
 from web.console.page_context import PageContext
-from web.console.pages.sign_in import local
+from web.console.pages.sign_in import local_path
 from web.console.queries import CursorQuery
 
-routes = ConsoleRoutes("choices")
+routes = ConsoleRoutes("preferences")
 
 
-@routes.page("/organizations", summary="List the organizations to choose from", query=CursorQuery)
+@routes.page(
+    "/organizations",
+    title="Organizations",
+    permission=None,
+    navigation=None,
+    summary="List the organizations to choose from",
+    query=CursorQuery,
+)
 def show_organizations(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         listed = list_organizations(session, actor=context.actor, **context.call.query.position)
@@ -22,7 +30,7 @@ def show_organizations(context: PageContext) -> Response:
 
 
 @routes.action(
-    "/organizations", summary="Set the organization that the session looks at", rest=None, command=None
+    "/organizations", summary="Set the organization that the session shows", rest=None, command=None
 )
 def choose_organization(context: PageContext) -> Response:
     chosen = read_id(context.form, "organization")
@@ -31,9 +39,9 @@ def choose_organization(context: PageContext) -> Response:
     return go_to(ROOT)
 
 
-@routes.action("/theme", summary="Set light, dark, or what the system has", rest=None, command=None)
+@routes.action(
+    "/theme", summary="Set the theme: light, dark, or that of the operating system", rest=None, command=None
+)
 def choose_theme(context: PageContext) -> Response:
-    chosen = context.form.get("theme", "")
-    if chosen not in cookies.THEMES:
-        raise wrong("theme", f"must be one of {', '.join(cookies.THEMES)}")
-    return cookies.keep_theme(go_to(local(context.form.get("next"))), chosen)
+    chosen = choose(context.form, "theme", cookies.THEMES)
+    return cookies.set_theme(go_to(local_path(context.form.get("next"))), chosen)

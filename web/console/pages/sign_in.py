@@ -1,8 +1,8 @@
-"""Sign in with a link that is good once or at a provider, prove who one is again, and sign out.
+"""Sign in by a one-time link or at an OpenID Connect provider, confirm the identity again, and sign out.
 
-The code stands in the link's fragment: no server is sent it and no log has it. Only the POST uses it up, so that
-nothing that looks at links in advance does. Before there is a session a cookie of its own carries the form's token; it
-never becomes the session's.
+The code is in the link's fragment, so no server receives it and no log has it. Only the POST uses it up: a mail scanner
+that opens links does not. Before there is a session, a cookie of the attempt carries the secret of the form's token. It
+never becomes the session's cookie, which prevents session fixation.
 """
 
 from secrets import token_urlsafe
@@ -17,8 +17,9 @@ from shared.identity.sign_in.console_sessions import sign_in, sign_in_as, sign_o
 from shared.identity.sign_in.oidc_provider import Attempt, SignInProvider, SignInRefused
 from shared.observability.telemetry import get_logger
 from web.console import cookies, csrf
-from web.console.declarations import ROOT, SIGN_IN, ConsoleRoutes, go_to
+from web.console.declarations import SIGN_IN, ConsoleRoutes, go_to
 from web.console.forms import read_form
+from web.console.navigation import ROOT
 from web.console.page_context import POLICY, SCRIPTS, STEP_UP, PageContext, forbid_caching
 from web.console.queries import NextQuery
 from web.framework.authentication import Authentication, throttle_guessing
@@ -27,15 +28,16 @@ from web.framework.rendering import HTML, asset_path, page
 from web.framework.routes import AnyQuery, Routes
 from web.http.client_address import client_address
 
-routes = ConsoleRoutes("signing")
+routes = ConsoleRoutes("sign-in")
 public_routes = Routes("console")
 
 log = get_logger(__name__)
 
-REFUSED = "This code was not accepted: it is wrong, older than ten minutes, or was used before."
-NOT_VOUCHED = "The provider did not say who you are, or not that your address is verified. Try again."
-UNKNOWN = "Nobody here has the address that the provider vouches for. Ask an administrator to invite you."
-NO_COOKIE = "The browser has not kept our cookie; load this page again."
+REFUSED = "This code is wrong, older than ten minutes, or was used before. Create a new link."
+NOT_VERIFIED = "The provider did not confirm who you are, or that your address is verified. Try again."
+UNKNOWN = "No user here has the address that the provider confirmed. Ask an administrator to invite you."
+STEP_UP_TITLE = "Confirm it's you"
+NO_COOKIE = "The browser did not send the cookie of this page. Allow cookies and load the page again."
 
 
 @public_routes.route(
@@ -47,7 +49,7 @@ NO_COOKIE = "The browser has not kept our cookie; load this page again."
     hidden=True,
 )
 def show_sign_in(call: RequestContext) -> Response:
-    return _ask_for_code(call)
+    return _sign_in_page(call)
 
 
 @public_routes.route(
@@ -63,7 +65,7 @@ def begin_session(call: RequestContext) -> Response:
     form = read_form(call)
     attempt = call.http.cookies.get(cookies.ATTEMPT)
     if not attempt:
-        return _ask_for_code(call, NO_COOKIE)
+        return _sign_in_page(call, NO_COOKIE)
     csrf.check_token(call.http, attempt, form.get(csrf.FIELD))
     with call.services.database.transaction() as session:
         made = sign_in(
@@ -76,42 +78,43 @@ def begin_session(call: RequestContext) -> Response:
     failpoints.hit("sign_in.committed")
     if made is None:
         throttle_guessing(call.http, call.services)
-        return _ask_for_code(call, REFUSED)
-    response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
-    return forbid_caching(cookies.forget(response, cookies.ATTEMPT))
+        return _sign_in_page(call, REFUSED)
+    response = cookies.set_secret(go_to(ROOT), cookies.SESSION, made.token.value)
+    return forbid_caching(cookies.delete_secret(response, cookies.ATTEMPT))
 
 
 @public_routes.route(
     "GET",
     f"{SIGN_IN}/provider",
-    summary="Redirect to the provider that users sign in with",
+    summary="Redirect to the provider of sign-in",
     authentication=Authentication.PUBLIC,
     responses={303: None},
     hidden=True,
 )
-def ask_provider(call: RequestContext) -> Response:
-    """Begin with a fresh cookie, so that nobody has another's browser come back with what they began themselves."""
+def go_to_provider(call: RequestContext) -> Response:
+    # A fresh secret for each attempt: an attacker cannot make another browser finish an attempt of theirs.
     provider, attempt = _provider(call), token_urlsafe(32)
     try:
         response = go_to(provider.address(_attempt(call, attempt)))
     except SignInRefused as refused:
         return _refuse(call, refused)
-    return forbid_caching(cookies.keep(response, cookies.ATTEMPT, attempt))
+    return forbid_caching(cookies.set_secret(response, cookies.ATTEMPT, attempt))
 
 
 @public_routes.route(
     "GET",
     f"{SIGN_IN}/provider/back",
-    summary="Sign in to the console as whom the provider vouches for",
+    summary="Sign in to the console as the user that the provider confirmed",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     responses={303: None},
     hidden=True,
 )
-def come_back(call: RequestContext) -> Response:
+def return_from_provider(call: RequestContext) -> Response:
     provider, attempt = _provider(call), call.http.cookies.get(cookies.ATTEMPT)
     if not attempt:
-        return _ask_for_code(call, NO_COOKIE)
+        return _sign_in_page(call, NO_COOKIE)
+    # The age of the provider's authentication is compared with the database's clock, which all processes share.
     with call.services.database.autocommit() as session:
         now = session.execute(select(func.extract("epoch", func.now()))).scalar_one()
     try:
@@ -123,43 +126,52 @@ def come_back(call: RequestContext) -> Response:
             session, email, request_id=request_id(), client_address=client_address(call.http.environ)
         )
     if made is None:
-        return _ask_for_code(call, UNKNOWN)
-    response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
-    return forbid_caching(cookies.forget(response, cookies.ATTEMPT))
+        return _sign_in_page(call, UNKNOWN)
+    response = cookies.set_secret(go_to(ROOT), cookies.SESSION, made.token.value)
+    return forbid_caching(cookies.delete_secret(response, cookies.ATTEMPT))
 
 
 @routes.action("/out", summary="Sign out", rest=None, command=None)
 def end_session(context: PageContext) -> Response:
     with context.services.database.transaction() as session:
         sign_out(session, actor=context.actor)
-    return cookies.forget(go_to(SIGN_IN), cookies.SESSION)
+    return cookies.delete_secret(go_to(SIGN_IN), cookies.SESSION)
 
 
-@routes.page("/step-up", summary="Show how to prove again who one is", query=NextQuery)
+@routes.page(
+    "/step-up",
+    title=STEP_UP_TITLE,
+    permission=None,
+    navigation=None,
+    summary="Show how to confirm the identity",
+    query=NextQuery,
+)
 def show_step_up(context: PageContext) -> Response:
     return context.render(
         "step_up.html", provider=context.services.settings.oidc_issuer, next=_next(context), refusal=None
     )
 
 
-@routes.action("/step-up", summary="Confirm who one is", rest=None, command=None)
-def prove_again(context: PageContext) -> Response:
+@routes.action("/step-up", summary="Confirm the identity of the session's user", rest=None, command=None)
+def confirm_identity(context: PageContext) -> Response:
     with context.services.database.transaction() as session:
         made = step_up(session, actor=context.actor, proof=context.form.get("proof", "").strip())
     if made is None:
         throttle_guessing(context.call.http, context.services)
         return context.render(
             "step_up.html",
+            title=STEP_UP_TITLE,
             provider=context.services.settings.oidc_issuer,
             status=422,
             next=_next(context),
             refusal=REFUSED,
         )
-    return cookies.keep(go_to(_next(context)), cookies.SESSION, made.token.value)
+    return cookies.set_secret(go_to(_next(context)), cookies.SESSION, made.token.value)
 
 
-def local(path: str | None) -> str:
-    """Give a page of the console to go on to; the first one where something else was asked for."""
+def local_path(path: str | None) -> str:
+    """Return a path of the console to continue at: `path`, or the overview if `path` leads anywhere else."""
+    # Browsers read \ as / and resolve .., so such a path could leave the console.
     if not path or "\\" in path or ".." in path or not path.isprintable():
         return ROOT
     parts = urlsplit(path)
@@ -168,7 +180,7 @@ def local(path: str | None) -> str:
 
 
 def _next(context: PageContext) -> str:
-    return local(context.form.get("next") or (context.call.query.next if context.call.query else None))
+    return local_path(context.form.get("next") or (context.call.query.next if context.call.query else None))
 
 
 def _provider(call: RequestContext) -> SignInProvider:
@@ -186,10 +198,10 @@ def _attempt(call: RequestContext, secret: str) -> Attempt:
 def _refuse(call: RequestContext, refused: SignInRefused) -> Response:
     log.warning("console.sign_in_refused", reason=str(refused))
     throttle_guessing(call.http, call.services)
-    return _ask_for_code(call, NOT_VOUCHED)
+    return _sign_in_page(call, NOT_VERIFIED)
 
 
-def _ask_for_code(call: RequestContext, refusal: str | None = None) -> Response:
+def _sign_in_page(call: RequestContext, refusal: str | None = None) -> Response:
     attempt = call.http.cookies.get(cookies.ATTEMPT) or token_urlsafe(32)
     response = page(
         "console/sign_in.html",
@@ -197,10 +209,10 @@ def _ask_for_code(call: RequestContext, refusal: str | None = None) -> Response:
         status=200 if refusal is None else 422,
         refusal=refusal,
         organization=None,
-        theme=cookies.theme(call.http),
+        theme=cookies.find_theme(call.http),
         provider=call.services.settings.oidc_issuer,
-        can_keep=cookies.can_keep(call.http),
+        accepts_cookies=cookies.are_accepted(call.http),
         csrf=csrf.token_for(attempt),
         scripts=[asset_path(name) for name in SCRIPTS],
     )
-    return forbid_caching(cookies.keep(response, cookies.ATTEMPT, attempt))
+    return forbid_caching(cookies.set_secret(response, cookies.ATTEMPT, attempt))

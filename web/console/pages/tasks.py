@@ -1,4 +1,4 @@
-"""Tasks: those of all agents, one as it went, a place to say something to its agent, and its end before its time."""
+"""The pages of tasks: those of all agents, the timeline of one, messages to its agent, and cancellation."""
 
 from uuid import UUID
 
@@ -18,10 +18,11 @@ from shared.a2a.types import (
     SendMessageRequest,
     TaskState,
 )
+from shared.identity.access.permissions import Permission
 from shared.ids import new_id
 from web.a2a.message_acceptance import accept_message
 from web.console.declarations import ConsoleRoutes, go_to
-from web.console.forms import require, wrong
+from web.console.forms import invalid_field, require
 from web.console.page_context import PageContext
 from web.console.queries import ROWS, FilterText
 from web.http.wire_types import RequestModel
@@ -33,17 +34,24 @@ _STATES = {state.value.removeprefix("TASK_STATE_").lower(): state for state in T
 
 
 class TasksQuery(RequestModel):
-    """Which tasks are wanted; the cursor is the list's own."""
+    """The filter of tasks; the cursor is that of the domain's list, and no id."""
 
     cursor: FilterText = ""
     state: FilterText = ""
 
 
-@routes.page("/tasks", summary="List the tasks of all agents, the last changed first", query=TasksQuery)
+@routes.page(
+    "/tasks",
+    title="Tasks",
+    permission=Permission.TASK_READ,
+    navigation="/agents",
+    summary="List the tasks of all agents, last changed first",
+    query=TasksQuery,
+)
 def show_tasks(context: PageContext) -> Response:
     query: TasksQuery = context.call.query
     if query.state and query.state not in _STATES:
-        raise wrong("state", f"must be one of {', '.join(_STATES)}")
+        raise invalid_field("state", f"must be one of {', '.join(_STATES)}")
     with context.services.database.autocommit() as session:
         listed = list_organization_tasks(
             session,
@@ -57,12 +65,19 @@ def show_tasks(context: PageContext) -> Response:
     return context.render("tasks.html", listed=listed, labels=labels, query=query, states=list(_STATES))
 
 
-@routes.page("/tasks/<id:task_id>", summary="Show a task as it went, with what its agent's calls cost")
+@routes.page(
+    "/tasks/<id:task_id>",
+    title="Task",
+    permission=None,
+    navigation="/agents",
+    summary="Show the timeline of a task, with the cost of its agent's calls",
+)
 def show_task(context: PageContext, task_id: UUID) -> Response:
     with context.services.database.autocommit() as session:
         line = read_timeline(session, caller=context.caller, task_id=task_id)
         task = line.task
         labels = context.labels(session, [task.deployment_id, task.caller_id, task.principal_id])
+    # htmx polls the timeline alone while the task runs.
     is_part = "HX-Request" in context.call.http.headers
     return context.render("task_line.html" if is_part else "task.html", line=line, task=task, labels=labels)
 
@@ -73,7 +88,7 @@ def show_task(context: PageContext, task_id: UUID) -> Response:
     rest="send_message_of_agent",
     command="agents talk",
 )
-def say(context: PageContext, task_id: UUID) -> Response:
+def send_to_task(context: PageContext, task_id: UUID) -> Response:
     with context.services.database.autocommit() as session:
         task = find_task(session, caller=context.caller, task_id=task_id)
     return go_to(f"{PAGE}/{_send(context, task.deployment_id, task_id)}#end")
@@ -100,12 +115,12 @@ def cancel(context: PageContext, task_id: UUID) -> Response:
     rest="send_message_of_agent",
     command="agents talk",
 )
-def talk(context: PageContext, deployment_id: UUID) -> Response:
+def start_task(context: PageContext, deployment_id: UUID) -> Response:
     return go_to(f"{PAGE}/{_send(context, deployment_id, None)}")
 
 
 def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UUID:
-    """Send what the form says, as a client of the protocol that comes back for the answer and activates nothing."""
+    """Send the message of the form as an A2A client that polls and activates no extension; return the task's id."""
     agents = context.services.agents
     known = agents.directory.get(deployment_id)
     agent = known.agent
@@ -117,6 +132,7 @@ def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UU
         role=MessageRole.USER,
         parts=(Part(text=require(context.form, "message")),),
     )
+    # A scripted error is raised before the message is accepted, so no task is left behind.
     agents.script_errors.check(agent.choose_behavior(None), message)
     request = SendMessageRequest(
         message=message, configuration=SendMessageConfiguration(return_immediately=True)
