@@ -10,7 +10,7 @@ MINIMUM_SECRET_CHARACTERS = 16
 
 
 class PaymentSource(BaseModel):
-    """A payment system whose signed events add credits: its signature scheme, secrets and exchange rates.
+    """A payment system that adds credits by signed events: its signature scheme, secrets and exchange rates.
 
     Two secrets are accepted during a rotation. `credits_per_unit` maps a currency to the credits for its smallest
     unit.

@@ -164,11 +164,11 @@ class Settings(BaseSettings):
     a2a_remote_updates_per_second: PositiveInt = 500
     """Most updates per second from a remote agent for one message; further ones are delayed."""
     default_agent: UUID | None = None
-    """Id of the deployment whose agent is served at the root; empty for the oldest."""
+    """Id of the deployment with the agent at the root address; empty for the oldest."""
     a2a_require_version: bool = False
     """Refuse A2A requests without the header A2A-Version, as the protocol requires."""
     a2a_cors_origins: Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED] = ()
-    """Origins whose pages may call agents (CORS), comma-separated, `*` for any; empty for none."""
+    """Origins of pages that may call agents (CORS), comma-separated, `*` for any; empty for none."""
     a2a_push_notifications: bool = True
     """Offer push notifications: updates of a task are posted to its client."""
     a2a_wait_seconds: PositiveFloat = 120.0
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
     oidc_client_secret: SecretStr | None = None
     """The client secret for that id; empty for a public client."""
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, NETWORKS] = ()
-    """Networks of proxies whose X-Forwarded-For is trusted, comma-separated; empty for none."""
+    """Networks of proxies with a trusted X-Forwarded-For, comma-separated; empty for none."""
 
     # Requests to other services
 
@@ -239,14 +239,14 @@ class Settings(BaseSettings):
     payment_sources: Annotated[
         dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")], PaymentSource], NoDecode, JSON
     ] = {}
-    """Payment systems whose signed events add credits, JSON by name (docs/specification/credits.md#payments)."""
+    """Payment systems that add credits by signed events, JSON by name (docs/specification/credits.md#payments)."""
 
     # Processes
 
     web_threads: PositiveInt = 448
     """Threads of each web process, started on demand; one organization's requests use less than half."""
     slot_wait_seconds: NonNegativeFloat = 5.0
-    """Longest wait of a request whose organization has reached its share, in seconds; then 429."""
+    """Longest wait of a request while its organization uses its whole share, in seconds; then 429."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """DEBUG, INFO, WARNING or ERROR."""
     metrics_directory: Path | None = None

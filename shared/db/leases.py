@@ -34,7 +34,7 @@ FROM head WHERE {self.name}.id = head.id RETURNING {returning}, head.tenant, hea
 """  # noqa: S608 (names of columns, from the code)
 
     def mark_ready(self, *, also: str = "") -> str:
-        """Return the statement that marks rows as ready whose time has come or whose lease has expired."""
+        """Return the statement that marks due rows, and rows with an expired lease, as ready."""
         return f"""
 UPDATE {self.name} SET state = '{self.waiting}', is_ready = true{also} WHERE id = ANY (ARRAY(
     SELECT id FROM {self.name}

@@ -1,4 +1,4 @@
-"""Measure what waits to be sent, and what was given up: the numbers an operator is alarmed by."""
+"""Measure the outbox's backlog and dead letters, for operators' alerts."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryBacklog:
-    """How many messages are due, for how long the first of them, and how many were given up."""
+    """The number of due messages, the age of the oldest, and the number of dead ones."""
 
     due: int
     oldest_due_seconds: float
     dead: int
 
 
-# Each half reads its partial index; what waits for a later attempt, or for an endpoint to be enabled, is no backlog.
+# Each half reads its partial index. Messages with a later attempt, or for a disabled endpoint, are no backlog.
 _BACKLOG = text(
     """
 SELECT count(*) AS due, coalesce(extract(epoch FROM now() - min(due_at)), 0) AS oldest_due_seconds,
@@ -27,6 +27,6 @@ FROM deliveries WHERE state IN ('Waiting', 'Sending') AND due_at <= now()
 
 
 def measure_deliveries(session: Session) -> DeliveryBacklog:
-    """Count what is due and what was given up."""
+    """Count due and dead messages."""
     row = session.execute(_BACKLOG).one()
     return DeliveryBacklog(due=row.due, oldest_due_seconds=float(row.oldest_due_seconds), dead=row.dead)

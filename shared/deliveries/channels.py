@@ -1,7 +1,7 @@
-"""What a kind of delivery knows of its destinations, asked at every attempt.
+"""The port of a kind of delivery: where its messages go, asked at every attempt.
 
-So a moved destination, a rotated secret and a removed endpoint count from the next attempt on, and the outbox holds
-no copy of a secret. A kind without a channel keeps its encrypted address beside its message.
+So a moved destination, a rotated secret and a removed endpoint take effect with the next attempt, and the outbox
+holds no copy of a secret. A kind without a channel stores its encrypted address with each message.
 """
 
 from collections.abc import Mapping
@@ -24,24 +24,24 @@ class Message:
     sealed_address: bytes | None = field(repr=False)
     sequence: int | None
     attempted_at: datetime
-    """By the database's clock: a worker whose own is off would be refused by every receiver."""
+    """By the database's clock: with a wrong clock of a worker, receivers would refuse the signature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a message is posted, and with which headers besides its type."""
+    """The URL of an attempt, and its headers besides the content type."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
-    """What is posted in place of the message's own body, where it holds a secret that no row may hold."""
+    """The body to post instead of the message's own, if it contains a secret that no row may hold."""
 
 
 class Channel(Protocol):
     """One kind of delivery."""
 
     def find_address(self, session: Session, message: Message) -> Address | None:
-        """Find where and how this message is posted now; None when its destination is gone."""
+        """Return where and how to post this message now; None if its destination is gone."""
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
-        """Disable a destination that answered 410; False when its address has changed since."""
+        """Disable a destination that responded 410. Return False if its address has changed since."""

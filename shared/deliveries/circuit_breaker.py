@@ -1,8 +1,8 @@
-"""A circuit breaker for each origin an organization posts to: set aside the servers that do not answer in time.
+"""A circuit breaker for each origin an organization posts to: pause servers that do not respond in time.
 
-It opens when an attempt times out, for a growing pause; then, half-open, it lets one attempt at a time through, and
-any answer, whatever its status, closes it. So a silent server holds one slot now and then, however many messages wait
-for it. What waits counts no attempt. Each process learns for itself.
+It opens when an attempt times out, for a growing pause. After that it is half-open: it lets one attempt at a time
+through, and any response, with any status, closes it. So a silent server occupies one slot now and then, however
+many messages wait for it. Waiting messages count no attempt. Each process has its own breakers.
 """
 
 import threading
@@ -16,16 +16,16 @@ from uuid import UUID
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
 PROBE_SECONDS = 10.0
-"""How long to wait for another's attempt to end."""
+"""How long to wait while another thread's attempt is the probe."""
 REMEMBERED = 10_000
-"""Origins that may be set aside at once; those that were set aside first are forgotten."""
+"""Most open breakers at once; the ones opened first are forgotten."""
 
 Origin = tuple[UUID, str]
-"""An organization, and the scheme, host and port it posts to: one tenant's trouble with a server is not another's."""
+"""An organization, and the scheme, host and port it posts to: tenants do not share a breaker."""
 
 
 def origin_of(organization_id: UUID, url: str) -> Origin:
-    """Name the server of a URL; one that cannot be read is its own."""
+    """Return the origin of a URL; one that cannot be parsed is an origin of its own."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -35,7 +35,7 @@ def origin_of(organization_id: UUID, url: str) -> Origin:
 
 @dataclass(slots=True)
 class _Breaker:
-    """An open or half-open breaker."""
+    """A breaker that is open or half-open."""
 
     retry_at: float
     pause_seconds: float
@@ -51,7 +51,7 @@ class CircuitBreakers:
         self._lock = threading.Lock()
 
     def admit(self, origin: Origin) -> float:
-        """Give 0 if the server may be asked now, else how many seconds to wait.
+        """Return 0 if the server may be contacted now, else the seconds to wait.
 
         After a 0, call `answered` or `failed`.
         """
@@ -73,14 +73,14 @@ class CircuitBreakers:
             self._breakers.pop(origin, None)
 
     def failed(self, origin: Origin, *, is_slow: bool) -> None:
-        """Open the breaker after a slow failure, and after any failure of a half-open one's attempt."""
+        """Open the breaker after a slow failure, or after any failure of a probe."""
         with self._lock:
             breaker, now = self._breakers.get(origin), self._clock()
             if breaker is None:
                 if is_slow:
                     self._open(origin, now)
             elif now >= breaker.retry_at:
-                # Attempts that were under way when it opened do not count.
+                # Otherwise the attempt was already running when the breaker opened and is no probe.
                 breaker.pause_seconds = min(2 * breaker.pause_seconds, LONGEST_PAUSE_SECONDS)
                 breaker.retry_at = now + breaker.pause_seconds
                 breaker.is_probing = False

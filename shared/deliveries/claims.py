@@ -1,9 +1,9 @@
-"""Claim messages in turn, and record what became of an attempt.
+"""Claim messages round robin, and record the result of an attempt.
 
-Organizations take turns, and within each its destinations (`shared/fairness/fair_queueing.py`). `is_ready` marks what
-may be claimed now; a claim moves `due_at` to the end of its lease. One claimer at a time keeps the bound per
-destination exact. Only the newest claim, counted by `claims`, records a failure; an arrival counts whichever claim saw
-it.
+Organizations take turns, and within each its destinations (`shared/fairness/fair_queueing.py`). `is_ready` marks the
+claimable rows; a claim moves `due_at` to the end of its lease. Claimers run one at a time, so the limit per
+destination is exact. Only the newest claim, counted by `claims`, may record a failure; any claim
+may record a delivery.
 """
 
 from collections.abc import Collection, Hashable, Mapping
@@ -77,8 +77,8 @@ SET state = 'Waiting', attempts = attempts + 1, lapses = 0, is_ready = false, la
 WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
-# Everything ready for the same destination waits too: it would only learn the same. What is locked is passed
-# over, the message itself too: a statement that gives up a destination locks many rows.
+# All ready messages of the destination are postponed too: they would meet the same open breaker. Locked rows are
+# skipped, even the message itself, because a statement that gives up a destination locks many rows.
 _POSTPONE = text(
     f"""
 UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
@@ -112,18 +112,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A claimed message, and where it stands."""
+    """A claimed message and its counters."""
 
     kind: str
     message: Message
     attempts: int
     attempt_limit: int
     lapses: int
-    """Claims since the last recorded attempt that ended without a record: their workers died."""
+    """Consecutive claims that ended without a record, because their workers died."""
 
 
 class Claimer:
-    """Claims messages in one transaction, one after the other, while no other process does."""
+    """Claims messages one after the other in one transaction, while no other process claims."""
 
     def __init__(self, session: Session, rotation: RoundRobin) -> None:
         self._session = session
@@ -133,9 +133,9 @@ class Claimer:
         self._under_way = {(row.organization_id, row.destination_id): (row.number, row.most) for row in rows}
 
     def claim(self, full_organizations: Collection[Hashable] = ()) -> Claim | None:
-        """Claim the message of the destination whose turn it is; None when nothing may be claimed.
+        """Claim the next message in turn; None if no message may be claimed.
 
-        Passes over `full_organizations`, and destinations with as many messages under way as they may have.
+        Skips `full_organizations`, and destinations at their limit of messages in flight.
         """
         row = self._rotation.claim(
             self._session,
@@ -147,6 +147,7 @@ class Claimer:
         )
         if row is None:
             return None
+        # The lowest limit among a destination's messages in flight applies to all of them.
         number, most = self._under_way.get((row.tenant, row.member), (0, row.in_flight_limit))
         self._under_way[row.tenant, row.member] = number + 1, min(most, row.in_flight_limit)
         return Claim(
@@ -159,7 +160,7 @@ class Claimer:
 
 
 def find_claimed(session: Session, claim: Claim) -> Claimed | None:
-    """Read a claimed message; None when another process has claimed it since."""
+    """Return a claimed message; None if another process has claimed it since."""
     row = session.execute(_LOAD, {"id": claim.id, "token": claim.claim}).one_or_none()
     if row is None:
         return None
@@ -182,14 +183,14 @@ def find_claimed(session: Session, claim: Claim) -> Claimed | None:
 
 
 def record_delivered(session: Session, claim: Claim, *, status: int) -> None:
-    """Note that the message has arrived, and forget its body."""
+    """Record the delivery and delete the message's body."""
     _end(session, claim, _DELIVERED, {"id": claim.id, "status": status})
 
 
 def record_failed(
     session: Session, claim: Claim, *, status: int | None, code: str | None, wait_seconds: int
 ) -> None:
-    """Note that an attempt failed, and when the next is due."""
+    """Record a failed attempt and when the next one is due."""
     session.execute(
         _FAILED,
         {
@@ -204,7 +205,7 @@ def record_failed(
 
 
 def postpone(session: Session, claim: Claim, *, wait_seconds: float) -> None:
-    """Postpone a message that was not attempted, with all that is ready for its destination; no attempt is counted."""
+    """Postpone a message without an attempt, with all ready messages of its destination."""
     session.execute(
         _POSTPONE,
         {
@@ -218,12 +219,12 @@ def postpone(session: Session, claim: Claim, *, wait_seconds: float) -> None:
 
 
 def record_dead(session: Session, claim: Claim, *, status: int | None, code: str | None) -> None:
-    """Note that the message was given up."""
+    """Record that the message was given up."""
     _end(session, claim, _DEAD, {"id": claim.id, "token": claim.claim, "status": status, "code": code})
 
 
 def _end(session: Session, claim: Claim, statement: Executable, values: Mapping[str, Any]) -> None:
-    """End a message, and let the next of its order go on."""
+    """End a message and release the next one of its order."""
     if not claim.is_ordered:
         session.execute(statement, values)
         return

@@ -1,8 +1,8 @@
-"""Endpoints that destinations name for their notifications, and the channel that posts to them, signed.
+"""Notification endpoints of destinations, and the channel that posts signed messages to them.
 
 Each kind of destination has a table of its own, with its key and `url_encrypted`, `disabled_at` and `created_at`. The
-address may hold a secret: it is kept encrypted. An endpoint that answered 410 is disabled until it is set again.
-Messages are signed as Standard Webhooks (version 1.0.0), with every secret that is valid at the attempt.
+URL may contain a secret, so it is encrypted. An endpoint that responded 410 is disabled until it is set again.
+Messages are signed as Standard Webhooks (version 1.0.0) with every secret that is valid at the attempt.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ from shared.encryption import Encryption
 
 REMOVED = "endpoint_removed"
 Complete = Callable[[Session, bytes], bytes]
-"""Puts into a body what no row may hold, such as links to files."""
+"""Adds to a body what no row may hold, such as links to files."""
 ListSecrets = Callable[[Session, Encryption, UUID], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a destination's notifications go; `disabled_at` is when it answered that it wants none."""
+    """The notification endpoint of a destination; `disabled_at` is when it responded 410."""
 
     url: str = field(repr=False)
     disabled_at: datetime | None
@@ -49,7 +49,7 @@ class Endpoints:
     ) -> None:
         """Set or replace an endpoint; waiting notifications go there from now on.
 
-        Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
+        Raises SchemeRefused, UrlRefused and AddressRefused for a URL that could never be posted to.
         """
         parse_url(url, EgressPolicy.of(settings), with_secrets=True)
         changes = {**values, "url_encrypted": Encryption(settings).encrypt(url), "disabled_at": None}
@@ -57,7 +57,7 @@ class Endpoints:
         session.execute(statement.on_conflict_do_update(index_elements=[self._key], set_=changes))
 
     def find(self, session: Session, settings: Settings, destination_id: UUID) -> Endpoint | None:
-        """Find an endpoint, disabled or not."""
+        """Return an endpoint, disabled or not; None if there is none."""
         row = session.execute(select(self._table).where(self._key == destination_id)).one_or_none()
         if row is None:
             return None
@@ -65,14 +65,14 @@ class Endpoints:
         return Endpoint(url=url, disabled_at=row.disabled_at, created_at=row.created_at)
 
     def remove(self, session: Session, destination_id: UUID) -> bool:
-        """Remove an endpoint and give up what waits for it; False when there was none."""
+        """Delete an endpoint and give up its waiting messages. Return False if there was none."""
         removed = session.execute(delete(self._table).where(self._key == destination_id))
         if removed.rowcount:
             outbox.give_up(session, destination_id=destination_id, code=REMOVED)
         return bool(removed.rowcount)
 
     def lock(self, session: Session, destination_id: UUID) -> Row[Any] | None:
-        """Read an endpoint under lock."""
+        """Lock an endpoint's row and return it; None if there is none."""
         held = select(self._table.c.url_encrypted).where(self._key == destination_id).with_for_update()
         return session.execute(held).one_or_none()
 
@@ -82,14 +82,14 @@ class Endpoints:
         session.execute(update(self._table).where(*is_this).values(disabled_at=func.now()))
 
     def find_enabled(self, session: Session, destination_id: UUID) -> bytes | None:
-        """Find the encrypted address of an endpoint that is not disabled."""
+        """Return the encrypted URL of an endpoint that is not disabled; None otherwise."""
         is_this = self._key == destination_id, self._table.c.disabled_at.is_(None)
         found = session.execute(select(self._table.c.url_encrypted).where(*is_this)).scalar_one_or_none()
         return None if found is None else bytes(found)
 
 
 class EndpointChannel:
-    """Notifications to the endpoints of one kind of destination."""
+    """The channel to the endpoints of one kind of destination."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class EndpointChannel:
         self._complete = complete
 
     def find_address(self, session: Session, message: Message) -> Address | None:
-        """Give the endpoint, and the three headers of the signature; None when there is none, or it is disabled."""
+        """Return the endpoint with the signature's three headers; None if it is missing or disabled."""
         endpoint = self._endpoints.find_enabled(session, message.destination_id)
         secrets = self._list_secrets(session, self._encryption, message.destination_id)
         if endpoint is None or not secrets:
@@ -114,7 +114,8 @@ class EndpointChannel:
         return Address(url=self._encryption.decrypt(endpoint), headers=headers, body=body)
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
-        """Disable the endpoint until it is named again; False when another has been named meanwhile, or none is."""
+        """Disable the endpoint until it is set again. Return False if it was replaced or removed meanwhile."""
+        # Locked, so that a replacement that commits at the same time is not disabled.
         row = self._endpoints.lock(session, destination_id)
         if row is None or self._encryption.decrypt(bytes(row.url_encrypted)) != address.url:
             return False

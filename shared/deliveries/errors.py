@@ -1,4 +1,4 @@
-"""What the outbox refuses."""
+"""The outbox's errors."""
 
 from shared.errors import DomainError, Kind
 
@@ -11,14 +11,14 @@ class DeliveryNotFound(DomainError):
 
 
 class DeliveryNotDead(DomainError):
-    """The delivery has arrived already; there is nothing left to send."""
+    """The delivery has already arrived. There is nothing to send again."""
 
     code = "delivery_not_dead"
     kind = Kind.CONFLICT
 
 
 class DeliveryTooLarge(DomainError):
-    """The message is too large to be delivered."""
+    """The message is larger than the outbox accepts."""
 
     code = "delivery_too_large"
     kind = Kind.TOO_LARGE

@@ -1,9 +1,9 @@
-"""Keep ordered messages to a destination in order: one is the head, the others are held until it has ended.
+"""Keep ordered messages to a destination in order: one is the head, the others are held until it ends.
 
-The head is the only ordered message of its destination that may be claimed; it keeps its turn while it waits for
-another attempt. When it arrives, or is given up, the first that is held becomes the head. A held message is not ready,
-and its `due_at` is the end of time: no statement that looks for what is due finds it. Every flow that adds a message to
-the order or ends one takes the destination's lock before it looks, and keeps it until the commit: no end is missed.
+The head is the only ordered message of its destination that may be claimed; it stays head while it waits for another
+attempt. When it is delivered or given up, the first held message becomes the head. A held message is not ready and
+its `due_at` is the end of time, so no query for due messages finds it. Every flow that adds an ordered message or
+ends one first takes the destination's lock and keeps it until the commit, so no end is missed.
 """
 
 from datetime import UTC, datetime
@@ -39,12 +39,12 @@ WHERE is_held AND NOT EXISTS (
 
 
 def lock_order(session: Session, destination_id: UUID) -> None:
-    """Keep a destination's order as it is for others until this transaction ends; before any of its rows is locked."""
+    """Lock a destination's order until this transaction ends. Call it before locking any of its rows."""
     take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
 
 
 def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElement[Any]]:
-    """Give the columns of a message that comes last in its destination's order, and is the head if there is none."""
+    """Return the columns of a message that is last in its destination's order, and its head if there is none."""
     lock_order(session, destination_id)
     ours = _table.destination_id == destination_id
     last = select(func.max(_table.place)).where(ours, _table.place.is_not(None)).scalar_subquery()
@@ -53,18 +53,18 @@ def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElemen
         "place": func.coalesce(last, 0) + 1,
         "is_held": is_behind,
         "is_ready": ~is_behind,
-        # The clock at each statement: messages go out in the order in which a transaction wrote them.
+        # clock_timestamp() and not now(), so that the messages of one transaction keep their order.
         "due_at": case((is_behind, literal(FAR_FUTURE)), else_=func.clock_timestamp()),
     }
 
 
 def release_next(session: Session, destination_id: UUID) -> None:
-    """Make the first held message of a destination the head, unless there is one; the caller holds the order."""
+    """Make the destination's first held message the head, unless there is a head. The caller holds the lock."""
     session.execute(_RELEASE, {"destination": destination_id})
 
 
 def release_stalled(database: Database) -> int:
-    """Let orders go on whose head was ended by a process of the release before; give how many."""
+    """Release orders after a process of the previous release ended their head; return how many."""
     with database.autocommit() as session:
         stalled = session.execute(_STALLED, {"limit": STALLED_LIMIT}).scalars().all()
     for destination_id in stalled:

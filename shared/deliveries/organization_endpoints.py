@@ -1,6 +1,6 @@
-"""Manage an organization's notification endpoint; list its deliveries and resend dead letters.
+"""Manage an organization's notification endpoint; list its deliveries and resend dead ones.
 
-Setting the endpoint issues the secret that its messages are signed with, which is shown once.
+Setting the endpoint issues the secret that signs its messages; it is shown once.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from shared.identity.secrets import Secret, issue_webhook_secret
 from shared.pagination import Page, Position
 
 KIND = "organization"
-"""The kind of these deliveries; their destination is the organization."""
+"""The kind of these deliveries; the destination's id is the organization's."""
 _endpoints = Endpoints(organization_endpoints, organization_endpoints.c.organization_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrganizationEndpoint:
-    """Where an organization's notifications go; `disabled_at` is when it answered that it wants none."""
+    """An organization's notification endpoint; `disabled_at` is when it responded 410."""
 
     organization_id: UUID
     url: str = field(repr=False)
@@ -44,7 +44,7 @@ class OrganizationEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedEndpoint:
-    """An endpoint with its secret, shown only now."""
+    """An endpoint with its secret, which is shown only now."""
 
     endpoint: OrganizationEndpoint
     webhook_secret: Secret
@@ -53,7 +53,10 @@ class IssuedEndpoint:
 def set_endpoint(
     session: Session, settings: Settings, *, actor: Actor, organization_id: UUID, url: str
 ) -> IssuedEndpoint:
-    """Set or replace the endpoint, with a new secret; what waits goes there, signed with it, from now on."""
+    """Set or replace the endpoint with a new secret; waiting messages use both from now on.
+
+    Raises SchemeRefused, UrlRefused, AddressRefused and PermissionDenied.
+    """
     _authorize(session, actor, organization_id)
     secret = issue_webhook_secret()
     sealed = Encryption(settings).encrypt(secret.value)
@@ -65,20 +68,20 @@ def set_endpoint(
 def get_endpoint(
     session: Session, settings: Settings, *, actor: Actor, organization_id: UUID
 ) -> OrganizationEndpoint:
-    """Get the endpoint. Raises ResourceNotFound when there is none."""
+    """Return the endpoint. Raises ResourceNotFound if there is none."""
     _authorize(session, actor, organization_id)
     return _get(session, settings, organization_id)
 
 
 def remove_organization_endpoint(session: Session, *, actor: Actor, organization_id: UUID) -> None:
-    """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
+    """Delete the endpoint; its waiting messages become dead and can be replayed to the next one."""
     _authorize(session, actor, organization_id)
     if _endpoints.remove(session, organization_id):
         _record(session, actor, "notification_endpoint.removed", organization_id)
 
 
 def find_is_disabled(session: Session, organization_id: UUID) -> bool | None:
-    """Tell whether the endpoint that an organization has named is disabled; None when it has named none."""
+    """Return whether the organization's endpoint is disabled; None if it has none."""
     of_organization = organization_endpoints.c.organization_id == organization_id
     is_disabled = select(organization_endpoints.c.disabled_at.is_not(None)).where(of_organization)
     return session.execute(is_disabled).scalar_one_or_none()
@@ -92,7 +95,7 @@ def list_notifications(
     state: DeliveryState | None = None,
     **page: Unpack[Position],
 ) -> Page[Delivery]:
-    """List the notifications to an organization, newest first."""
+    """Return a page of an organization's notifications, newest first."""
     _authorize(session, actor, organization_id)
     return outbox.list_deliveries(session, destination_id=organization_id, state=state, **page)
 
@@ -100,7 +103,7 @@ def list_notifications(
 def resend_notification(
     session: Session, *, actor: Actor, organization_id: UUID, notification_id: UUID
 ) -> Delivery:
-    """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    """Send a waiting or dead notification now. Raises DeliveryNotFound and DeliveryNotDead."""
     _authorize(session, actor, organization_id)
     resent = replays.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
     _record(session, actor, "notification.resent", organization_id, notification_id=notification_id)
@@ -115,7 +118,7 @@ def replay_notifications(
     since: datetime | None = None,
     cursor: UUID | None = None,
 ) -> Replayed:
-    """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
+    """Replay undelivered notifications in order, including those missed by a disabled endpoint."""
     _authorize(session, actor, organization_id)
     replayed = replays.replay(session, destination_id=organization_id, since=since, cursor=cursor)
     if replayed.count:
@@ -124,7 +127,7 @@ def replay_notifications(
 
 
 def make_channel(encryption: Encryption) -> EndpointChannel:
-    """Make the channel of these deliveries."""
+    """Return the channel of these deliveries."""
     return EndpointChannel(encryption, _endpoints, _list_secrets)
 
 

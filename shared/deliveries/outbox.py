@@ -1,7 +1,7 @@
-"""The outbox: messages to other services, written in the transaction that they tell of, kept until they arrive.
+"""The outbox: messages to other services, written in the transaction that causes them and kept until delivered.
 
-Delivery is at least once, always under the same id, the delivery's own. A body may hold personal data: it is deleted
-on arrival, and with the row some weeks after a dead letter.
+Delivery is at least once, always under the delivery's id. A body may contain personal data: it is deleted on
+delivery, and with its row some weeks after the message was given up.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from shared.pagination import Page, Position, descending, paginate
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
 MISSED = "endpoint_disabled"
-"""The code of what was to be told to an endpoint that is disabled: it waits to be replayed."""
+"""The code of a message for a disabled endpoint: it is dead from the start and waits for a replay."""
 _OPEN = ("Waiting", "Sending")
 _MISSED_VALUES = {"state": "Dead", "last_code": MISSED, "ended_at": func.now(), "is_held": False}
 
@@ -33,7 +33,7 @@ _table = deliveries.c
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery is."""
+    """The state of a delivery."""
 
     WAITING = "Waiting"
     SENDING = "Sending"
@@ -43,7 +43,7 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendDeliveries(Job):
-    """Messages may wait to be sent, or to be sent again."""
+    """Messages may be waiting to be sent."""
 
     kind = "deliveries.send"
     queue = NOTIFICATIONS
@@ -51,7 +51,7 @@ class SendDeliveries(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A delivery, as it may be listed."""
+    """A delivery as lists show it."""
 
     id: UUID
     kind: str
@@ -63,10 +63,10 @@ class Delivery:
     due_at: datetime
     """When the next attempt is due, while it waits and is not held."""
     is_held: bool
-    """Whether it waits for one before it in the order of its destination."""
+    """Whether it waits for an earlier message in its destination's order."""
     last_status: int | None
     last_code: str | None
-    """What the last attempt failed with, when there was no answer."""
+    """Why the last attempt failed, if there was no response."""
     last_attempt_at: datetime | None
     ended_at: datetime | None
     created_at: datetime
@@ -88,12 +88,12 @@ def enqueue_delivery(
     sequence: int | None = None,
     is_missed: bool = False,
 ) -> UUID:
-    """Enqueue a message to be posted after the commit; give the id it is sent under.
+    """Enqueue a message to be posted after the commit; return the id it is sent under.
 
-    The channel of `kind` gives address and signature at each attempt; without one the message goes to
-    `sealed_address` (from `seal_address`). `in_flight_limit` bounds the messages under way to one destination. An
-    `ordered` message waits until every ordered one before it to the destination has arrived or was given up;
-    `sequence` is told to the receiver. One that `is_missed` is kept for a replay instead. Raises DeliveryTooLarge.
+    The channel of `kind` supplies URL and signature at each attempt; a kind without a channel uses `sealed_address`
+    (from `seal_address`). `in_flight_limit` bounds the messages in flight to the destination. An `ordered` message
+    waits until every earlier ordered one to the destination was delivered or given up; `sequence` is sent to the
+    receiver. With `is_missed` the message is stored for a replay only. Raises DeliveryTooLarge.
     """
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
@@ -122,7 +122,7 @@ def enqueue_delivery(
 
 
 def get_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
-    """Get one delivery to a destination. Raises DeliveryNotFound."""
+    """Return one delivery to a destination. Raises DeliveryNotFound."""
     row = session.execute(
         select(*_columns).where(_table.id == delivery_id, _table.destination_id == destination_id)
     ).one_or_none()
@@ -134,7 +134,7 @@ def get_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -
 def list_deliveries(
     session: Session, *, destination_id: UUID, state: DeliveryState | None = None, **page: Unpack[Position]
 ) -> Page[Delivery]:
-    """List the deliveries to a destination, newest first."""
+    """Return a page of deliveries to a destination, newest first."""
     statement = select(*_columns).where(_table.destination_id == destination_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
@@ -142,10 +142,10 @@ def list_deliveries(
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
-    """Give up what waits for a destination that is gone, or is on its way there; return how many.
+    """Mark all undelivered messages to a destination that is gone as dead; return how many.
 
-    An attempt under way cannot be called back: it is the last, and counts only where it arrives. With a
-    `sealed_address`, only what carries that one: the destination may have moved.
+    An attempt in flight cannot be recalled: it is the last one, and recorded only if it is delivered. With
+    `sealed_address`, only messages with this address are given up, because the destination may have moved.
     """
     lock_order(session, destination_id)
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state.in_(_OPEN))
@@ -158,7 +158,7 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
 
 
 def readdress(session: Session, *, destination_id: UUID, sealed_address: bytes) -> None:
-    """Have what waits for a destination go to another address from its next attempt on."""
+    """Send a destination's undelivered messages to another address from the next attempt on."""
     lock_order(session, destination_id)
     is_open = (_table.destination_id == destination_id, _table.state.in_(_OPEN))
     session.execute(update(deliveries).where(*is_open).values(address_encrypted=sealed_address))

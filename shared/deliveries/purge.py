@@ -1,6 +1,6 @@
-"""Purge the outbox: records of what arrived, and later dead letters, which were given up, with their bodies.
+"""Delete old rows of the outbox: delivered ones, and later dead ones with their bodies.
 
-The sweep also looks after orders that have stalled.
+The sweep also releases orders that have stalled.
 """
 
 from datetime import timedelta
@@ -16,7 +16,7 @@ from shared.runtime.batches import run_in_batches
 BATCH_SIZE = 500
 DELIVERED_KEPT = timedelta(days=7)
 DEAD_KEPT = timedelta(days=30)
-"""How long what was given up can be sent again."""
+"""How long a dead message can be replayed."""
 
 _PURGE = text(
     """
@@ -34,7 +34,7 @@ def _purge_deliveries(context: Context) -> int:
 
 
 def purge_deliveries(database: Database) -> int:
-    """Delete old deliveries, batch by batch; return how many."""
+    """Delete old deliveries in batches; return how many."""
     release_stalled(database)
     ended = (("Delivered", DELIVERED_KEPT), ("Dead", DEAD_KEPT))
     return sum(

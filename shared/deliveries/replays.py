@@ -1,8 +1,7 @@
-"""Send messages now that wait for their next attempt, and replay those that were given up or missed.
+"""Send waiting messages now, and replay dead ones.
 
-Each goes out under the id it had, so a receiver that has it already knows it. What was given up without an order goes
-out one after the other in the order in which it was written, as long as the destination takes it; an ordered message
-keeps its place.
+Each is sent under its id, so a receiver recognizes one it has. Dead messages without an order are sent one after the
+other in the order of their creation, as long as the destination accepts them. An ordered message keeps its place.
 """
 
 from collections.abc import Sequence
@@ -20,11 +19,11 @@ from shared.deliveries.tables import deliveries
 from shared.pagination import ascending
 
 REPLAY_LIMIT = 1000
-"""So many messages are replayed at once."""
+"""Most messages of one replay."""
 
 _table = deliveries.c
 _IN_ORDER = ascending(_table.created_at, _table.id)
-# One under way at a time, each due a moment after the one before it.
+# One in flight at a time, each due a microsecond after the previous one, so that they arrive in order.
 _REVIVE = text(
     """
 UPDATE deliveries SET state = 'Waiting', attempts = 0, lapses = 0, ended_at = NULL,
@@ -36,7 +35,7 @@ FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS batch (id, number)
 WHERE deliveries.id = batch.id AND destination_id = :destination AND state = 'Dead'
 """
 )
-# What is held waits for the head of its order.
+# A held message cannot be sent before its head, so the whole order's ready messages are made due.
 _HASTEN = text(
     """
 UPDATE deliveries SET is_ready = true, due_at = now()
@@ -48,17 +47,17 @@ WHERE destination_id = :destination AND state = 'Waiting' AND NOT is_held
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """How many messages are sent again, and after which one the next replay goes on, if there are more."""
+    """How many messages are sent again, and the cursor of the next replay if there are more."""
 
     count: int
     next_cursor: UUID | None
 
 
 def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
-    """Send a delivery now that waits for its next attempt or was given up, under the id it had.
+    """Send a waiting or dead delivery now, under its id.
 
-    One that waits for others before it in an order has the first of them sent. Raises DeliveryNotFound,
-    DeliveryNotDead for one that has arrived.
+    For a held message, the first of its order is sent. Raises DeliveryNotFound, and DeliveryNotDead if it was
+    delivered.
     """
     lock_order(session, destination_id)
     found = get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
@@ -75,16 +74,16 @@ def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID
 
 
 def resend_dead(session: Session, *, destination_id: UUID) -> int:
-    """Replay the first so many deliveries to a destination that were given up; return how many."""
+    """Replay the oldest dead deliveries to a destination, up to REPLAY_LIMIT; return how many."""
     return replay(session, destination_id=destination_id).count
 
 
 def replay(
     session: Session, *, destination_id: UUID, since: datetime | None = None, cursor: UUID | None = None
 ) -> Replayed:
-    """Replay what was given up or missed, in the order in which it was written, up to REPLAY_LIMIT.
+    """Replay dead and missed messages in the order of their creation, up to REPLAY_LIMIT.
 
-    `since` is when the first of it was written; `cursor` is the last message that the receiver has.
+    `since` is the earliest creation time; `cursor` is the last message that the receiver has.
     """
     lock_order(session, destination_id)
     which = select(_table.id).where(_table.destination_id == destination_id, _table.state == text("'Dead'"))
@@ -99,7 +98,10 @@ def replay(
 
 
 def _later_than(session: Session, destination_id: UUID, cursor: UUID) -> ColumnElement[bool]:
-    """Give what was written after a message. The ids of one millisecond are in no order, so its own row tells."""
+    """Return the condition for messages created after the one at the cursor.
+
+    Ids of one millisecond have no order, so the row's creation time decides.
+    """
     last = select(_table.created_at).where(_table.id == cursor, _table.destination_id == destination_id)
     written_at = session.execute(last).scalar_one_or_none()
     if written_at is None:
@@ -108,7 +110,7 @@ def _later_than(session: Session, destination_id: UUID, cursor: UUID) -> ColumnE
 
 
 def _revive(session: Session, destination_id: UUID, ids: Sequence[UUID]) -> int:
-    """Let messages wait again, each behind the one before it; the caller holds the order."""
+    """Make dead messages wait again, each behind the previous one. The caller holds the order's lock."""
     if not ids:
         return 0
     values = {"destination": destination_id, "ids": [str(at) for at in ids], "held_until": FAR_FUTURE}

@@ -1,4 +1,4 @@
-"""The channel of messages that bring their address along, sealed: it, the headers and the secret may all be secret."""
+"""The channel of messages that store their own encrypted address: URL, headers and secret may all be secret."""
 
 import json
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from shared.encryption import Encryption
 def seal_address(
     encryption: Encryption, *, url: str, headers: Mapping[str, str], secret: str | None = None
 ) -> bytes:
-    """Encrypt where to post, with which headers, and the `whsec_…` secret to sign with."""
+    """Encrypt the URL, the headers and the `whsec_…` secret to sign with."""
     return encryption.encrypt(json.dumps({"url": url, "headers": dict(headers), "secret": secret}))
 
 
 class SealedAddresses:
-    """The channel of messages that brought their address along."""
+    """The channel of messages with a sealed address."""
 
     def __init__(self, encryption: Encryption) -> None:
         self._encryption = encryption
 
     def find_address(self, session: Session, message: Message) -> Address | None:  # noqa: ARG002 (no row to ask)
-        """Open the address, and sign the message where a secret was sealed with it."""
+        """Decrypt the address, and sign the message if a secret was sealed with it."""
         if message.sealed_address is None:
             return None
         opened = json.loads(self._encryption.decrypt(message.sealed_address))
@@ -33,5 +33,5 @@ class SealedAddresses:
         return Address(url=opened["url"], headers={**opened["headers"], **signed})
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:  # noqa: ARG002
-        """Do nothing: other messages that bring this address along are given up with this one."""
+        """Return True: messages with the same address are given up together, so nothing is disabled."""
         return True

@@ -1,8 +1,8 @@
-"""Send what is due: many messages at once, few of them to the same destination or of the same organization.
+"""Send due messages: many at once, but few to one destination or of one organization.
 
 A process has one sender with threads of its own, shared among organizations (`shared/fairness/admission.py`), so that
-slow destinations hold up neither each other nor other jobs. One drain at a time claims messages and hands each to a
-thread. A death at any point leaves a message that is due again when its lease ends: at least once.
+slow destinations block neither each other nor other jobs. One drain at a time claims messages and hands them to
+threads. A crash at any point leaves the message due again when its lease ends: delivery is at least once.
 """
 
 import threading
@@ -42,13 +42,13 @@ from shared.runtime.batches import must_stop
 log = get_logger(__name__)
 
 ATTEMPT_SECONDS = 10.0
-"""The time a destination has to answer."""
+"""The time a destination has to respond."""
 CONNECT_SECONDS = 3.0
-"""The time each of its addresses has to accept."""
+"""The time each of its IP addresses has to accept the connection."""
 SLOW_SECONDS = 2.5
-"""A failure that took as long sets the server aside."""
+"""A failure that took this long opens the server's circuit breaker."""
 MAX_LAPSES = 10
-"""Times in a row that workers may die over one message before it is given up."""
+"""Consecutive worker deaths over one message before it is given up."""
 GONE = 410
 DESTINATION_GONE = "destination_gone"
 INTERRUPTED = "interrupted"
@@ -57,7 +57,7 @@ _SUCCESSES = range(200, 300)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """How posting a message once ended."""
+    """The result of posting a message once."""
 
     status: int | None = None
     code: str | None = None
@@ -66,7 +66,7 @@ class Attempt:
 
 
 class Sender:
-    """Sends this process's share of what is due."""
+    """Sends this process's share of due messages."""
 
     def __init__(self, database: Database, settings: Settings, channels: Mapping[str, Channel]) -> None:
         self._database = database
@@ -86,9 +86,10 @@ class Sender:
         self._failure: BaseException | None = None
 
     def send_due(self) -> int:
-        """Send until nothing is due; give how many attempts that took. Returns at once where a drain is under way.
+        """Send until nothing is due; return the number of attempts.
 
-        Raises the last failure of ours, when the rest is done.
+        Returns 0 at once if a drain is running, which then checks for work again. Raises the last internal failure
+        after the rest was sent.
         """
         with self._changed:
             self._is_asked = True
@@ -107,13 +108,13 @@ class Sender:
         return attempts
 
     def stop(self) -> None:
-        """Stop claiming; the drain ends with what is under way, in the time that an attempt has."""
+        """Stop claiming; the drain ends when its attempts have ended, within ATTEMPT_SECONDS."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop, and wait for what is under way."""
+        """Stop, and wait for attempts in flight."""
         self.stop()
         self._threads.shutdown()
 
@@ -135,7 +136,7 @@ class Sender:
         return attempts
 
     def _claim(self) -> list[tuple[Claim, Slot]]:
-        """Claim what idle threads can send, each message with a slot of its organization's share."""
+        """Claim as many messages as idle threads can send, each with a slot of its organization's share."""
         claims: list[tuple[Claim, Slot]] = []
         try:
             with self._database.transaction() as session:
@@ -153,11 +154,11 @@ class Sender:
         return claims
 
     def _wait_for_work(self) -> bool:
-        """Wait until there may be something to claim; False ends the drain."""
+        """Wait until there may be something to claim. Return False to end the drain."""
         with self._changed:
             self._changed.wait_for(lambda: self._may_claim() or self._under_way == 0)
             if not self._may_claim():
-                # Under the lock that a hint takes: one that comes now begins a drain of its own.
+                # Under the lock that send_due() takes: a call after this point starts a drain of its own.
                 self._is_draining = False
                 return False
             self._is_asked = False
@@ -170,11 +171,11 @@ class Sender:
         try:
             with slot:
                 self._attempt(claim)
-        except BaseException as failure:  # noqa: BLE001 (handed to the thread that drains, which raises it)
+        except BaseException as failure:  # noqa: BLE001 (the draining thread raises it)
             self._failure = failure
         with self._changed:
             self._under_way -= 1
-            # Its destination or organization may have a message that waited for this one to end.
+            # The destination's or organization's next message may have waited for this attempt.
             self._is_asked = True
             self._changed.notify_all()
 
@@ -212,7 +213,7 @@ class Sender:
 
     def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
         if claimed.lapses >= MAX_LAPSES:
-            # The database may be the reason.
+            # Reading the address may be what kills the workers.
             return None
         return self._channel(claimed).find_address(session, claimed.message)
 
@@ -237,7 +238,7 @@ class Sender:
                 connect_seconds=CONNECT_SECONDS,
             )
         except BaseException as error:
-            # Also where nobody accepts: what counts is that a slot was held for nothing.
+            # A refused connection counts too: what matters is how long it occupied a slot.
             self._breakers.failed(origin, is_slow=time.monotonic() - started_at >= SLOW_SECONDS)
             if not isinstance(error, EgressError):
                 raise
@@ -248,7 +249,7 @@ class Sender:
     def _record(
         self, session: Session, claim: Claim, claimed: Claimed, address: Address | None, attempt: Attempt
     ) -> str:
-        """Record how the attempt ended; give the word for it."""
+        """Record the result of an attempt; return its label for metrics."""
         if attempt.status is not None and attempt.status in _SUCCESSES:
             record_delivered(session, claim, status=attempt.status)
             return "delivered"
@@ -264,11 +265,12 @@ class Sender:
         return "failed"
 
     def _disable(self, session: Session, claimed: Claimed, address: Address) -> bool:
-        """Disable a destination that answered 410; False when it has moved meanwhile."""
+        """Disable a destination that responded 410. Return False if it has moved meanwhile."""
         return self._channel(claimed).disable(session, claimed.message.destination_id, address)
 
     def _end_destination(self, session: Session, claim: Claim, claimed: Claimed, attempt: Attempt) -> None:
-        """Record the 410 of a destination, and give up what else is to go there."""
+        """Record the destination's 410 and give up its other messages."""
+        # Before any row is locked: record_dead() and give_up() take the same lock.
         lock_order(session, claim.destination_id)
         record_dead(session, claim, status=attempt.status, code=attempt.code)
         give_up(

@@ -1,4 +1,4 @@
-"""The headers of Standard Webhooks (version 1.0.0) that a message carries, made anew at every attempt."""
+"""The headers of Standard Webhooks (version 1.0.0), computed anew at every attempt."""
 
 import base64
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from shared.identity.credentials.webhook_secrets import sign
 
 
 def webhook_headers(message: Message, secrets: Sequence[str]) -> dict[str, str]:
-    """Give the message's id, the time of the attempt and a signature for each of the secrets (`whsec_…`)."""
+    """Return the message's id, the attempt's time and one signature for each secret (`whsec_…`)."""
     timestamp = str(int(message.attempted_at.timestamp()))
     headers = {"webhook-id": str(message.id), "webhook-timestamp": timestamp}
     if message.sequence is not None:

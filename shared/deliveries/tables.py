@@ -1,8 +1,7 @@
-"""The rows of the outbox, and where organizations are notified; mirrored by migrations 0005, 0014, 0027 and 0040.
+"""Tables of the outbox and of organizations' endpoints; mirrored by migrations 0005, 0014, 0027 and 0040.
 
-`due_at` is the time of the next attempt, or the end of the lease of the one under way. A message's body and address
-are deleted on arrival. An ordered message has a `place` among those to its destination; `ordering.py` says when
-`is_held` is true.
+`due_at` is the time of the next attempt, or the end of the current attempt's lease. A message's body and address are
+deleted on delivery. An ordered message has a `place` among those to its destination; `ordering.py` defines `is_held`.
 """
 
 import sqlalchemy as sa

@@ -200,7 +200,7 @@ class GuardedAdapter(HTTPAdapter):
         super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Leave the pool as it was made: always verified, by authorities that are read once."""
+        """Do nothing: the pool always verifies, with authorities that are loaded once."""
 
 
 @lru_cache(maxsize=8)

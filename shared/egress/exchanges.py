@@ -56,7 +56,7 @@ class Request:
 
 
 class Reply:
-    """A response whose head was read; `chunks` reads the body while the exchange is open."""
+    """A response after its head was read; `chunks` reads the body while the exchange is open."""
 
     def __init__(self, response: requests.Response, deadline: Deadline) -> None:
         self._response = response

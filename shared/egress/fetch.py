@@ -39,7 +39,7 @@ class FetchLimits:
 
 @dataclass(slots=True, kw_only=True)
 class FetchedContent:
-    """A response with status 200 whose body has not been read yet."""
+    """A response with status 200 and an unread body."""
 
     status: int
     headers: Mapping[str, str]

@@ -31,7 +31,7 @@ def post(
     deadline_seconds: float,
     connect_seconds: float = CONNECT_SECONDS,
 ) -> PostResult:
-    """Post over https and return the response's status, whatever it is. Raises the errors of `errors.py`."""
+    """Post over https and return the response's status. Raises the errors of `errors.py`."""
     check_headers(headers)
     target = parse_url(url, policy, with_secrets=True)
     request = Request(method="POST", target=target, headers=headers, body=body)

@@ -95,7 +95,7 @@ class Pool(FairShares):
         waiting: int | None = None,
         alpha: float = ALPHA,
     ) -> None:
-        """Create a pool whose callers wait up to `max_wait_seconds`; `name` labels its metrics.
+        """Create a pool; its callers wait up to `max_wait_seconds`, and `name` labels its metrics.
 
         `waiting` bounds the waiting callers (default: `slots`). A tenant may use `alpha` times the free slots.
         """

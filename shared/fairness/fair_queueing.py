@@ -49,7 +49,7 @@ from shared.db.statements import Prepared
 from shared.fairness.admission import UNFAIR
 
 REMEMBERED_TENANTS = 16
-"""Tenants whose last served member is remembered; each adds two index lookups to an idle claim."""
+"""Tenants with a remembered last member; each adds two index lookups to an idle claim."""
 MARK_READY_SECONDS = 1.0
 """Shortest interval at which a busy process marks due rows; an idle process marks at every claim."""
 SHARES = 10
@@ -158,7 +158,7 @@ class RoundRobin:
     ) -> Any | None:
         """Run a claiming statement made with `next_round_robin`; return its row, or None if no row may be claimed.
 
-        `mark_ready` marks rows whose time has come; it runs at intervals, and whenever nothing is ready. Rows of
+        `mark_ready` marks due rows; it runs at intervals, and whenever nothing is ready. Rows of
         `full_tenants` and `full_members` (pairs of tenant and member) are skipped; anonymous clients among the
         tenants have no rows. A string is a statement in the driver's form (`to_driver_parameters`).
         """

@@ -89,7 +89,7 @@ class FairShares:
         POOL_WAITS.labels(name)
 
     def _enter(self, key: PoolKey) -> Waiter | None:
-        """Take a slot, or start to wait. Return None if a slot was taken."""
+        """Acquire a slot, or start to wait. Return None if a slot was acquired."""
         tenant = self._tenants.setdefault(key.tenant, Tenant())
         # A member with waiting callers queues behind them, even if a slot is free.
         if key.member not in tenant.queues and self._may_take(tenant, key):
@@ -154,7 +154,7 @@ class FairShares:
         self._forget_if_idle(key.tenant, tenant)
 
     def _hand_over(self) -> None:
-        """Give free slots to waiting callers: the tenant served longest ago first, its members round robin."""
+        """Assign free slots to waiting callers: the tenant served longest ago first, its members round robin."""
         passed = 0
         while self._free and passed < len(self._queued):
             name, tenant = next(iter(self._queued.items()))

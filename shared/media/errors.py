@@ -1,7 +1,7 @@
-"""What the media domain refuses or fails with.
+"""Errors of the media domain.
 
-A failed import keeps the code of one of these, of `shared/egress/errors.py` or of `shared/files/upload_errors.py`. An
-error with `is_transient` is retried until the attempts are used up.
+A failed import stores the code of one of these, of `shared/egress/errors.py` or of `shared/files/upload_errors.py`.
+An error with `is_transient` is retried until the attempts are used up.
 """
 
 from shared.errors import DomainError, Kind
@@ -16,21 +16,21 @@ class MediaError(DomainError):
 
 
 class ImportNotFound(DomainError):
-    """There is no such import of this distribution."""
+    """The distribution has no such import."""
 
     code = "import_not_found"
     kind = Kind.NOT_FOUND
 
 
 class ImportConflict(DomainError):
-    """An attachment with these ids was pushed before and is described differently now."""
+    """An attachment with these ids was pushed before with a different description."""
 
     code = "import_conflict"
     kind = Kind.CONFLICT
 
 
 class TooManyImports(DomainError):
-    """Too many imports of this distribution are waiting; push again when some have ended."""
+    """This distribution has reached its limit of pending imports. Retry after some of them have finished."""
 
     code = "too_many_imports"
     kind = Kind.LIMITED
@@ -40,7 +40,7 @@ class TooManyImports(DomainError):
 
 
 class MediaTypeMismatch(MediaError):
-    """The content is a page, a script or a program, and not the media it was said to be."""
+    """The content does not match its declared media type: it is HTML, a script or an executable."""
 
     code = "media_type_mismatch"
     kind = Kind.INVALID
@@ -60,21 +60,21 @@ class NetworkNotConfigured(MediaError):
 
 
 class NetworkNotRouted(DomainError):
-    """The network is not among those that the distribution routes from; add it to its networks first."""
+    """The network is not among the distribution's networks. Add it there first."""
 
     code = "network_not_routed"
     kind = Kind.CONFLICT
 
 
 class AppClientMissing(DomainError):
-    """The distribution's settings do not name the client of its app; give `clientId` and `clientSecret`."""
+    """The distribution's settings lack the app's `clientId` and `clientSecret`. Set both."""
 
     code = "app_client_missing"
     kind = Kind.CONFLICT
 
 
 class InstallationRefused(DomainError):
-    """The workspace did not agree, or the network gave no token that lasts for it; begin again."""
+    """The workspace did not consent, or Slack issued no lasting token. Start the installation again."""
 
     code = "installation_refused"
     kind = Kind.DENIED
@@ -93,38 +93,38 @@ class SourceGone(MediaError):
 
 
 class SourceMissing(SourceGone):
-    """The network does not know this media: it was deleted, or has not arrived there yet."""
+    """The network does not know this media: it was deleted, or has not reached the network's servers yet."""
 
     is_transient = True
 
 
 class ImportNotRetryable(DomainError):
-    """The import is under way, or was stored, or what it takes to fetch it again is no longer kept."""
+    """The import is in progress or stored, or its source is no longer kept."""
 
     code = "import_not_retryable"
     kind = Kind.CONFLICT
 
 
 class SourceElsewhere(MediaError):
-    """The network does not keep this media itself, but points at another server."""
+    """The network does not host this media itself but points at another server."""
 
     code = "source_elsewhere"
 
 
 class SourceUnreadable(MediaError):
-    """The network's answer about this media could not be understood."""
+    """The network's response about this media could not be parsed."""
 
     code = "source_unreadable"
 
 
 class SourceBusy(MediaError):
-    """The network does not answer at the moment, or asks to come back later."""
+    """The network does not respond at the moment, or asks to retry later."""
 
     code = "source_busy"
     is_transient = True
 
 
 class ImportAbandoned(MediaError):
-    """Every attempt ended without a result: its worker died, or took too long."""
+    """Every attempt ended without a result: its worker died or took too long."""
 
     code = "import_abandoned"

@@ -1,6 +1,6 @@
-"""Read a distribution's network settings back: signing secrets, tokens, addresses; replaced secrets still valid.
+"""Read a distribution's network settings: signing secrets, tokens, addresses, and replaced secrets still valid.
 
-Callers keep credentials only for as long as they use them.
+Callers keep credentials only while they use them.
 """
 
 import secrets
@@ -32,7 +32,7 @@ BATCH_SIZE = 1000
 def get_credentials(
     session: Session, encryption: Encryption, distribution_id: UUID, network: str
 ) -> Credentials:
-    """Get what a network's media is opened with. Raises NetworkNotConfigured."""
+    """Return the credentials that a network's media is fetched with. Raises NetworkNotConfigured."""
     rows = session.execute(_VALUES, {"distribution": distribution_id, "network": network}).all()
     found = find_network(network)
     if not rows or found is None:
@@ -43,10 +43,10 @@ def get_credentials(
 def find_webhook_credentials(
     session: Session, encryption: Encryption, distribution_id: UUID, network: Network
 ) -> tuple[Credentials, bool]:
-    """Find what a network's webhooks are verified with, and whether the distribution takes any.
+    """Return the credentials that verify a network's webhooks, and whether the distribution accepts any.
 
-    A distribution that takes none gets made-up credentials at the same cost: the time of a refusal must not tell a
-    stranger whether it exists.
+    A distribution that accepts none gets made-up credentials at the same cost: the time of a refusal must not reveal
+    whether it exists.
     """
     parameters = {"distribution": distribution_id, "network": network.name}
     rows = session.execute(_WEBHOOK_VALUES, parameters).all()
@@ -74,12 +74,12 @@ def verify_webhook(
 
 @sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
 def _forget_replaced_secrets(context: Context) -> int:
-    """Delete replaced secrets that are no longer valid, ours and the networks'."""
+    """Delete expired replaced secrets, our own and the networks'."""
     return forget_replaced_secrets(context.database) + forget_replaced_settings(context.database)
 
 
 def forget_replaced_settings(database: Database) -> int:
-    """Erase the replaced values whose time is over; give how many."""
+    """Delete replaced values after their overlap; return how many."""
     return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
@@ -93,7 +93,7 @@ def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[An
 
 
 def _made_up_credentials(encryption: Encryption, network: Network) -> Credentials:
-    """Make credentials up. Encrypting takes as long as decrypting; 64 hexadecimal digits can be any setting."""
+    """Return random credentials. Encrypting takes as long as decrypting; 64 hex digits fit any setting."""
     needed = [setting.name for setting in network.settings if setting.is_required and setting.default is None]
     made = {name: secrets.token_hex(32) for name in needed}
     for value in made.values():

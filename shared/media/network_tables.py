@@ -1,7 +1,7 @@
-"""The settings of messaging networks by distribution, and the accounts that one app receives for.
+"""Tables of distributions' settings for messaging networks, and of the accounts routed between distributions.
 
-Each row of settings is an encrypted value, with its last four characters to recognize it by. A setting that verifies
-webhooks also keeps the value it replaced, until its time is over.
+A setting's row has the encrypted value and its last four characters, by which an operator recognizes it. A setting
+that verifies webhooks also keeps the value it replaced, until the overlap ends.
 """
 
 import sqlalchemy as sa

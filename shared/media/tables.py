@@ -1,7 +1,7 @@
-"""The rows of imports, mirrored by migrations 0004, 0014, 0031 and 0048.
+"""The table of imports, mirrored by migrations 0004, 0014, 0031 and 0048.
 
-A row outlives its work for a while, so that a repeated push finds it and a failed import can be retried. Its headers
-and location, secret or perishable, are erased when it is stored, and with the row of one that failed.
+A row outlives its import for a while, so that a repeated push finds it and a failed import can be retried. Headers
+and location, which are secret or perishable, are deleted when the import is stored, or with the row if it failed.
 """
 
 import sqlalchemy as sa

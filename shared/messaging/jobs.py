@@ -37,7 +37,7 @@ class Job:
 
 
 class Context(Protocol):
-    """What handlers work with: the shared parts of the worker process."""
+    """The shared parts of the worker process that handlers work with."""
 
     settings: Settings
     threads: int

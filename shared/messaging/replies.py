@@ -35,7 +35,7 @@ _HEAD = struct.Struct(">16sIc")
 
 
 class ReplyKind(StrEnum):
-    """What a reply carries; its first letter stands for it in a message."""
+    """The meaning of a reply; its first letter stands for it in a message."""
 
     ALIVE = "alive"
     DATA = "data"
@@ -254,7 +254,7 @@ class ReplyWriter:
         self.has_listener = True
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
-        """Send a reply; False when nobody listens any more, as far as is known. Raises redis.RedisError."""
+        """Send a reply. Return False if the channel is known to have no subscriber. Raises redis.RedisError."""
         with self._lock:
             if self._is_over:
                 return False
@@ -265,7 +265,7 @@ class ReplyWriter:
             return self._post(ReplyMessage(self._address.channel, head + data, self))
 
     def close(self) -> None:
-        """Send no more; what was sent is on its way."""
+        """Send no further reply; earlier ones are still delivered."""
         with self._lock:
             self._is_over = True
 

@@ -3,7 +3,7 @@
 Each step on a reply's way (here, in Valkey, in the web process) wakes a thread, which costs several times the work
 itself. A reply after a pause is sent at once; replies within GATHER_SECONDS are sent together, in the order in which
 they were put. Only a final reply waits for Valkey's response. The other responses are read before the next send, and
-tell whether the channel had a subscriber. A web process whose channel begins with BUNDLES receives its replies of one
+tell whether the channel had a subscriber. A web process with a channel prefix BUNDLES receives its replies of one
 send as one message.
 """
 
@@ -36,7 +36,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class ReplySender(Protocol):
-    """What the sender of a message learns about its delivery."""
+    """The sender of a message, which learns about its delivery."""
 
     has_listener: bool
     """Set to false after a message reached no subscriber or could not be sent."""

@@ -14,7 +14,7 @@ MAX_CONNECTIONS = 64
 def connect_valkey(
     redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, max_connections: int = MAX_CONNECTIONS
 ) -> redis.Redis:
-    """Return a client whose every command ends within about three times `timeout_seconds`.
+    """Return a client with time limits: every command ends within about three times `timeout_seconds`.
 
     A stale connection is replaced once: the library's default of ten retries with timeouts would block a request for
     a minute. A full pool waits, where the library's default pool would refuse the command.

@@ -1,4 +1,4 @@
-"""Alembic's entry: run the migrations on the connection that `runner.py` opened."""
+"""Alembic's entry point: run the migrations on the connection that `runner.py` opened."""
 
 from alembic import context
 

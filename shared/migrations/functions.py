@@ -1,7 +1,7 @@
-"""The server-side functions: one file each, `<domain>/sql/<function>.sql`, loaded whenever the schema is migrated.
+"""SQL functions: one file each, `<domain>/sql/<function>.sql`, loaded whenever the schema is migrated.
 
-A file is the current source of its function. A change is an edit of the file; a migration is needed only to drop one
-whose arguments or result change, because `CREATE OR REPLACE` would leave the old one beside it or refuse.
+A file is the current source of its function; to change one, edit the file. A migration is needed only to drop a
+function whose arguments or result change: CREATE OR REPLACE would keep the old one beside it, or fail.
 """
 
 from pathlib import Path
@@ -12,23 +12,23 @@ _SHARED = Path(__file__).parents[1]
 
 
 def function_files() -> dict[str, Path]:
-    """Find the files by the functions' names."""
+    """Return the files by function name."""
     return {path.stem: path for path in sorted(_SHARED.glob("*/sql/*.sql"))}
 
 
 def load_functions(connection: Connection) -> None:
-    """Create or replace all of them."""
-    # Some call others of later files; what a body names is looked up when it runs.
+    """Create or replace all functions."""
+    # Off, because some functions call others of later files; names in a body are resolved when it runs.
     _run(connection, "SET LOCAL check_function_bodies = off")
     for path in function_files().values():
         _run(connection, path.read_text())
 
 
 def load_function(connection: Connection, name: str) -> None:
-    """Create one that a migration needs at once, for a trigger."""
+    """Create one function that a migration needs at once, for a trigger."""
     _run(connection, function_files()[name].read_text())
 
 
 def _run(connection: Connection, statement: str) -> None:
-    """Run a text as it stands: neither `:name` nor `%` means anything in it."""
+    """Run a text unchanged: neither `:name` nor `%` is a parameter."""
     connection.connection.cursor().execute(statement)

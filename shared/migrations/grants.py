@@ -1,7 +1,7 @@
-"""Let the role that the processes use work with what another role has migrated: rows, and nothing else.
+"""Grant the processes' role access to the rows of a schema that another role migrates, and nothing else.
 
-Where one role does both there is nothing to grant. Tables of later migrations are covered too, by default privileges,
-because processes of a release may start before the grants of the next one are made.
+If one role does both, nothing is granted. Default privileges cover tables of later migrations, because processes of a
+release may start before its grants are made.
 """
 
 from sqlalchemy import Engine, text
@@ -21,15 +21,15 @@ _GRANTS = (
 
 
 def current_role(engine: Engine) -> str:
-    """Give the role that an address connects as, which need not stand in the address."""
+    """Return the role that a URL connects as, which the URL need not name."""
     with engine.connect() as connection:
         return str(connection.execute(text("SELECT current_user")).scalar_one())
 
 
 def grant_access(engine: Engine, role: str) -> None:
-    """Grant a role the rows of the migrated schema; nothing where it is the migrations' own.
+    """Grant a role the rows of the migrated schema; nothing if it owns the schema.
 
-    Two runs at once wait for each other: Postgres refuses to grant the same twice at a time.
+    Concurrent runs wait for each other: Postgres fails if the same grant is made twice at once.
     """
     if role == current_role(engine):
         return

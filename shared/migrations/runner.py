@@ -1,8 +1,8 @@
-"""Bring a database to the newest schema, and load its functions.
+"""Migrate a database to the newest schema, and load its functions.
 
-Migrations are numbered, and all that are missing run in one transaction with short lock waits. Each suits the code of
-the release before it, so that a deployment migrates first and replaces its processes afterwards, and goes back by
-starting the release before. So nothing takes a migration back (docs/decisions.md#migrations-go-forward).
+Migrations are numbered; all missing ones run in one transaction with short lock waits. Each works with the code of
+the previous release, so a deployment migrates first and replaces its processes afterwards, and is rolled back by
+starting the previous release. No migration is reverted (docs/decisions.md#migrations-go-forward).
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ STATEMENT_TIMEOUT = "15min"
 
 
 def migrate(engine: Engine, revision: str = NEWEST) -> None:
-    """Upgrade to a revision; two runs at once wait for each other. Functions are those of the newest."""
+    """Upgrade to a revision and, for the newest, load the functions. Concurrent runs wait for each other."""
     with engine.begin() as connection:
         begin_alone(connection)
         command.upgrade(_config(connection), revision)
@@ -30,7 +30,7 @@ def migrate(engine: Engine, revision: str = NEWEST) -> None:
 
 
 def begin_alone(connection: Connection) -> None:
-    """Wait until no other run migrates or grants, however long it takes; then bound what this transaction does."""
+    """Wait, without limit, until no other run migrates or grants; then limit this transaction's waits."""
     connection.execute(text("SET LOCAL lock_timeout = 0"))
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     take(connection, AdvisoryLock.MIGRATIONS)
@@ -39,7 +39,7 @@ def begin_alone(connection: Connection) -> None:
 
 
 def newest_revision() -> str:
-    """Give the number of the newest migration of this release."""
+    """Return the number of this release's newest migration."""
     return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 

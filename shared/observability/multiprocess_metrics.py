@@ -132,7 +132,7 @@ class HostMetrics(Collector):
             self._ended.wait(WRITE_SECONDS)
 
     def _live(self, directory: Path) -> None:
-        """Take the lock that marks this process as alive."""
+        """Acquire the lock that marks this process as alive."""
         path = directory / f"{self._name}.alive"
         if self._alive is not None and path.exists():
             return
@@ -182,7 +182,7 @@ class HostMetrics(Collector):
 
 
 def make_directory(place: Path) -> Path:
-    """Create a directory for one host's processes; delete directories there whose processes were all killed."""
+    """Create a directory for one host's processes, and delete abandoned ones without a live process."""
     for left in place.glob(f"{DIRECTORY_PREFIX}*"):
         with contextlib.suppress(OSError):
             # A new directory may not have its first lock yet.

@@ -1,6 +1,6 @@
 """Logs and metrics: JSON lines with static event names, and Prometheus metrics.
 
-No token, grant, key or webhook secret reaches a log line, whichever field it is in. All metrics are declared here, so
+No token, grant, key or webhook secret reaches a log line, in any field. All metrics are declared here, so
 that names and labels have one place. `shared/runtime/log_writer.py` writes the lines.
 """
 

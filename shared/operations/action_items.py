@@ -1,4 +1,4 @@
-"""What an organization should act on, besides its credits: endpoints, imports, notifications and tasks that failed.
+"""Failures that an organization should act on: of endpoints, imports, notifications and tasks.
 
 Each query reads a bounded number of rows along an index and counts up to a limit, so its cost does not grow with the
 number of failures.

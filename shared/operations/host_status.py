@@ -37,7 +37,7 @@ class SweepState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """What the metrics of a host say; empty without METRICS_DIRECTORY."""
+    """A host's state by its metrics; empty without METRICS_DIRECTORY."""
 
     processes: Mapping[str, int]
     sweeps: Sequence[SweepState]

@@ -1,1 +1,1 @@
-"""What a process runs on: threads, retries, batches, sockets, the log writer, garbage collection."""
+"""Building blocks of a process: threads, retries, batches, sockets, the log writer, garbage collection."""

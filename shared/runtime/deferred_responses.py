@@ -46,7 +46,7 @@ class DeferredResponse(Iterator[bytes]):
         is_blocking: bool,
         shut_down: Callable[[], None] = _nothing,
     ) -> None:
-        """Create a response whose next piece is due after `idle_seconds()` at the latest.
+        """Create a response; its next piece is due after `idle_seconds()` at the latest.
 
         `is_blocking` is true if producing a piece, or closing early, may wait for another server; such a response
         needs a thread of its own. All others share the one sending thread. After `shut_down` the pieces end soon.

@@ -35,7 +35,7 @@ def configure_logging(level: str) -> None:
         # These log a line for every sweep; our own handlers log those that did something.
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in _INDISCREET:
-        # Logs whole URLs, whose paths and queries may be secret.
+        # Logs whole URLs, with paths and queries that may be secret.
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

@@ -1,4 +1,4 @@
-"""TCP keepalive options: a connection whose link was cut silently is closed after 25 s.
+"""TCP keepalive options: a silently broken connection is closed after 25 s.
 
 Without them a stream on such a link waits until its own timeout for silence.
 """

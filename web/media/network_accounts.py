@@ -26,7 +26,7 @@ class NewNetworkAccount(RequestModel):
 class NetworkAccountBody(ResponseModel):
     """An account of a network, and the distribution that receives for it."""
 
-    distribution_id: Id = Field(description="The distribution whose webhook address the network calls.")
+    distribution_id: Id = Field(description="The distribution of the webhook address that the network calls.")
     network: str
     account: str
     target_distribution_id: Id

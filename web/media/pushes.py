@@ -135,7 +135,7 @@ def _push_form(
     services = call.services
     settings = services.settings
     content_length = call.http.content_length or settings.max_media_bytes
-    # Twice the framing: the exact limit is on the file part, whose size is known only while parsing.
+    # Twice the framing: the exact limit is on the file part and checked while parsing.
     if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
         raise upload_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 

@@ -1,7 +1,7 @@
-"""Authorize imports of media: the one check in front of every push and of every storing.
+"""Authorize imports of media: the single check before every push and every store.
 
-The daemon of the distribution's target deployment and the receiving identity both need FileCreate over the receiver's
-files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
+Both the daemon identity of the distribution's target deployment and the receiving identity need FileCreate over the
+receiver's files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
 """
 
 from collections.abc import Callable
@@ -24,22 +24,22 @@ from shared.media.errors import DistributionDisabled, NetworkNotConfigured, Sour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a distribution was authenticated with: the transaction that commits its push judges it again."""
+    """How a distribution was authenticated; the transaction that commits its push checks this again."""
 
     token_hash: bytes | None = None
     require_signature: Callable[[Session], None] | None = None
-    """Raises SignatureInvalid once the signature is by none of the distribution's secrets."""
+    """Raises SignatureInvalid if none of the distribution's secrets made the signature."""
 
 
 UNPROVEN = Proof()
-"""Of work that goes on without the distribution."""
+"""For work that continues without the distribution's credential."""
 
 
 def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
-    """Give who receives through a distribution.
+    """Return the receiving identity of a distribution's imports.
 
     Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid,
-    TargetDisabled, PermissionDenied, StorageUnpaid.
+    TargetDisabled, PermissionDenied and StorageUnpaid.
     """
     row = _read(session, distribution_id, proof)
     receiver = _require_live(session, read_receiver(row), proof)
@@ -53,27 +53,27 @@ def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNP
 
 
 def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
-    """Give who receives the texts of a distribution, which are stored nowhere as files.
+    """Return the receiving identity of a distribution's texts, which are not stored as files.
 
-    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid,
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid and
     TargetDisabled.
     """
     return _require_live(session, read_receiver(_read(session, distribution_id, proof)), proof)
 
 
 def needs_operator(error: DomainError) -> bool:
-    """Tell whether somebody can mend what failed, so that an import waits for them."""
+    """Return whether an administrator can resolve the error, so that an import should pause for it."""
     return isinstance(error, _OPERATOR_ERRORS)
 
 
 def find_organization(session: Session, distribution_id: UUID) -> UUID:
-    """Find whose distribution it is. Raises ResourceNotFound."""
+    """Return a distribution's organization. Raises ResourceNotFound."""
     found: UUID = _read(session, distribution_id, UNPROVEN).organization_id
     return found
 
 
 def require_executor(receiver: LiveReceiver, permission: Permission) -> None:
-    """Raise PermissionDenied unless the target deployment's daemon holds this over the receiving identity."""
+    """Raise PermissionDenied unless the target deployment's daemon identity has this permission."""
     if permission not in receiver.executor_permissions:
         raise PermissionDenied(
             f"The deployment's daemon lacks {permission} over the receiving identity.", permission=permission
@@ -92,6 +92,7 @@ def _require_live(session: Session, receiver: LiveReceiver, proof: Proof) -> Liv
         raise DistributionDisabled
     if receiver.is_suspended:
         raise OrganizationSuspended
+    # The credential may have been revoked since the request was authenticated.
     if not receiver.is_token_live:
         raise InvalidToken
     if proof.require_signature is not None:

@@ -1,4 +1,4 @@
-"""Measure what waits to be imported: the number an operator scales media workers by and is alarmed by."""
+"""Measure the backlog of imports, by which operators scale media workers and set alerts."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportBacklog:
-    """How many imports are due, and for how long the first of them."""
+    """The number of due imports, and the age of the oldest."""
 
     due: int
     oldest_due_seconds: float
 
 
-# Reads the partial index of what waits; later attempts and imports being fetched are no backlog.
+# Reads the partial index of pending rows. Imports with a later attempt, or under a valid lease, are no backlog.
 _BACKLOG = text(
     """
 SELECT count(*) AS due, coalesce(extract(epoch FROM now() - min(due_at)), 0) AS oldest_due_seconds
@@ -25,6 +25,6 @@ FROM media_imports WHERE state IN ('Queued', 'Fetching') AND due_at <= now()
 
 
 def measure_imports(session: Session) -> ImportBacklog:
-    """Count what is due."""
+    """Count the due imports."""
     row = session.execute(_BACKLOG).one()
     return ImportBacklog(due=row.due, oldest_due_seconds=float(row.oldest_due_seconds))

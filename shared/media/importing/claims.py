@@ -1,15 +1,15 @@
-"""The states of an import that waits, and who may move it: one worker at a time, under a lease, for one attempt.
+"""The states of a pending import, and who may change them: one worker at a time, under a lease, for one attempt.
 
-    Queued ──claim────────▶ Fetching ──stored──▶ Stored
-      ▲ ▲                      │ │ └────failed──▶ Failed
-      │ └──release_for_retry, postpone──┘ └─hold─▶ Held     │
-      └────────────────resume, retry──────┴────────┘
+    Queued ──claim───────────────────────▶ Fetching ──stored──▶ Stored
+      ▲ ▲                                     │ │ └────failed──▶ Failed
+      │ └──release_for_retry, postpone────────┘ └─pause─▶ Held     │
+      └────────────────resume, retry──────────────────────┴────────┘
 
-Organizations take turns, and within each its distributions (`shared/fairness/fair_queueing.py`): no import waits for
-everything that somebody else has pushed. `is_ready` marks what may be claimed now. `due_at` is when an import is marked
-again: the time of its next attempt, or the end of the lease of the worker that has it. Each claim counts an attempt,
-and every later step names it: a worker that was given up, however late it comes back, changes nothing. Storing
-erases what was secret or perishable about the source, in the same statement. What is held is `paused_imports.py`'s.
+Organizations take turns, and within each its distributions (`shared/fairness/fair_queueing.py`), so that no import
+waits for all imports of another organization. `is_ready` marks what may be claimed now; `due_at` is when a row is
+marked again: at its next attempt, or at the end of its worker's lease. Each claim counts an attempt, and every later
+step names it, so a worker that lost its lease changes nothing, however late it returns. Storing deletes secret and
+perishable data of the source in the same statement. `paused_imports.py` handles the state Held.
 """
 
 from collections.abc import Collection, Hashable
@@ -33,13 +33,13 @@ from shared.runtime.batches import run_in_batches
 from shared.runtime.retry import backoff_seconds, jittered
 
 LEASE = timedelta(seconds=60)
-"""Renewed for as long as an attempt lasts (`leases.py`), so that it ends soon after its worker."""
+"""Renewed while an attempt lasts (`leases.py`), so that it ends soon after its worker dies."""
 FIRST_DELAY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 900.0
 MAX_RETRY_AFTER_SECONDS = 3600
-"""A source that asks us to come back later is believed up to this."""
+"""A source's Retry-After is honoured up to this."""
 MAX_POSTPONEMENT = timedelta(days=3)
-"""How long an import waits for what is missing on our own side, from when it was pushed."""
+"""How long after its push an import may be postponed for a failure on our side."""
 PURGE_BATCH_SIZE = 1000
 
 
@@ -68,7 +68,7 @@ _HEAD = next_round_robin(
     order="due_at",
 )
 _CLAIMED = ", ".join(f"media_imports.{name}" for name in (*IMPORT_COLUMNS.split(", "), "headers_encrypted"))
-# In an index's order: EXISTS would let the planner read the table until it meets a row.
+# Ordered like the index: with EXISTS the planner may scan the table until it finds a row.
 _HAS_MORE = """
 (SELECT true FROM media_imports more WHERE more.state = 'Queued' AND more.is_ready AND more.id <> head.id
 ORDER BY organization_id, distribution_id, due_at LIMIT 1) IS NOT NULL AS has_more
@@ -91,7 +91,7 @@ OR (SELECT true FROM media_imports
     WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()
     ORDER BY due_at LIMIT 1) IS NOT NULL AS is_any
 """)
-# Exponential, from seconds to minutes.
+# The wait is a quarter of the import's age: exponential, from 5 seconds to 5 minutes.
 _POSTPONE = text(
     """
 UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1, is_ready = false,
@@ -107,11 +107,11 @@ _PURGE = delete(media_imports).where(
 
 
 class LeaseLost(Exception):
-    """Somebody else has this import by now, or it has ended: a worker that is told so leaves it alone."""
+    """Another worker has this import, or it has ended. The worker that gets this must leave it alone."""
 
 
 def is_any_due(session: Session) -> bool:
-    """Tell, for much less than a claim costs, whether there may be an import to claim."""
+    """Return whether an import may be claimable; far cheaper than a claim."""
     row = session.fetch_one(_IS_ANY_DUE, {})
     return row is not None and bool(row.is_any)
 
@@ -123,11 +123,11 @@ def claim_due(
     per_distribution: int,
     full_organizations: Collection[Hashable] = (),
 ) -> tuple[Import, bytes | None] | None:
-    """Claim the next due import, with its encrypted headers; None when nothing may be taken.
+    """Claim the next due import and return it with its encrypted headers; None if none may be claimed.
 
-    Passes over `full_organizations`, and distributions that have as many workers as they may.
+    Skips `full_organizations`, and distributions that have `per_distribution` imports in progress.
     """
-    # One claimer at a time: two would let a distribution have more workers than it may.
+    # One claimer at a time: two together could exceed a distribution's limit.
     take(session, AdvisoryLock.IMPORT_CLAIMS)
     busy = session.fetch_one(_BUSY, {"per_distribution": per_distribution})
     row = rotation.claim(
@@ -140,13 +140,14 @@ def claim_due(
     )
     if row is None:
         return None
+    # One wake-up for each claim: threads join one by one while there is more to claim.
     if row.has_more:
         session.enqueue(FetchMedia())
     return read_import(row), None if row.headers_encrypted is None else bytes(row.headers_encrypted)
 
 
 def renew_lease(session: Session, claimed: Import) -> None:
-    """Keep an import for as long as a new lease. Raises LeaseLost."""
+    """Extend the lease to LEASE from now. Raises LeaseLost."""
     renewal = update(media_imports).where(*_is_held(claimed)).values(due_at=func.now() + literal(LEASE))
     if session.execute(renewal).rowcount != 1:
         raise LeaseLost
@@ -155,7 +156,7 @@ def renew_lease(session: Session, claimed: Import) -> None:
 def release_for_retry(
     session: Session, claimed: Import, *, code: str, retry_after_seconds: int | None
 ) -> bool:
-    """Let a later attempt have an import whose attempt failed; False when it is no longer the caller's."""
+    """Release a failed import for retry. Return False if the caller has lost its lease."""
     put = (
         update(media_imports)
         .where(*_is_held(claimed))
@@ -170,9 +171,9 @@ def release_for_retry(
 
 
 def postpone(session: Session, claimed: Import, *, code: str) -> bool:
-    """Let an import wait until we can store it, without counting the attempt.
+    """Release an import without counting the attempt, because a server or storage of ours is missing.
 
-    False when it has waited for too long, or is no longer the caller's.
+    Return False if it has been postponed for MAX_POSTPONEMENT, or the caller has lost its lease.
     """
     values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": MAX_POSTPONEMENT}
     return session.execute(_POSTPONE, values).rowcount == 1
@@ -181,19 +182,19 @@ def postpone(session: Session, claimed: Import, *, code: str) -> bool:
 def mark_stored(
     session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
 ) -> Import | None:
-    """End an import with its file; None when it is no longer the caller's. It is remembered for `kept_days`."""
+    """End an import with its file; None if the caller has lost its lease. The record is kept for `kept_days`."""
     stored = {"state": ImportState.STORED.value, "code": None, "file_id": file_id, "version_id": version_id}
     return _end(session, claimed, stored, kept_days)
 
 
 def mark_failed(session: Session, claimed: Import, *, code: str, kept_days: int) -> Import | None:
-    """End an import without a file; None when it is no longer the caller's. It is remembered for `kept_days`."""
+    """End an import without a file; None if the caller has lost its lease. The record is kept for `kept_days`."""
     failed = {"state": ImportState.FAILED.value, "code": code, "file_id": None, "version_id": None}
     return _end(session, claimed, failed, kept_days)
 
 
 def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
-    """Choose how long to wait after so many attempts: doubling, give or take a half, no less than was asked for."""
+    """Return the wait after this many attempts: doubling, ±50 %, and at least what the source asked for."""
     usual = jittered(backoff_seconds(attempts, first=FIRST_DELAY_SECONDS, longest=LONGEST_DELAY_SECONDS))
     return timedelta(seconds=max(usual, min(retry_after_seconds or 0, MAX_RETRY_AFTER_SECONDS)))
 
@@ -204,7 +205,7 @@ def _purge_imports(context: Context) -> int:
 
 
 def purge_imports(database: Database) -> int:
-    """Forget imports that have ended long enough ago; return how many."""
+    """Delete the records of imports that ended long enough ago; return how many."""
     return run_in_batches(database, _PURGE, size=PURGE_BATCH_SIZE, swept="imports")
 
 

@@ -1,6 +1,6 @@
-"""Recognize content by its first bytes, and how dangerous it is to people who open it.
+"""Detect a content's media type from its first bytes, and whether it is dangerous to open.
 
-Only common and dangerous types are recognized. Nothing is decoded.
+Only common and dangerous types are detected. Nothing is decoded.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ HEAD_BYTES = 1024
 
 
 class Nature(StrEnum):
-    """What content can do to people who open it."""
+    """The danger of content to a person who opens it."""
 
     INERT = "inert"
     PAGE = "page"
@@ -20,7 +20,7 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedType:
-    """A type recognized by its signature, and the top-level types under which it may go."""
+    """A detected type, and the top-level types under which such content may be labeled."""
 
     media_type: str
     families: frozenset[str]
@@ -28,11 +28,12 @@ class DetectedType:
 
 
 def sniff(head: bytes) -> DetectedType | None:
-    """Recognize content by its first bytes (at most HEAD_BYTES are looked at); None when nothing is recognized."""
+    """Detect the type from the first HEAD_BYTES; None if it is unknown."""
     head = head[:HEAD_BYTES]
     for signature in SIGNATURES:
         if signature.matches(head):
             return signature.sniffed
+    # HTML last: its detection skips white space and is the least exact.
     return _sniff_iso_media(head) or _sniff_program(head) or _sniff_page(head)
 
 
@@ -125,7 +126,7 @@ _PAGE = DetectedType(media_type="text/html", families=frozenset({"text"}), natur
 _XML = DetectedType(media_type="text/xml", families=frozenset({"text"}), nature=Nature.PAGE)
 _SVG = DetectedType(media_type="image/svg+xml", families=frozenset({"image"}), nature=Nature.PAGE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# The beginnings by which browsers take content for HTML (WHATWG, MIME sniffing), each ended by a space or `>`.
+# The prefixes by which browsers detect HTML (WHATWG, MIME sniffing), each ended by white space or `>`.
 _PAGE_TAGS = tuple(
     b"<" + name + end
     for name in (
@@ -152,9 +153,9 @@ _PAGE_TAGS = tuple(
 
 
 def _sniff_iso_media(head: bytes) -> DetectedType | None:
-    """Recognize MP4 and its relatives by the brand in their first box (ISO/IEC 14496-12).
+    """Detect MP4 and related types by the brand in their first box (ISO/IEC 14496-12).
 
-    Older QuickTime has no such box: its first one is known by its name, and a length that no text begins with.
+    Older QuickTime has no brand; it is detected by the name of its first box and a length that no text starts with.
     """
     if head[4:8] == b"ftyp":
         return _ISO_BRANDS.get(head[8:12], _MP4)
@@ -168,7 +169,7 @@ def _sniff_program(head: bytes) -> DetectedType | None:
 
 
 def _is_windows_program(head: bytes) -> bool:
-    """Recognize a PE file by both of its signatures: text may begin with MZ."""
+    """Return whether the content is a PE file, by both of its signatures: text may start with MZ."""
     if not head.startswith(b"MZ"):
         return False
     offset = int.from_bytes(head[_PE_OFFSET_AT : _PE_OFFSET_AT + 4], "little")

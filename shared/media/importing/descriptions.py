@@ -1,7 +1,6 @@
-"""Clean what others say of an attachment, and recognize it when they say it twice.
+"""Normalize the description of an attachment, and hash it to recognize a repeated push.
 
-An id that cannot be kept is refused. Other malformed fields are left out: an odd file name must not cost a user the
-file.
+An invalid id is refused. Other malformed fields are dropped: an odd file name must not cost a user the file.
 """
 
 import re
@@ -15,7 +14,7 @@ from shared.files.idempotency import hash_request
 from shared.media.attachments import Attachment
 
 MAX_ID_CHARACTERS = 255
-"""Two of them and their network still fit into one entry of the unique key's index."""
+"""Two ids and the network still fit into one entry of the unique index."""
 MAX_LOCATION_CHARACTERS = 8192
 SHA256_BYTES = 32
 
@@ -23,13 +22,13 @@ _MAXIMUM_BYTES = (1 << 63) - 1
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = r'"[\t !#-\[\]-~]*"'
 MEDIA_TYPE = rf"{_WORD}/{_WORD}([ \t]*;[ \t]*{_WORD}=({_QUOTED}|{_WORD}))*"
-"""What may stand in the header of a download (RFC 9110, 8.3.1), as a pattern; escapes are left out of it."""
+"""Pattern of a valid media type in a download's header (RFC 9110, 8.3.1), without escapes."""
 _MEDIA_TYPE = re.compile(rf"({MEDIA_TYPE})[ \t]*;?", re.ASCII)
 _MAXIMUM_MEDIA_TYPE_LENGTH = 255
 
 
 def normalize(attachment: Attachment) -> Attachment:
-    """Give the attachment as it may be kept. Raises ValidationFailed for ids or a location that may not."""
+    """Return the attachment with valid fields only. Raises ValidationFailed for an invalid id or location."""
     conversation_id = attachment.conversation_id
     return replace(
         attachment,
@@ -45,7 +44,7 @@ def normalize(attachment: Attachment) -> Attachment:
 
 
 def read_media_type(text: str | None) -> str | None:
-    """Read a media type, its essence in lower case; None when there is none or it is malformed."""
+    """Return a media type with its essence in lower case; None if it is missing or malformed."""
     match = None
     if text is not None and len(text) <= _MAXIMUM_MEDIA_TYPE_LENGTH:
         match = _MEDIA_TYPE.fullmatch(text.strip(" \t"))
@@ -56,7 +55,7 @@ def read_media_type(text: str | None) -> str | None:
 
 
 def hash_description(attachment: Attachment) -> bytes:
-    """Hash what a push says of an attachment."""
+    """Return a hash of an attachment's description."""
     return hash_request(
         location=dict(attachment.location),
         file_name=attachment.file_name,
@@ -86,7 +85,7 @@ def _is_id(value: str) -> bool:
 
 
 def _is_plain(value: str) -> bool:
-    """Tell whether Postgres can keep a text and a log line show it."""
+    """Return whether Postgres can store a text and a log line can show it."""
     return not any(unicodedata.category(character) in ("Cc", "Cs") for character in value)
 
 

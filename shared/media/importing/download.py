@@ -1,7 +1,7 @@
-"""Receive one attachment from its source: counted, hashed and checked on the way, in constant memory.
+"""Receive one attachment from its source: counted, hashed and checked while it streams, in constant memory.
 
-The network's size and digest must match; the source's own count only where the network gave none. The type is checked
-as soon as enough has arrived, so a hostile source costs no more than that.
+The network's size and digest must match; the source's Content-Length counts only if the network gave no size. The
+type is checked as soon as HEAD_BYTES have arrived, so a hostile source costs no more than that.
 """
 
 import hashlib
@@ -39,25 +39,25 @@ class Download:
     check_lease: Callable[[], None]
     """Raises LeaseLost."""
     is_from_network: bool
-    """Whether a network has told us of it: then what is missing may still arrive there."""
+    """Whether a network announced the attachment; a missing one may then still arrive there."""
 
     @property
     def announced_bytes(self) -> int | None:
-        """The size that the network states, asked last and first; None where it states none."""
+        """The size that the network states, at the fetch or else in the webhook; None if neither does."""
         stated = self.source.size_bytes
         return self.attachment.size_bytes if stated is None else stated
 
     @property
     def size(self) -> Size:
-        """How much may come."""
+        """The size to reserve: the announced one, else the limit."""
         announced = self.announced_bytes
         return AtMost(self.limits.maximum_bytes) if announced is None else announced
 
     def receive(self, sink: Sink) -> ReceivedContent:
-        """Fetch the content into the sink, opened once the source answers.
+        """Fetch the content into the sink, which is opened when the source responds.
 
-        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceMissing, SourceRefused,
-        MediaTypeMismatch, ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
+        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceMissing, SourceRefused, MediaTypeMismatch,
+        ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable and StorageFull.
         """
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge
@@ -77,13 +77,14 @@ class Download:
                 raise SourceMissing from None
             if answer.status in _GONE:
                 raise SourceGone from None
+            # Without headers there are no credentials that could be wrong.
             if answer.status in _REFUSED and self.source.headers:
                 raise SourceRefused from None
             raise
 
     def _read(self, fetched: FetchedContent, sink: Sink) -> ReceivedContent:
         if fetched.media_type in self.source.refused_media_types:
-            raise MediaTypeMismatch("The source answered with a page of its own in place of the media.")
+            raise MediaTypeMismatch("The source responded with a page of its own instead of the media.")
         if None not in (self.announced_bytes, fetched.content_length):
             self.require_size(fetched.content_length or 0)
         check = _ContentCheck(self, fetched.media_type)
@@ -94,13 +95,13 @@ class Download:
         return check.finish()
 
     def require_size(self, size_bytes: int) -> None:
-        """Raise ByteSizeMismatch for a size other than the one that was announced."""
+        """Raise ByteSizeMismatch if the size differs from the announced one."""
         if self.announced_bytes not in (None, size_bytes):
             raise ByteSizeMismatch
 
 
 class _ContentCheck:
-    """Counts, hashes and judges content as it passes."""
+    """Counts, hashes and checks content as it arrives."""
 
     def __init__(self, download: Download, served_type: str | None) -> None:
         self._download = download
@@ -128,6 +129,7 @@ class _ContentCheck:
         digest = self._hash.digest()
         if {attachment.sha256, source.sha256} - {None, digest}:
             raise DigestMismatch("The content does not have the digest that was announced.")
+        # Shorter than HEAD_BYTES: not checked yet.
         media_type = self._media_type or self._check_type()
         return ReceivedContent(
             file_name=attachment.file_name or NAMELESS + suffix_of(media_type),
@@ -142,6 +144,6 @@ class _ContentCheck:
         declared = essence_of(self._declared or "")
         refused = self._download.source.refused_media_types
         if sniffed is not None and sniffed.media_type in refused and sniffed.media_type != declared:
-            raise MediaTypeMismatch("The source sent a page of its own in place of the media.")
+            raise MediaTypeMismatch("The source sent a page of its own instead of the media.")
         self._media_type = label(self._declared, head)
         return self._media_type

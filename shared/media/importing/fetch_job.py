@@ -1,8 +1,8 @@
-"""Carry imports out: claim → locate → fetch → store, each attempt under a lease, each import stored once.
+"""Run imports: claim → locate → fetch → store. Each attempt has a lease; each import is stored once.
 
-A worker that dies leaves a row whose lease ends and staged bytes that a sweep removes. Transient failures are retried
-with growing pauses; a lack on our own side counts no attempt; what somebody can mend holds the import until they have;
-any other failure ends it with its code.
+A worker that dies leaves a row with an expiring lease and staged bytes that a sweep deletes. Transient failures are
+retried with growing waits. A failure on our side counts no attempt. A failure that an administrator can resolve
+pauses the import. Any other failure ends it with its code.
 """
 
 import json
@@ -45,19 +45,19 @@ log = get_logger(__name__)
 
 IDLE_SECONDS = 20.0
 OVERHEAD_SECONDS = 120.0
-"""The time an attempt has, besides fetching, to ask where the bytes are and to store them."""
+"""The time an attempt has, besides fetching, to locate the bytes and to store them."""
 JOB_BUDGET_SECONDS = 600.0
-"""How long one message keeps a thread at work."""
+"""How long one message may use a thread."""
 SPARE_THREADS = 2
-"""Threads that never fetch: one for the sender of deliveries, one for the hints that there is more for it."""
+"""Threads that never fetch: one for the deliveries' sender, one for its wake-up messages."""
 _OWN_FAILURES = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
-"""What is missing on our own side: the database, the store, room in it."""
+"""Failures on our side: database or store unavailable, storage full."""
 _TRANSIENT_KINDS = _OWN_FAILURES | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """What imports are carried out with."""
+    """The dependencies and limits of running imports; one for each process."""
 
     database: Database
     store: BlobStore
@@ -65,16 +65,16 @@ class Fetcher:
     encryption: Encryption
     policy: EgressPolicy
     pool: Pool
-    """The threads that may fetch at once, shared by organizations; a distribution is a member of its own."""
+    """The threads that may fetch at once, shared among organizations; each distribution is a member."""
     rotation: RoundRobin = field(default_factory=RoundRobin)
     leases: InFlight[RenewedLease] = field(default_factory=start_lease_renewal)
     claiming: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the process is asked to end: what was begun is finished, and nothing more is begun."""
+    """Set when the process is asked to end: running imports finish, and no new one starts."""
 
     @property
     def limits(self) -> FetchLimits:
-        """What one attachment may cost."""
+        """The limits of one fetch."""
         return FetchLimits(
             maximum_bytes=self.settings.max_media_bytes,
             deadline_seconds=self.settings.media_fetch_seconds,
@@ -93,7 +93,7 @@ def _fetch_due(context: StoreContext) -> int:
 
 
 def _make_fetcher(context: StoreContext) -> Fetcher:
-    """Fetch by all threads of the worker but a few, which go on sending notifications past slow sources."""
+    """Return a fetcher for all threads but SPARE_THREADS, so that slow sources do not block notifications."""
     settings = context.settings
     fetcher = Fetcher(
         database=context.database,
@@ -108,7 +108,7 @@ def _make_fetcher(context: StoreContext) -> Fetcher:
 
 
 def fetch_due(fetcher: Fetcher) -> int:
-    """Carry out every import that is due, one after the other until none may be claimed; return how many."""
+    """Run due imports one after the other until none may be claimed; return how many ran."""
     done = 0
     while not fetcher.is_stopping.is_set():
         claimed = _claim(fetcher)
@@ -126,7 +126,7 @@ def fetch_due(fetcher: Fetcher) -> int:
 
 def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
     """Claim the next import of an organization that may use another thread; None if there is none."""
-    # One thread at a time: the pool could fill between the look at it and the claim.
+    # One thread at a time: otherwise the pool could fill between this check and the claim.
     with fetcher.claiming:
         if fetcher.pool.in_use >= fetcher.pool.slots or not _is_any_due(fetcher):
             return None
@@ -165,7 +165,7 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
     if claimed.spent_attempts > fetcher.settings.media_attempts:
         raise ImportAbandoned
     with fetcher.database.autocommit() as session:
-        # Asked before anything is fetched, and again when it is stored.
+        # Checked before fetching, to spare a useless fetch, and again in the transaction that stores.
         authorize_import(session, claimed.distribution_id)
     longest_seconds = fetcher.limits.deadline_seconds + OVERHEAD_SECONDS
     kept = RenewedLease(fetcher.database, claimed, longest_seconds=longest_seconds)
@@ -199,9 +199,10 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
 
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
-    """Put an import back for a later attempt, or end it; without the lease, change nothing."""
+    """Release the import for a later attempt, pause or end it; change nothing without the lease."""
     failpoints.hit("import.failing")
     with fetcher.database.transaction() as session:
+        # Ordered by blame: our side first, then the operator's, then the source's.
         if error.kind in _OWN_FAILURES and claims.postpone(session, claimed, code=error.code):
             outcome = "postponed"
         elif should_pause(claimed, error) and hold(session, fetcher.settings, claimed, code=error.code):
@@ -237,6 +238,6 @@ def _end(session: Session, settings: Settings, claimed: Import, error: DomainErr
 
 
 def is_transient(error: DomainError) -> bool:
-    """Tell whether the same attempt may succeed later."""
+    """Return whether the same attempt may succeed later."""
     is_transient_error: bool | None = getattr(error, "is_transient", None)
     return error.kind in _TRANSIENT_KINDS if is_transient_error is None else is_transient_error

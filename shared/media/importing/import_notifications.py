@@ -1,7 +1,8 @@
 """Notify a distribution of its media: an import that ended, a file that expired.
 
-The transaction that makes an event true writes it, so it is sent at least once and never without cause. Each stored
-file has a row that waits for its deadline, so its expiry is noticed once, however late the sweep.
+The transaction that makes an event true writes its notification, so it is sent at least once and never without cause.
+Each stored file has a row in `expiring_media` until its deadline, so its expiry is notified once, however late the
+sweep runs.
 """
 
 import json
@@ -26,12 +27,12 @@ from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import drain
 
 KIND = "distribution"
-"""The kind of these deliveries; their destination is the distribution."""
+"""The kind of these deliveries; the destination's id is the distribution's."""
 BATCH_SIZE = 200
 
 
 class EventType(StrEnum):
-    """What a distribution is told about."""
+    """The types of events sent to distributions."""
 
     IMPORT_STORED = "media.import.stored"
     IMPORT_FAILED = "media.import.failed"
@@ -45,9 +46,9 @@ def _render(value: Any) -> str:
 
 
 def notify_import(session: Session, ended: Import) -> None:
-    """Notify of an import's end, and watch the file that it stored until that expires.
+    """Notify the distribution of an import's end, and watch the stored file until it expires.
 
-    Belongs in the transaction that ends the import, after its file's row.
+    Call it in the transaction that ends the import, after writing the file's row.
     """
     details = {
         "importId": str(ended.id),
@@ -81,10 +82,9 @@ def notify(
     sequence: int | None = None,
     render: Callable[[Any], str] = _render,
 ) -> UUID | None:
-    """Tell a distribution of an event, after the commit; None when it has named no endpoint.
+    """Send an event to a distribution after the commit. Return the delivery's id, or None without an endpoint.
 
-    What a disabled endpoint misses is kept for a replay. Events with a `sequence` arrive in the order in which they
-    are written.
+    An event for a disabled endpoint is stored for a replay. Events with a `sequence` are delivered in order.
     """
     endpoint = session.fetch_one(_ENDPOINT, {"distribution_id": distribution_id})
     if endpoint is None:
@@ -110,7 +110,7 @@ def _notice_expired_media(context: Context) -> int:
 
 
 def notice_expired_media(database: Database) -> int:
-    """Tell of every file whose deadline has passed since the last look; return how many rows were dealt with."""
+    """Notify of every file past its deadline; return the number of rows handled."""
 
     def batch() -> int:
         with database.transaction() as session:
@@ -126,6 +126,7 @@ def _notice(session: Session) -> int:
     ids = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
     due = session.execute(_DUE, {"ids": [str(file_id) for file_id in ids]}).all() if ids else ()
     for row in due:
+        # The file's retention was extended after the row was written.
         if row.renewed_until is not None:
             session.execute(_POSTPONE, {"file_id": row.file_id, "expires_at": row.renewed_until})
             continue
@@ -163,7 +164,7 @@ _HEADS = first_of_each(
     table="expiring_media", tenant="distribution_id", ready="true", order="expires_at", key="file_id"
 )
 _FAIR = text(f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608
-# Content is gone from its deadline on, whether or not the sweep has run; a deleted file has not expired.
+# A file has expired from its deadline on, whether or not its own sweep has run. A deleted file has not expired.
 _DUE = text(
     """
 SELECT watched.file_id, watched.distribution_id, watched.details, watched.expires_at,

@@ -1,6 +1,6 @@
-"""Queue the attachments of a message, or hold them where somebody has to mend something first.
+"""Queue the attachments of a message, or pause them if an administrator must fix something first.
 
-The unique key of distribution, network, message id and attachment id makes every push, however often repeated, one
+The unique key (distribution, network, message id, attachment id) makes every push, however often repeated, one
 import.
 """
 
@@ -34,7 +34,7 @@ from shared.media.importing.imports import (
 )
 
 PAUSED_PER_QUEUED = 10
-"""So many times what may be queued may be held: rows that wait for somebody cost little."""
+"""The limit of paused imports is this many times QUEUED_IMPORTS: paused rows cost little."""
 
 
 def queue_imports(
@@ -47,18 +47,18 @@ def queue_imports(
     secret_headers: Mapping[str, Mapping[str, str]] | None = None,
     proof: Proof = UNPROVEN,
 ) -> tuple[Import, ...]:
-    """Queue the fetching of a message's attachments; give the imports in order, those made before included.
+    """Queue the attachments of a message for fetching; return their imports in order, earlier ones included.
 
-    `secret_headers` go with the request for an attachment, by its id. A generic push must describe an attachment as
-    it did before; a native network vouches for its ids, and is never told of what keeps us from taking them: its
-    imports are held until that has passed.
+    `secret_headers` are sent when fetching, by attachment id. A generic push must describe an attachment as before. A
+    native network is trusted with its ids and never gets an error that an operator must resolve: its imports are
+    paused until the cause is gone.
 
-    Raises ImportConflict, TooManyImports, ValidationFailed for ids that cannot be kept; for a generic push, and for a
-    distribution that does not exist, what `authorize_import` raises.
+    Raises ImportConflict, TooManyImports, and ValidationFailed for invalid ids. For a generic push, and for a
+    distribution that does not exist, raises what `authorize_import` raises.
     """
     organization_id, held_code = _authorize(session, distribution_id, network, proof)
     if len(attachments) > settings.queued_imports:
-        # More than may wait: refused before a row is written.
+        # Refused before any row is written.
         raise TooManyImports
     attachments = [normalize(attachment) for attachment in attachments]
     encryption = Encryption(settings)
@@ -71,12 +71,13 @@ def queue_imports(
         "code": held_code,
     }
     found: dict[int, Import] = {}
-    # Ordered by key, so that two pushes of the same message never deadlock.
+    # Inserted in the order of the key, so that two pushes of the same message never deadlock.
     for index in sorted(range(len(attachments)), key=lambda index: _key(attachments[index])):
         attachment = attachments[index]
         headers = (secret_headers or {}).get(attachment.attachment_id)
         secret = encryption.encrypt(json.dumps(dict(headers))) if headers else None
         found[index] = _queue(session, owner, attachment, secret)
+    # Counted after the inserts, so that new rows are included; a push that only repeats is never refused.
     if any(queued.is_new for queued in found.values()):
         limit = settings.queued_imports * (1 if held_code is None else PAUSED_PER_QUEUED)
         refuse_excess(session, distribution_id, state, limit)
@@ -102,7 +103,7 @@ def _queue(
 def _authorize(
     session: Session, distribution_id: UUID, network: str, proof: Proof
 ) -> tuple[UUID, str | None]:
-    """Give whose imports these are, and the code of what keeps a network's from being fetched now."""
+    """Return the organization, and the code for which a network's imports must pause, or None."""
     try:
         return authorize_import(session, distribution_id, proof).organization_id, None
     except DomainError as error:
@@ -112,7 +113,7 @@ def _authorize(
 
 
 def refuse_excess(session: Session, distribution_id: UUID, state: ImportState, limit: int) -> None:
-    """Raise TooManyImports above the limit, which bounds the count as well."""
+    """Raise TooManyImports if more than `limit` imports are pending; counts no further than that."""
     count = _COUNT_HELD if state is ImportState.HELD else _COUNT_WAITING
     row = session.fetch_one(count, {"distribution_id": distribution_id, "limit": limit + 1})
     if row is not None and row.waiting > limit:

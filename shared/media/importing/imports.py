@@ -1,7 +1,7 @@
-"""Imports: their rows, how one is written, and what became of it.
+"""Imports: their rows, how one is written, and how it is read.
 
-The unique key of distribution, network, message id and attachment id makes every push, however often repeated, one
-import. What is secret about a source is kept encrypted, apart from the `Import` that is handed around.
+The unique key (distribution, network, message id, attachment id) makes every push, however often repeated, one
+import. Secrets of a source are stored encrypted and are not part of `Import`.
 """
 
 import json
@@ -27,13 +27,13 @@ from shared.messaging.queues import MEDIA
 from shared.pagination import Page, Position, descending, paginate
 
 STANDARD = "standard"
-"""The network of generic pushes, whose location is `{"url": …}`."""
+"""The network of generic pushes; their location is `{"url": …}`."""
 
 _table = media_imports.c
 
 
 class ImportState(StrEnum):
-    """Where an import is."""
+    """The state of an import. `Held` means paused."""
 
     QUEUED = "Queued"
     FETCHING = "Fetching"
@@ -44,7 +44,7 @@ class ImportState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMedia(Job):
-    """Attachments wait to be fetched; who claims one while others wait sends for another thread."""
+    """Imports wait to be fetched. A worker that claims one while others wait wakes another thread up."""
 
     kind = "media.fetch"
     queue = MEDIA
@@ -52,9 +52,9 @@ class FetchMedia(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """An import at one moment; `code` is the reason of its last failure, `due_at` its next attempt.
+    """A snapshot of an import; `code` is why its last attempt failed, `due_at` when the next one is due.
 
-    `forgiven_attempts` were made before somebody had it retried.
+    `forgiven_attempts` were made before a manual retry and no longer count.
     """
 
     id: UUID
@@ -79,11 +79,11 @@ class Import:
     ended_at: datetime | None
     created_at: datetime
     is_new: bool = False
-    """Whether this very push made it."""
+    """Whether this push created it."""
 
     @property
     def spent_attempts(self) -> int:
-        """How many attempts it has had since it was pushed or retried."""
+        """Attempts since the import was pushed or retried."""
         return self.attempts - self.forgiven_attempts
 
     @property
@@ -102,9 +102,9 @@ class Import:
 
 
 def insert_import(session: Session, values: Mapping[str, Any], attachment: Attachment) -> Import | None:
-    """Write an import's row for a normalized attachment; None when there is one already.
+    """Write the row of an import for a normalized attachment; None if it exists already.
 
-    With `kept_days` it has ended, and is remembered for so long.
+    With `kept_days` the import has ended, and its record is kept that long.
     """
     described = {
         "id": new_id(),
@@ -123,7 +123,11 @@ def insert_import(session: Session, values: Mapping[str, Any], attachment: Attac
 
 
 def get_repeated(session: Session, *, distribution_id: UUID, network: str, attachment: Attachment) -> Import:
-    """Get the import that an earlier push of this attachment made. Raises ImportConflict if it described another."""
+    """Return the import that an earlier push of this attachment created.
+
+    Raises ImportConflict if that push described it differently, and ServiceUnavailable if its record was just
+    deleted.
+    """
     row = session.execute(
         select(*_columns, _table.request_hash).where(
             _table.distribution_id == distribution_id,
@@ -134,13 +138,14 @@ def get_repeated(session: Session, *, distribution_id: UUID, network: str, attac
     ).one_or_none()
     if row is None:
         raise ServiceUnavailable("The record of an earlier push has just been removed; try again.")
+    # A native network's addresses change with each delivery, so only generic pushes are compared.
     if network == STANDARD and bytes(row.request_hash) != hash_description(attachment):
         raise ImportConflict(importId=row.id)
     return read_import(row)
 
 
 def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> Import:
-    """Get one import of a distribution. Raises ImportNotFound."""
+    """Return one import of a distribution. Raises ImportNotFound."""
     statement = select(*_columns).where(_table.id == import_id, _table.distribution_id == distribution_id)
     row = session.execute(statement).one_or_none()
     if row is None:
@@ -149,7 +154,7 @@ def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> I
 
 
 def find_imports(session: Session, import_ids: Sequence[UUID]) -> tuple[Import, ...]:
-    """Find these imports, in their order; one whose record is kept no longer is left out."""
+    """Return these imports in order, without those that were deleted."""
     if not import_ids:
         return ()
     rows = {row.id: row for row in session.execute(select(*_columns).where(_table.id.in_(import_ids)))}
@@ -159,7 +164,7 @@ def find_imports(session: Session, import_ids: Sequence[UUID]) -> tuple[Import, 
 def get_pushed_import(
     session: Session, *, distribution_id: UUID, network: str, message_id: str, attachment_id: str
 ) -> Import:
-    """Get the import of an attachment that was pushed before. Raises ImportNotFound."""
+    """Return the import of an attachment that was pushed earlier. Raises ImportNotFound."""
     statement = select(*_columns).where(
         _table.distribution_id == distribution_id,
         _table.network == network,
@@ -168,14 +173,16 @@ def get_pushed_import(
     )
     row = session.execute(statement).one_or_none()
     if row is None:
-        raise ImportNotFound("An attachment without a url was not pushed before.")
+        raise ImportNotFound(
+            "An attachment has no url and was not pushed before. Push it first, or give its url."
+        )
     return read_import(row)
 
 
 def list_imports(
     session: Session, *, distribution_id: UUID, state: ImportState | None = None, **page: Unpack[Position]
 ) -> Page[Import]:
-    """List the imports of a distribution, newest first."""
+    """Return a page of a distribution's imports, newest first."""
     statement = select(*_columns).where(_table.distribution_id == distribution_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
@@ -183,7 +190,7 @@ def list_imports(
 
 
 def read_import(row: Any, *, is_new: bool = False) -> Import:
-    """Read an import's row."""
+    """Return the import of a row."""
     values = {column.key: getattr(row, column.key) for column in _columns}
     digest = values["content_sha256"]
     return Import(

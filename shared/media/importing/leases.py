@@ -1,7 +1,7 @@
-"""Renew the leases of attempts from a thread of its own, because an attempt may wait on a silent source for longer.
+"""Renew the leases of attempts from a thread of its own, because an attempt may wait on a silent source.
 
-Renewal ends with the attempt, with the loss of the lease, or at the attempt's time limit: a hanging worker must not
-hold an import for ever.
+Renewal ends with the attempt, when the lease is lost, or at the attempt's time limit: a hanging worker must not keep
+an import for ever.
 """
 
 import time
@@ -30,12 +30,12 @@ class RenewedLease:
         self._is_lost = False
 
     def check(self) -> None:
-        """Raise LeaseLost if somebody else has the import by now."""
+        """Raise LeaseLost if another worker has the import."""
         if self._is_lost:
             raise LeaseLost
 
     def renew(self) -> None:
-        """Renew the lease, unless it is lost or has been kept for as long as it may."""
+        """Renew the lease, unless it is lost or the attempt's time limit has passed."""
         if self._is_lost or time.monotonic() >= self._ends_at:
             return
         try:
@@ -43,12 +43,13 @@ class RenewedLease:
                 renew_lease(session, self._claimed)
         except LeaseLost:
             self._is_lost = True
+        # Not lost yet: the database may be back before the lease expires.
         except DomainError as error:
             log.warning("import.lease_not_renewed", import_id=self._claimed.id, error=error.code)
 
 
 def start_lease_renewal() -> InFlight[RenewedLease]:
-    """Renew the leases of all attempts of a process."""
+    """Return the renewal of all attempts of a process."""
     return InFlight({"import-leases": _renew_all}, pause_seconds=RENEWAL_SECONDS)
 
 

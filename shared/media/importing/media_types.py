@@ -1,8 +1,8 @@
-"""Label content by its declared type and its first bytes; refuse dangerous content in disguise.
+"""Label content by its declared type and its first bytes; refuse dangerous content under a harmless type.
 
-The declared type stays if the signature is of its family or nothing is known of either. It becomes
+The declared type stays if the signature is of its family, or if there is no signature to compare. It becomes
 `application/octet-stream` if the content differs. A page, script or program declared as inert media is refused: it is
-an attack, or a login page served in place of the media (docs/specification/media.md#media-types).
+an attack, or a login page instead of the media (docs/specification/media.md#media-types).
 """
 
 from shared.media.errors import MediaTypeMismatch
@@ -13,7 +13,7 @@ _CLAIM_NOTHING = frozenset({UNKNOWN, "binary/octet-stream", "application/binary"
 
 
 def label(declared: str | None, head: bytes) -> str:
-    """Give the media type to keep for content that begins with `head`. Raises MediaTypeMismatch."""
+    """Return the media type to store for content that starts with `head`. Raises MediaTypeMismatch."""
     sniffed = sniff(head)
     if declared is None:
         return sniffed.media_type if sniffed is not None and sniffed.nature is Nature.INERT else UNKNOWN
@@ -28,17 +28,17 @@ def label(declared: str | None, head: bytes) -> str:
 
 
 def claim_of(media_type: str | None) -> str | None:
-    """Give a media type if it claims anything at all: many servers call everything `application/octet-stream`."""
+    """Return a media type unless it is a generic one, which many servers send for everything; None then."""
     return None if media_type is None or essence_of(media_type) in _CLAIM_NOTHING else media_type
 
 
 def essence_of(media_type: str) -> str:
-    """Give a media type without its parameters, in lower case."""
+    """Return a media type without its parameters, in lower case."""
     return media_type.partition(";")[0].strip().lower()
 
 
 def suffix_of(media_type: str) -> str:
-    """Give the suffix for a file without a name; empty for types without a usual one."""
+    """Return the suffix for a file without a name; empty for types without a usual one."""
     return _SUFFIXES.get(essence_of(media_type), "")
 
 
@@ -60,7 +60,7 @@ def _agrees(essence: str, sniffed: DetectedType) -> bool:
     return family in sniffed.families
 
 
-# Content of these types begins with the signature alone; MP3 may begin with anything.
+# Content of these types always starts with its signature; MP3, AAC and MPEG streams may start anywhere.
 _ALWAYS_SIGNED = frozenset(
     {signature.sniffed.media_type for signature in SIGNATURES} - {"audio/mpeg", "audio/aac", "video/mpeg"}
 ) | {"video/mp4", "audio/mp4", "video/quicktime", "image/heic", "image/heif", "image/avif", "application/ogg"}

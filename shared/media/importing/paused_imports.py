@@ -1,10 +1,10 @@
-"""Imports that wait for somebody: to mend credentials, pay, enable or permit what keeps them from being fetched.
+"""Paused imports (state `Held`): an administrator must fix credentials, pay, enable or permit something first.
 
-A held import costs no attempt and is no backlog. It is queued again when its network's settings change, when its
-distribution may import again after something was done in its organization (credits came, somebody enabled or permitted
-something: all of it is in the audit log), and now and then by itself, for what is mended where we cannot see it. A look
-costs as much as there are organizations with held imports, whatever others do, and they take turns. One that nobody
-helps fails when its record would have been forgotten.
+A paused import costs no attempt and is no backlog. It is queued again when its network's settings change; when its
+distribution may import again after a change in its organization (credits, permissions, enabling: all of it is in the
+audit log); and at growing intervals, for changes outside this service. A check costs as much as there are
+organizations with paused imports, and organizations take turns. An import that stays paused fails when its record
+would be deleted.
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import RETENTION
 
 BATCH_SIZE = 500
-"""So many imports of a distribution are queued again at once: fewer than may be queued."""
+"""Imports of a distribution queued again at once: fewer than QUEUED_IMPORTS allows."""
 CHANGES_SEEN = timedelta(minutes=15)
-"""What was done so long ago is looked at: storage that was paid for is accepted by the next charge."""
+"""Changes of this age are still considered: paid storage is accepted only by the next charge."""
 MOST_DISTRIBUTIONS = 200
-"""The held imports of so many distributions are looked at for what was done."""
+"""Distributions with paused imports checked in one run."""
 _FOR_THE_NETWORK = (SourceRefused.code, NetworkNotConfigured.code)
-"""Whether these have been mended, only the network's settings and its own word can tell."""
+"""Codes of causes that only the network or its settings resolve, and no change in the audit log."""
 
 _table = media_imports.c
-# Exponential, from a minute to six hours.
+# The wait is a quarter of the import's age: exponential, from a minute to six hours.
 _HOLD = text(
     """
 UPDATE media_imports SET state = 'Held', code = :code, attempts = attempts - 1, is_ready = false,
@@ -51,7 +51,7 @@ _FIRST = first_of_each(
     table="media_imports", tenant="organization_id", ready="state = 'Held'", order="due_at"
 )
 _FAIR = text(f"SELECT id FROM ({_FIRST}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608 (names from the code)
-# In an index's order: EXISTS would let the planner read all acts until it meets one of the organization.
+# Ordered like the index: with EXISTS the planner may scan all audit events until one is of the organization.
 _CHANGED = text(
     f"""
 {tenants_with(table="media_imports", tenant="organization_id", ready="state = 'Held'")}
@@ -67,14 +67,17 @@ SELECT id FROM (
 
 
 def should_pause(claimed: Import, error: DomainError) -> bool:
-    """Tell whether an import that failed so should wait. The sender of a generic push sent what was refused."""
+    """Return whether an import with this failure should pause.
+
+    Refused headers of a generic push fail it: only the pusher could send other ones.
+    """
     return needs_operator(error) and not (claimed.network == STANDARD and isinstance(error, SourceRefused))
 
 
 def hold(session: Session, settings: Settings, claimed: Import, *, code: str) -> bool:
-    """Let an import wait for somebody, without counting the attempt.
+    """Pause an import without counting the attempt.
 
-    False when it has waited as long as records are kept, or is no longer the caller's.
+    Return False if it has been paused for as long as records are kept, or the caller has lost its lease.
     """
     max_age = timedelta(days=settings.media_record_days)
     values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": max_age}
@@ -82,7 +85,7 @@ def hold(session: Session, settings: Settings, claimed: Import, *, code: str) ->
 
 
 def resume(session: Session, distribution_id: UUID, *, network: str) -> int:
-    """Queue a distribution's held imports from a network again; give how many."""
+    """Queue a distribution's paused imports from a network again; return how many."""
     return _queue_again(session, _table.distribution_id == distribution_id, _table.network == network)
 
 
@@ -92,7 +95,7 @@ def _resume_held(context: Context) -> int:
 
 
 def resume_held(database: Database) -> int:
-    """Queue again what was held for a while, and what is held for a reason that may be gone; give how many."""
+    """Queue paused imports again that are due or may be fetchable now; return how many."""
     with database.transaction() as session:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         resumed = _queue_again(session, _table.id.in_(due)) if due else 0
@@ -109,7 +112,7 @@ def resume_held(database: Database) -> int:
 
 
 def _find_changed(session: Session) -> Sequence[UUID]:
-    """Find distributions with held imports in whose organization something was done of late."""
+    """Return distributions with paused imports in organizations with a change within CHANGES_SEEN."""
     now = session.execute(select(func.now())).scalar_one()
     since = least_id(now - CHANGES_SEEN)
     return session.execute(_CHANGED, {"since": since, "limit": MOST_DISTRIBUTIONS}).scalars().all()
@@ -124,7 +127,7 @@ def _may_import(session: Session, distribution_id: UUID) -> bool:
 
 
 def _queue_again(session: Session, *which: ColumnElement[bool]) -> int:
-    # In a table expression, which is read once: a joined query with a limit might be read once a row.
+    # A CTE is evaluated once; a joined subquery with LIMIT might be evaluated for each row and exceed the limit.
     held = select(_table.id).where(_HELD, *which).order_by(_table.created_at).limit(BATCH_SIZE)
     batch = held.with_for_update(skip_locked=True).cte("batch")
     queued = (

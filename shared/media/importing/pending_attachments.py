@@ -1,7 +1,7 @@
-"""Imports that a message waits for: which of them have not ended, and the word that one has.
+"""Imports that a message waits for, and the notification that one has ended.
 
-The mark on an import's row is set in the transaction that takes the message and read in the one that ends the import,
-so that no end is missed; the job is only a hint.
+The row's mark is set in the transaction that records the message, and read in the one that ends the import, so no end
+is missed. The job only wakes a worker up.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ _table = media_imports.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteMessages(Job):
-    """A message may be ready to be routed: an import that it waited for has ended, or another before it is routed."""
+    """A message may be ready to be routed: an import it waited for, or an earlier message, has ended."""
 
     kind = "door.route_messages"
     queue = AGENTS
@@ -28,7 +28,7 @@ class RouteMessages(Job):
 
 
 def await_imports(session: Session, import_ids: Collection[UUID]) -> bool:
-    """Mark those of these imports that have not ended; tell whether there are any."""
+    """Mark those of these imports that have not ended. Return whether there are any."""
     if not import_ids:
         return False
     waiting = update(media_imports).where(_table.id.in_(import_ids), _table.ended_at.is_(None))
@@ -36,6 +36,6 @@ def await_imports(session: Session, import_ids: Collection[UUID]) -> bool:
 
 
 def has_waiting(session: Session, import_ids: Collection[UUID]) -> bool:
-    """Tell whether one of these imports has not ended."""
+    """Return whether one of these imports has not ended."""
     waiting = select(_table.id).where(_table.id.in_(import_ids), _table.ended_at.is_(None))
     return session.execute(waiting.limit(1)).one_or_none() is not None

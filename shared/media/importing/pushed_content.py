@@ -1,7 +1,7 @@
-"""Store media whose bytes a distribution pushes: the import is Stored when the push is answered.
+"""Store media that a distribution pushes as bytes: the import is Stored before the response.
 
-The bytes take the way of every upload, stage → commit → place, and one transaction writes import and file. Of
-concurrent pushes of one attachment the first to commit makes the file; the others, with equal content, get its
+The bytes take the path of every upload, stage → commit → place, and one transaction writes import and file. Of
+concurrent pushes of one attachment the first to commit creates the file; the others, with equal content, get its
 import.
 """
 
@@ -30,7 +30,7 @@ from shared.observability.telemetry import IMPORTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedPart:
-    """What a push brought: its fields' attachment, the part's own description, its content and how that begins."""
+    """A received push: the attachment that its fields describe, the file part, and the content's first bytes."""
 
     attachment: Attachment
     content: ReceivedContent
@@ -51,10 +51,10 @@ def push_content(
     receive: ReceivePush,
     time_limit_seconds: float,
 ) -> Import:
-    """Store pushed content as a file, or give the import that the same push made before.
+    """Store pushed content as a file, or return the import that the same push created earlier.
 
     Raises what `authorize_import` and `receive` raise, ByteSizeMismatch, DigestMismatch, MediaTypeMismatch,
-    ImportConflict, ValidationFailed, BlobStoreUnavailable, StorageFull, ServiceUnavailable.
+    ImportConflict, ValidationFailed, BlobStoreUnavailable, StorageFull and ServiceUnavailable.
     """
     with database.autocommit() as session:
         authorize_import(session, distribution_id)
@@ -88,7 +88,7 @@ def _record(
     *,
     kept_days: int,
 ) -> Import | None:
-    """Write the import with its file; None when an earlier push of the attachment did."""
+    """Write the import with its file; None if an earlier push of the attachment did."""
     file_id = new_id()
     values = {
         "distribution_id": receiver.distribution_id,
@@ -107,12 +107,12 @@ def _record(
 
 
 def _describe(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:
-    """Describe what was received. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
+    """Return the attachment and content as stored. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
     declared, part = normalize(pushed.attachment), pushed.content
     if declared.size_bytes not in (None, part.byte_size):
         raise ByteSizeMismatch(f"The content has {part.byte_size} bytes, not byteSize={declared.size_bytes}.")
     if declared.sha256 not in (None, part.sha256):
-        raise DigestMismatch("The content does not have the digest that sha256 gives.")
+        raise DigestMismatch("The content does not have the digest in sha256.")
     content = replace(
         part,
         file_name=declared.file_name or part.file_name,

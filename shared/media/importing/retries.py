@@ -1,4 +1,4 @@
-"""Have imports that failed, or are held, tried again by somebody who has mended what was wrong."""
+"""Retry imports that failed or are paused, after a caller has fixed the cause."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -24,7 +24,7 @@ _QUEUED_AGAIN = {
     "state": ImportState.QUEUED.value,
     "is_ready": True,
     "due_at": func.now(),
-    # The number of an attempt is a fencing token, and never used twice.
+    # `attempts` is a fencing token and never decreases, so earlier attempts are forgiven instead.
     "forgiven_attempts": _table.attempts,
     "ended_at": None,
     "forget_at": None,
@@ -34,7 +34,7 @@ _QUEUED_AGAIN = {
 def retry_import(
     session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID, import_id: UUID
 ) -> Import:
-    """Queue an import again. Raises ImportNotFound, ImportNotRetryable, TooManyImports, PermissionDenied."""
+    """Queue an import again. Raises ImportNotFound, ImportNotRetryable, TooManyImports and PermissionDenied."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     get_import(session, distribution_id=distribution_id, import_id=import_id)
     if not _queue_again(session, settings, distribution_id, [import_id]):
@@ -53,7 +53,10 @@ def retry_imports(
     code: str | None = None,
     since: datetime | None = None,
 ) -> int:
-    """Queue the first so many again of those that match, oldest first; give how many. Raises TooManyImports."""
+    """Queue matching imports again, oldest first, up to MAX_RETRIED_IMPORTS; return how many.
+
+    Raises TooManyImports and PermissionDenied.
+    """
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     asked = {_table.state: state and state.value, _table.code: code}
     which: list[ColumnElement[bool]] = [

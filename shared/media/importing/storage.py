@@ -1,7 +1,7 @@
-"""Store fetched media: in one transaction the file, the import's state and the notification.
+"""Store fetched media: one transaction writes the file, the import's state and the notification.
 
-The transaction authorizes again, on live rows: a right held at the push may be gone. Then nothing is written and the
-bytes are removed.
+The transaction authorizes again on live rows: a permission held at the push may be gone. Then nothing is written and
+the bytes are deleted.
 """
 
 from uuid import UUID
@@ -26,8 +26,8 @@ def store_fetched(
 ) -> Import:
     """Fetch the content of a claimed import and store it.
 
-    Raises what `Download.receive` and `authorize_import` raise, LeaseLost, BlobStoreUnavailable, StorageFull,
-    Unavailable.
+    Raises what `Download.receive` and `authorize_import` raise, LeaseLost, BlobStoreUnavailable, StorageFull and
+    ServiceUnavailable.
     """
     file_id = new_id()
     with stage(
@@ -52,7 +52,7 @@ def store_fetched(
 def write_file(
     session: Session, staged: StagedContent, receiver: LiveReceiver, file_id: UUID, content: ReceivedContent
 ) -> None:
-    """Write the file of an import, which belongs to who received it. Raises ServiceUnavailable."""
+    """Write the file of an import, owned by its receiving identity. Raises ServiceUnavailable."""
     media = NewMedia(
         file_id=file_id,
         organization_id=receiver.organization_id,

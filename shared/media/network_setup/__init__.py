@@ -1,1 +1,1 @@
-"""Administer messaging networks: settings, accounts, app installations."""
+"""Administration of messaging networks: settings, accounts, app installations."""

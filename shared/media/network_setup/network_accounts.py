@@ -1,9 +1,8 @@
-"""Route what one app of a network receives for several accounts to the distributions that receive for them.
+"""Route the accounts of one app to the distributions that receive for them.
 
-An app has one webhook address, of one distribution, and may be installed in many workspaces, or have many numbers: the
-account, as the network calls it (`shared/media/networks/README.md`), says which distribution takes a message, with the
-identity, the credentials, the agent and the endpoint that are that distribution's own. An account without a route is
-the distribution's whose address it is.
+An app has one webhook address, of one distribution, and may be installed in many workspaces or have many numbers. The
+account (`shared/media/networks/README.md`) decides which distribution receives a message, with its own identity,
+credentials, agent and endpoint. An account without a route belongs to the distribution of the webhook address.
 """
 
 from collections.abc import Collection, Mapping
@@ -44,20 +43,20 @@ class NetworkAccount:
 def put_network_account(
     session: Session, *, actor: Actor, distribution_id: UUID, network: Network, account: str, target_id: UUID
 ) -> NetworkAccount:
-    """Route an account to a distribution from now on; the caller has to manage both.
+    """Route an account to a distribution from now on; the actor must manage both distributions.
 
-    Raises NetworkNotRouted where one of them does not have the network, ValidationFailed, ResourceNotFound and
-    PermissionDenied.
+    Raises NetworkNotRouted if one of them lacks the network, ValidationFailed, ResourceNotFound and PermissionDenied.
     """
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     target = get_managed_distribution(session, actor=actor, distribution_id=target_id)
     if network.name not in distribution.networks or network.name not in target.networks:
         raise NetworkNotRouted
     if as_id(account) is None:
-        message = "must have 1 to 127 characters, and none that controls"
+        message = "must have 1 to 127 characters, none of them a control character"
         raise ValidationFailed(errors=[FieldError(location="path", name="account", message=message)])
     changes = {"target_distribution_id": target_id, "changed_at": func.now()}
     key = {"distribution_id": distribution_id, "network": network.name, "account": account}
+    # The same target again changes nothing, so nothing is audited.
     is_another = _table.target_distribution_id != target_id
     routed = session.execute(
         insert(network_accounts)
@@ -73,7 +72,7 @@ def put_network_account(
 def list_network_accounts(
     session: Session, *, actor: Actor, distribution_id: UUID, network: Network, **page: Unpack[Position]
 ) -> Page[NetworkAccount]:
-    """List the accounts that are routed to distributions, newest first."""
+    """Return a page of routed accounts, newest first."""
     get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     statement = select(network_accounts).where(
         _table.distribution_id == distribution_id, _table.network == network.name
@@ -84,7 +83,10 @@ def list_network_accounts(
 def remove_network_account(
     session: Session, *, actor: Actor, distribution_id: UUID, network: Network, account: str
 ) -> None:
-    """Forget the route of an account: it is the distribution's again whose address it is."""
+    """Delete the route of an account. Raises ResourceNotFound if there is none.
+
+    The account belongs to the distribution of the webhook address again.
+    """
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     is_this = _table.distribution_id == distribution_id, _table.network == network.name
     if not session.execute(delete(network_accounts).where(*is_this, _table.account == account)).rowcount:
@@ -96,7 +98,7 @@ def remove_network_account(
 def find_targets(
     session: Session, distribution_id: UUID, network: Network, accounts: Collection[str]
 ) -> Mapping[str, UUID]:
-    """Find the distributions that receive for these accounts."""
+    """Return the distributions of these accounts, without accounts that have no route."""
     found = select(_table.account, _table.target_distribution_id).where(
         _table.distribution_id == distribution_id,
         _table.network == network.name,

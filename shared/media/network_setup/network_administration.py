@@ -1,7 +1,7 @@
-"""Set, replace and delete the settings of a distribution's messaging networks, encrypted and audited.
+"""Set, replace and delete a distribution's settings for messaging networks, encrypted and audited.
 
-A replaced webhook secret stays valid for the overlap, so that no webhook fails meanwhile. Reading the values back is
-left to `shared/media/network_settings.py`.
+A replaced webhook secret stays valid for the overlap, so that no webhook fails in between. `network_settings.py`
+reads the values.
 """
 
 from collections.abc import Mapping
@@ -38,18 +38,18 @@ _table = network_settings.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSummary:
-    """A setting that has a value, as it may be shown."""
+    """A setting that has a value, without the value."""
 
     name: str
     last4: str
     previous_expires_at: datetime | None
-    """Until when the value that this one replaced is accepted too."""
+    """Until when the replaced value is accepted too."""
     changed_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """A network that a distribution is set up for."""
+    """A distribution's settings for one network."""
 
     distribution_id: UUID
     network: str
@@ -66,11 +66,11 @@ def put_network_settings(
     values: Mapping[str, str],
     overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
 ) -> NetworkSettings:
-    """Replace a distribution's settings for a network; a setting left out goes back to its default.
+    """Replace a distribution's settings for a network; a setting left out returns to its default.
 
-    A replaced signing secret stays valid for the overlap after its replacement, and for less when the same settings are
-    put again with less; the one before it does not. Imports that the network's settings held up are tried again.
-    Raises NetworkNotRouted, ValidationFailed, ResourceNotFound and PermissionDenied.
+    A replaced signing secret stays valid for the overlap, and for less if the same settings are put again with a
+    shorter one; the secret before it ends at once. Imports that were paused for the network's settings are queued
+    again. Raises NetworkNotRouted, ValidationFailed, ResourceNotFound and PermissionDenied.
     """
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     if network.name not in distribution.networks:
@@ -80,6 +80,7 @@ def put_network_settings(
     _lock_distribution(session, distribution_id)
     encryption = Encryption(settings)
     kept = _decrypted(session, encryption, distribution_id, network.name)
+    # In a fixed order and only if changed: an equal value must not end the overlap of the one before it.
     for name in (setting.name for setting in network.settings):
         if name in checked and kept.get(name) != checked[name]:
             _replace(session, encryption, (distribution_id, network, name), checked[name], overlap)
@@ -95,7 +96,7 @@ def put_network_settings(
 def get_network_settings(
     session: Session, *, actor: Actor, distribution_id: UUID, network: Network
 ) -> NetworkSettings:
-    """Tell which settings a distribution has for a network. Raises ResourceNotFound where it has none."""
+    """Return a distribution's settings for a network. Raises ResourceNotFound if there are none."""
     get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     return _read_settings(session, distribution_id, network.name)
 
@@ -103,7 +104,10 @@ def get_network_settings(
 def remove_network_settings(
     session: Session, *, actor: Actor, distribution_id: UUID, network: Network
 ) -> None:
-    """Forget all settings of a network: its webhooks are refused from now on, and what still waits will fail."""
+    """Delete all settings of a network. Raises ResourceNotFound if there are none.
+
+    Its webhooks are refused from now on, and pending imports pause.
+    """
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     if not _remove(session, distribution_id, network.name):
         raise ResourceNotFound
@@ -111,7 +115,7 @@ def remove_network_settings(
 
 
 def _lock_distribution(session: Session, distribution_id: UUID) -> None:
-    """Lock the distribution, so that concurrent changes follow one another."""
+    """Lock the distribution, so that concurrent changes are serialized."""
     held = select(distributions.c.id).where(distributions.c.id == distribution_id)
     session.execute(held.with_for_update(key_share=True))
 
@@ -139,9 +143,9 @@ def _check(settings: Settings, network: Network, values: Mapping[str, str]) -> M
 
 def _find_problem(settings: Settings, setting: NetworkSetting, value: str) -> str | None:
     if setting.kind is not SettingKind.ADDRESS:
-        return None if setting.pattern.fullmatch(value) else "does not look like this setting's values"
+        return None if setting.pattern.fullmatch(value) else "does not match the form of this setting"
     if not _is_address(value):
-        return "must be an address that begins with https://, without a query"
+        return "must be a URL that begins with https://, without a query"
     if value.lower().startswith("http:") and not settings.egress_allow_http:
         return "must begin with https://"
     return None
@@ -201,7 +205,7 @@ def _replace(
 
 
 def _shorten_overlaps(session: Session, distribution_id: UUID, network: str, overlap: timedelta) -> bool:
-    """End secrets that were replaced so long ago; True where one would have been good for longer."""
+    """Shorten longer overlaps of replaced secrets; return whether any was shortened."""
     ends_at = _table.changed_at + overlap
     shorter = (
         update(network_settings)

@@ -1,9 +1,9 @@
-"""Install one app of Slack's in many workspaces: an administrator begins, and somebody of the workspace agrees.
+"""Install a Slack app in many workspaces: an administrator starts, and a person of the workspace consents.
 
-`state` goes to Slack and comes back with the person who agreed. It is sealed with our own keys and says who began,
-with which credential, for which distributions: it is good once and for ten minutes, and only while that credential is
-and may administer both. The token that the code stands for is kept as any setting is, and the workspace is routed to
-the distribution that was named.
+`state` is sent to Slack and returns with that person's browser. It is encrypted with our keys and names the
+administrator's credential and both distributions. It is valid once, for ten minutes, and only while the credential is
+valid and may administer both. The token is stored like any setting, and the workspace is routed to the target
+distribution.
 """
 
 import json
@@ -47,7 +47,7 @@ _PURPOSE = "slack installation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """An installation that was begun: where somebody of the workspace agrees, and until when."""
+    """A started installation: the address at which a person of the workspace consents, and its expiry."""
 
     authorize_url: str
     expires_at: datetime
@@ -55,7 +55,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InstallationState:
-    """What a state says."""
+    """The content of a `state`."""
 
     distribution_id: UUID
     target_id: UUID
@@ -69,10 +69,10 @@ class _InstallationState:
 def begin_installation(
     session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID, target_id: UUID
 ) -> Installation:
-    """Begin to install the app of a distribution in a workspace that another, or itself, receives for.
+    """Start to install a distribution's app in a workspace that `target_id` receives for.
 
-    Raises NetworkNotRouted where one of them does not have Slack, AppClientMissing where the app's client is not
-    known, ResourceNotFound and PermissionDenied.
+    Raises NetworkNotRouted if one of them lacks Slack, AppClientMissing if the app's client is not configured,
+    ResourceNotFound and PermissionDenied.
     """
     distribution, _ = _authorize(session, actor, distribution_id, target_id)
     credentials = _credentials(session, settings, distribution_id)
@@ -89,18 +89,18 @@ def begin_installation(
     }
     state = Encryption(settings).encrypt(json.dumps(claims)).decode()
     address = authorize_url(credentials, redirect_uri=redirect_uri(settings, distribution_id), state=state)
-    said = {"network": SLACK.name, "target": str(target_id)}
-    record_change(session, actor, "distribution.network_installation_begun", distribution, **said)
+    details = {"network": SLACK.name, "target": str(target_id)}
+    record_change(session, actor, "distribution.network_installation_begun", distribution, **details)
     return Installation(authorize_url=address, expires_at=expires_at)
 
 
 def complete_installation(
     database: Database, settings: Settings, *, distribution_id: UUID, state: str, code: str
 ) -> NetworkAccount:
-    """Exchange a code for a workspace's token, keep it, and route the workspace.
+    """Exchange a code for the workspace's token, store it, and route the workspace.
 
-    Raises SignatureInvalid for a state that is not ours, was used, has expired, or was begun by somebody who may not
-    do this any more; InstallationRefused where Slack or the workspace refuses.
+    Raises SignatureInvalid for a state that is not ours, was used or has expired, or if its credential is no longer
+    valid or permitted; InstallationRefused if Slack or the workspace refuses.
     """
     begun = _decrypt_state(settings, state, distribution_id)
     with database.transaction() as session:
@@ -108,6 +108,7 @@ def complete_installation(
         actor = _actor(session, begun)
         _authorize(session, actor, distribution_id, begun.target_id)
         credentials = _credentials(session, settings, distribution_id)
+    # Only now, so that a refused consent also uses the state up.
     if not code:
         raise InstallationRefused
     policy = EgressPolicy.of(settings)
@@ -122,15 +123,18 @@ def complete_installation(
 
 
 def redirect_uri(settings: Settings, distribution_id: UUID) -> str:
-    """Give the address to which Slack sends back the person who agreed; the app must name it."""
+    """Return the address to which Slack redirects the browser; the app must list it."""
     return f"{settings.base_url}/distributions/{distribution_id}/webhooks/slack/installed"
 
 
 def _credential_of(actor: Actor) -> dict[str, object]:
-    """Name the credential that a state rests on; only the command line has none. Raises PermissionDenied."""
+    """Return the claims that name the actor's credential; only the command line has none.
+
+    Raises PermissionDenied.
+    """
     proof = actor.caller.proof
     if proof is None and actor.caller.executor.kind is not ExecutorKind.OPERATOR:
-        raise PermissionDenied("An installation is begun with a credential of one's own.")
+        raise PermissionDenied("An installation must be started with an API key or a session.")
     return {
         "key": None if proof is None else proof.digest.hex(),
         "session": proof is not None and proof.is_session,
@@ -166,23 +170,23 @@ def _decrypt_state(settings: Settings, state: str, distribution_id: UUID) -> _In
     return begun
 
 
-def _parse_state(said: Any) -> _InstallationState:
-    if said["for"] != _PURPOSE:
+def _parse_state(claims: Any) -> _InstallationState:
+    if claims["for"] != _PURPOSE:
         raise SignatureInvalid
-    organization = said["organization"]
+    organization = claims["organization"]
     return _InstallationState(
-        distribution_id=UUID(said["distribution"]),
-        target_id=UUID(said["target"]),
-        nonce=said["nonce"],
-        expires_at=datetime.fromisoformat(said["until"]),
-        key=said["key"],
-        is_session=said["session"],
+        distribution_id=UUID(claims["distribution"]),
+        target_id=UUID(claims["target"]),
+        nonce=claims["nonce"],
+        expires_at=datetime.fromisoformat(claims["until"]),
+        key=claims["key"],
+        is_session=claims["session"],
         acting_in=None if organization is None else UUID(organization),
     )
 
 
 def _consume_state(session: Session, begun: _InstallationState) -> None:
-    """Remember a state until it would have expired, among the tokens that were revoked."""
+    """Record the state as used, among the revoked tokens, until it would have expired."""
     kept = {"jti": f"installation {begun.nonce}", "expires_at": begun.expires_at}
     first = insert(revoked_tokens).values(kept).on_conflict_do_nothing().returning(revoked_tokens.c.jti)
     is_expired = session.execute(select(func.now() >= begun.expires_at)).scalar_one()
@@ -191,7 +195,7 @@ def _consume_state(session: Session, begun: _InstallationState) -> None:
 
 
 def _actor(session: Session, begun: _InstallationState) -> Actor:
-    """Give who began as the rows have it now. Raises SignatureInvalid where the credential is not good any more."""
+    """Return the actor as the rows are now. Raises SignatureInvalid if the credential is no longer valid."""
     if begun.key is None:
         return OPERATOR
     proof = Proof(digest=bytes.fromhex(begun.key), is_session=begun.is_session)

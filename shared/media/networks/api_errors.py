@@ -1,7 +1,7 @@
-"""Read the errors of networks' APIs, and keep credentials to the network's own hosts.
+"""Map errors of networks' APIs, and keep credentials to the network's own hosts.
 
-A token goes only over https to hosts of the network (or to the server that an operator named), whatever an answer or
-a webhook says.
+A token goes over https only, to hosts of the network or to the server that an operator named. No response or webhook
+changes that.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,12 +16,12 @@ from shared.media.networks.webhooks import Payload
 
 _REFUSED = frozenset({401, 403})
 _MISSING = 404
-"""What a network tells of may take a while to reach the servers that have it."""
+"""A file that a network announced may take a while to reach the servers that have it."""
 _GONE = 410
 
 
 def ask_api(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
-    """Ask an API for a JSON object. Raises what `ask` raises, SourceRefused and SourceGone by the answer's status."""
+    """Return a JSON object from an API. Raises what `ask` raises, SourceRefused and SourceGone by the status."""
     try:
         return read_object(ask(url, headers))
     except SourceStatusError as error:
@@ -29,7 +29,7 @@ def ask_api(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
 
 
 def explain(error: SourceStatusError) -> DomainError:
-    """Say what a network's status means for an attachment of which it has told us itself."""
+    """Return the error that a status means for an attachment that the network itself announced."""
     if error.status in _REFUSED:
         return SourceRefused()
     if error.status == _MISSING:
@@ -38,19 +38,19 @@ def explain(error: SourceStatusError) -> DomainError:
 
 
 def require_url(value: str | None) -> str:
-    """Give the address that an answer names. Raises SourceUnreadable where it names none."""
+    """Return the URL. Raises SourceUnreadable if it is None."""
     if value is None:
         raise SourceUnreadable
     return value
 
 
 def trust(hosts: Collection[str], base_url: str) -> frozenset[str]:
-    """Add the server that stands at a network's API address, and all below it, to the network's own hosts."""
+    """Return the network's hosts plus the host of its API's address and all subdomains."""
     return frozenset({*hosts, f".{urlsplit(base_url).hostname}"})
 
 
 def require_hosted(url: str, trusted_hosts: Collection[str]) -> None:
-    """Raise SourceElsewhere unless a URL is of these hosts; one with a leading dot stands for its whole domain."""
+    """Raise SourceElsewhere unless a URL is of these hosts; a leading dot covers a whole domain."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""The port of a messaging network: how it signs, how its webhooks read, and where its media is.
+"""The port of a messaging network: how it signs, how its webhooks are parsed, and where its media is.
 
-`answer`, `accounts`, `attachments` and `messages` run in the front on a verified request and do no I/O; `locate` runs
-in a worker and may ask the network.
+`answer`, `accounts`, `attachments` and `messages` run in the web process on a verified request and do no I/O.
+`locate` runs in a worker and may call the network's API.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shared.media.networks.webhooks import AccountPart, Credentials, WebhookRequ
 
 
 class SettingKind(StrEnum):
-    """What sort of value a setting takes."""
+    """The kind of a setting's value."""
 
     SECRET = "secret"  # noqa: S105 (a kind, not a secret)
     IDENTIFIER = "identifier"
@@ -28,53 +28,56 @@ class SettingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSetting:
-    """One setting of a network, as operators give it for a distribution."""
+    """A setting of a network, which operators set for a distribution."""
 
     name: str
     description: str
     kind: SettingKind = SettingKind.SECRET
     pattern: re.Pattern[str] = re.compile(r"[\x21-\x7e]{16,512}")
-    """What a value looks like in full; an address is checked besides."""
+    """Matches a valid value in full; an address has further checks."""
     default: str | None = None
     is_required: bool = True
 
 
 def api_base_url(description: str, default: str) -> NetworkSetting:
-    """Make the setting that names another server in place of the network's API."""
+    """Return the setting that names another server for the network's API."""
     return NetworkSetting(
         name="apiBaseUrl", description=description, kind=SettingKind.ADDRESS, default=default
     )
 
 
 class Network(Protocol):
-    """One messaging network."""
+    """A messaging network."""
 
     name: str
-    """The path segment and the word in a distribution's `networks`, such as `slack`."""
+    """The path segment and the name in a distribution's `networks`, such as `slack`."""
     title: str
-    """What the network calls itself."""
+    """The network's own name."""
     callback: str
-    """Where, at the network, the address of the webhook goes."""
+    """Where, at the network, the webhook address is entered."""
     settings: Sequence[NetworkSetting]
-    """The settings it needs, and those that it may have."""
+    """The required and optional settings."""
     signature: WebhookSignature
-    """What proves that it sent a webhook."""
+    """How the network signs its webhooks."""
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:
-        """Give the answer that a handshake, a ping or an interaction asks for; None for an empty 200."""
+        """Return the response that a handshake, ping or interaction requires; None for an empty 200."""
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
-        """Give a verified body by the account that it is for; several where a network puts those together."""
+        """Return a verified body split by account; several parts if the network combines accounts."""
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Read the attachments of a verified request; none where it tells of something else."""
+        """Return the attachments of a verified request; none if it announces something else."""
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Read what people said in a verified request; not what the app said itself, nor what was changed later."""
+        """Return what people wrote in a verified request, without the app's own messages and later edits."""
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Find where the bytes are now. Raises the errors of `shared/media/errors.py` and `shared/egress/errors.py`."""
+        """Return where the bytes are now.
+
+        Raises the errors of `shared/media/errors.py` and `shared/egress/errors.py`.
+        """
 
 
 Ask = Callable[..., bytes]
-"""Ask the network's API through the guarded fetcher: `ask(url, headers) -> body`, at most 1 MiB."""
+"""Calls the network's API through the guarded client: `ask(url, headers) -> body`, at most 1 MiB."""

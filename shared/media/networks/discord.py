@@ -1,6 +1,6 @@
 """Discord's interactions and webhook events; ordinary messages come over its gateway only.
 
-A link carries its own permission, which ends after about a day (`ex`); a bot's token renews it.
+A link contains its own permission, which ends after about a day (`ex`); a bot's token renews it.
 """
 
 import json
@@ -30,14 +30,14 @@ from shared.media.networks.webhooks import AccountPart, Credentials, Payload, We
 
 PING, COMMAND, COMPONENT, AUTOCOMPLETE = 1, 2, 3, 4
 TEXT = 3
-"""The kind of a command's option that is a text."""
+"""The type of a command's text option."""
 PONG = {"type": 1}
 RECEIVED = {"type": 4, "data": {"content": "Received.", "flags": 64}}
-"""A message that only who sent the interaction sees."""
+"""A message that only the sender of the interaction sees."""
 UNCHANGED = {"type": 6}
 NO_CHOICES = {"type": 8, "data": {"choices": []}}
 CLOCK_SKEW_SECONDS = 600
-"""A link is renewed so long before its end, and believed to have ended so long after it."""
+"""A link is renewed this long before its end, and treated as expired this long after it."""
 _EXPIRY = re.compile(r"[0-9a-f]{1,12}", re.ASCII)
 
 
@@ -68,7 +68,7 @@ class Discord:
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
-        """Answer a ping and an interaction as they want it, and acknowledge an event without words."""
+        """Return the response to a ping or an interaction, or an empty 204 for an event."""
         payload = read_object(request.body)
         kind = payload.get("type")
         if kind == 0 or "event" in payload:
@@ -78,18 +78,18 @@ class Discord:
         return WebhookResponse(body=json.dumps(answer).encode(), media_type="application/json")
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
-        """Read the server in which a command was given."""
+        """Return the body with the server in which the command was given."""
         return [AccountPart(account=as_id(read_object(request.body).get("guild_id")), request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Read what an interaction was given, the files of a message that it was used on, and those of an event."""
+        """Return the files of an interaction, of the message it was used on, or of an event's message."""
         payload = read_object(request.body)
         if "event" in payload:
             return list(_message_files(as_object(as_object(payload.get("event")).get("data"))))
         return list(_interaction_files(payload))
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Read what a command was given, or the message of an event."""
+        """Return a command's text, or the message of an event."""
         payload = read_object(request.body)
         if "event" in payload:
             message = as_object(as_object(payload.get("event")).get("data"))
@@ -102,7 +102,7 @@ class Discord:
         return list(_message(payload, " ".join(words), user))
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Open the link, renewed where it has expired or is about to."""
+        """Return the link, renewed if it has expired or is about to."""
         url = attachment.location["url"]
         left_seconds = _left_seconds(url)
         if left_seconds < CLOCK_SKEW_SECONDS and "botToken" in credentials:
@@ -156,7 +156,7 @@ def _attachment(file: Payload, *, message_id: str | None, channel_id: str | None
 
 
 def _left_seconds(url: str) -> float:
-    """Compute how long a link is still valid, by this host's clock."""
+    """Return the remaining validity of a link by this host's clock; infinite if it has no expiry."""
     expiry = _parameters(url).get("ex", [""])[0]
     return int(expiry, 16) - time.time() if _EXPIRY.fullmatch(expiry) else math.inf
 

@@ -1,4 +1,4 @@
-"""What somebody said in a messaging network, apart from the attachments (`attachments.py`) that go with it."""
+"""A message of a person in a messaging network, without its attachments (`attachments.py`)."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ MAX_MESSAGE_CHARACTERS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkMessage:
-    """One message of a person, under the ids that its attachments have too."""
+    """One message of a person, under the same ids as its attachments."""
 
     message_id: str
     conversation_id: str | None
@@ -19,7 +19,7 @@ class NetworkMessage:
 
 
 def as_message_text(*values: object) -> str | None:
-    """Give the first of these that is a text with something in it; None if none is."""
+    """Return the first value that is a non-blank text, truncated to the limit; None if there is none."""
     for value in values:
         if isinstance(value, str) and value.strip() and not has_unkeepable(value):
             return value[:MAX_MESSAGE_CHARACTERS]

@@ -1,7 +1,7 @@
-"""Read a network's document without trusting its shape: what is missing or of another type is left out.
+"""Read a network's JSON without trusting its shape: a missing or wrongly typed value is left out.
 
-Documents change, and an error would make the network repeat the webhook for hours. Texts that Postgres cannot keep
-(NUL, half of a surrogate pair) count as missing.
+Documents change, and an error would make the network repeat the webhook for hours. Text that Postgres cannot store
+(NUL, half of a surrogate pair) counts as missing.
 """
 
 import base64
@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from shared.media.networks.webhooks import Payload
 
 MAX_ID_CHARACTERS = 127
-"""Two of them and what separates them make an id that is still kept."""
+"""Two ids and a separator still fit into a stored id."""
 MAX_TEXT_CHARACTERS = 4096
 _MAX_COUNT = 1 << 62
 _NOTHING: Payload = {}
@@ -25,7 +25,7 @@ _SHA256_BYTES = 32
 
 
 def read_object(body: bytes) -> Payload:
-    """Read a JSON object; an empty one stands for anything else."""
+    """Return a JSON object; an empty one for anything else."""
     try:
         return as_object(json.loads(body.decode("utf-8")))
     except (ValueError, RecursionError):
@@ -33,22 +33,22 @@ def read_object(body: bytes) -> Payload:
 
 
 def as_object(value: object) -> Payload:
-    """Give an object as one, anything else as an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def as_objects(value: object) -> Sequence[Payload]:
-    """Give the objects of a list, in their order."""
+    """Return the objects of a list in order; none if the value is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def is_among(value: object, known: Collection[str] | Collection[int]) -> bool:
-    """Tell whether a value, which may be of any kind, is one of these words or numbers."""
+    """Return whether a value of any type is one of these words or numbers."""
     return isinstance(value, str | int) and value in known
 
 
 def as_id(value: object) -> str | None:
-    """Give an identifier, which some networks write as a number; None for what cannot be one."""
+    """Return an identifier, which some networks write as a number; None if it is invalid."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_COUNT:
         return str(value)
     text = as_text(value)
@@ -58,33 +58,34 @@ def as_id(value: object) -> str | None:
 
 
 def as_url(value: object) -> str | None:
-    """Give an address of the web; None for anything else."""
+    """Return an http or https URL; None for anything else."""
     text = as_text(value)
     return text if text is not None and _URL.fullmatch(text) else None
 
 
 def as_text(value: object) -> str | None:
-    """Give a text that is not empty and can be kept; None for anything else."""
+    """Return a non-empty text that can be stored; None for anything else."""
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_TEXT_CHARACTERS or _UNKEEPABLE.search(value):
         return None
     return value
 
 
 def has_unkeepable(text: str) -> bool:
-    """Tell whether a text holds what Postgres cannot keep."""
+    """Return whether a text contains characters that Postgres cannot store."""
     return _UNKEEPABLE.search(text) is not None
 
 
 def as_count(value: object) -> int | None:
-    """Give a number of bytes, in digits or as a number; None for anything else."""
+    """Return a number of bytes, given as a number or in digits; None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:  # noqa: PLR2004 (63 bits)
         return int(value)
+    # bool is a subclass of int: `true` is no size.
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and 0 <= value < _MAX_COUNT else None  # type: ignore[operator, return-value]
 
 
 def as_sha256(value: object) -> bytes | None:
-    """Give a SHA-256, written in hexadecimal or in base64; None for anything else."""
+    """Return a SHA-256 digest, given in hexadecimal or base64; None for anything else."""
     text = as_text(value) or ""
     if _HEX_SHA256.fullmatch(text):
         return bytes.fromhex(text)

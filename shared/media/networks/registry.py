@@ -1,4 +1,4 @@
-"""The messaging networks that are understood directly."""
+"""The messaging networks that are supported directly."""
 
 from collections.abc import Mapping
 
@@ -14,5 +14,5 @@ NETWORKS: Mapping[str, Network] = {network.name: network for network in _IN_ORDE
 
 
 def find_network(name: str) -> Network | None:
-    """Find a network by its name; None for the distribution's own pushes and whatever else is not known here."""
+    """Return a network by its name; None for generic pushes and unknown names."""
     return NETWORKS.get(name)

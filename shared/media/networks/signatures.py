@@ -1,7 +1,7 @@
-"""Check webhook signatures: each network declares once how it signs, and `verify` checks that.
+"""Verify webhook signatures: each network declares how it signs, and `verify` checks it.
 
-The OpenAPI document, the README's table and the tests derive from the declaration. A signed time always has a replay
-window. Headers are hostile input: nothing here raises but SignatureInvalid.
+The OpenAPI document, the README's table and the tests derive from the declaration. A signed timestamp always has a
+replay window. Headers are hostile input: nothing here raises anything but SignatureInvalid.
 """
 
 import base64
@@ -23,7 +23,7 @@ _ED25519 = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
 
 
 class Subject(StrEnum):
-    """What of a request a signed part vouches for."""
+    """Which property of a request a signed part protects."""
 
     BODY = "body"
     ADDRESS = "address"
@@ -31,24 +31,24 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the text that is signed."""
+    """A part of the signed text."""
 
     name: str
-    """What documents call it."""
+    """Its name in documents."""
     subject: Subject | None = None
     forms: Callable[[WebhookRequest], Sequence[bytes]]
-    """Read the part, in each form where the network signs now one, now another. May raise SignatureInvalid."""
+    """Returns the part, in every form that the network may sign. May raise SignatureInvalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """The time of sending in seconds since the epoch, signed as its header has it; good within the window."""
+    """The time of sending in Unix seconds, signed as its header has it; valid within the window."""
 
     header: str
     window_seconds: int
 
     def forms(self, request: WebhookRequest) -> Sequence[bytes]:
-        """Read the time. Raises SignatureInvalid unless it is within the window, before or after."""
+        """Return the timestamp. Raises SignatureInvalid if it is outside the window, before or after."""
         sent = request.headers.get(self.header.lower(), "")
         if not _SECONDS.fullmatch(sent) or abs(request.received_at - int(sent)) > self.window_seconds:
             raise SignatureInvalid
@@ -63,10 +63,10 @@ class Algorithm(Protocol):
 
     @property
     def name(self) -> str:
-        """What documents call it."""
+        """Its name in documents."""
 
     def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
-        """Tell, in constant time, whether a header's value is the signature of a text."""
+        """Return, in constant time, whether a header's value is the signature of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Hmac:
 
     @property
     def name(self) -> str:
-        """Name digest, encoding and prefix."""
+        """Digest, encoding and prefix."""
         encoding = "base64" if self.in_base64 else "hexadecimal"
         return f"HMAC-{self.digest.upper()} in {encoding}" + (
             f" after `{self.prefix}`" if self.prefix else ""
@@ -112,7 +112,7 @@ class Ed25519:
 
 @dataclass(frozen=True, slots=True)
 class SharedSecret:
-    """No signature: the secret itself comes along."""
+    """No signature: the request carries the secret itself."""
 
     name: str = "the secret itself"
 
@@ -123,7 +123,7 @@ class SharedSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handshake:
-    """A GET by which a network asks whether the address is ours: a secret in a query parameter."""
+    """A GET that checks that an address is ours: it carries a secret in a query parameter."""
 
     parameter: str
     setting: str
@@ -131,44 +131,45 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSignature:
-    """What proves that a network sent a webhook."""
+    """How a network signs its webhooks."""
 
     header: str
     setting: str
-    """The setting that it is made with; the value that this one replaced stays good for a while."""
+    """The setting with the secret; a replaced value stays valid for the overlap."""
     algorithm: Algorithm
     signed: Sequence[bytes | Part | Timestamp]
-    """What is signed, one after the other; bytes as they stand."""
+    """The parts of the signed text, in order; bytes stand for themselves."""
     handshake: Handshake | None = None
 
     @property
     def timestamp(self) -> Timestamp | None:
-        """The time that is signed; None where a replay is harmless only because a message is imported once."""
+        """The signed time; None if the network signs none (a replay is then found by the message's id)."""
         return next((part for part in self.signed if isinstance(part, Timestamp)), None)
 
     @property
     def settings(self) -> frozenset[str]:
-        """The settings that requests are verified with."""
+        """The settings that verify requests."""
         return frozenset({self.setting} | ({self.handshake.setting} if self.handshake else set()))
 
     def describe(self) -> str:
-        """Say how a request is signed, over what, and for how long it is good; in Markdown."""
+        """Return how a request is signed, over what, and its replay window; in Markdown."""
         parts = " + ".join(_name(part) for part in self.signed)
         over = f", over {parts}" if parts else ""
         good = f"refused after {self.timestamp.window_seconds} seconds" if self.timestamp else "no time"
         return f"{self.algorithm.name}{over}; {good}"
 
     def covers(self, subject: Subject) -> bool:
-        """Tell whether a request that is changed in this is refused."""
+        """Return whether a change of this property makes the signature invalid."""
         return any(isinstance(part, Part) and part.subject is subject for part in self.signed)
 
 
 def verify(signature: WebhookSignature, request: WebhookRequest, credentials: Credentials) -> None:
-    """Raise SignatureInvalid unless the network signed this request, and lately; and nothing else ever."""
+    """Raise SignatureInvalid unless the network signed this request within the replay window. Raises nothing else."""
     if request.method == "GET" and signature.handshake is not None:
         token = request.query.get(signature.handshake.parameter, "")
         require_match(token, accepted(credentials, signature.handshake.setting))
         return
+    # One text for each combination of forms: Twilio signs its address with or without the port.
     texts = [b"".join(forms) for forms in product(*(_forms(part, request) for part in signature.signed))]
     sent = request.headers.get(signature.header.lower(), "")
     secrets = accepted(credentials, signature.setting)
@@ -177,7 +178,7 @@ def verify(signature: WebhookSignature, request: WebhookRequest, credentials: Cr
 
 
 def check_signed_headers(signature: WebhookSignature, request: WebhookRequest) -> None:
-    """Raise SignatureInvalid for headers that cannot be right, before the body is read."""
+    """Raise SignatureInvalid for headers that cannot be valid, before the body is read."""
     if signature.header.lower() not in request.headers:
         raise SignatureInvalid
     for part in signature.signed:
@@ -186,13 +187,13 @@ def check_signed_headers(signature: WebhookSignature, request: WebhookRequest) -
 
 
 def accepted(credentials: Credentials, name: str) -> Sequence[str]:
-    """Give the values of a signing setting that are good now: the current one, and the one it replaced lately."""
+    """Return the valid values of a signing setting: the current one and, during the overlap, the replaced one."""
     values = (credentials.get(name), credentials.get(previous(name)))
     return [value for value in values if value]
 
 
 def require_match(sent: str, expected: Sequence[str]) -> None:
-    """Raise SignatureInvalid unless what was sent is one of the expected texts, compared in constant time."""
+    """Raise SignatureInvalid unless the text equals one of the expected ones, compared in constant time."""
     if not any(_is_equal(sent, one) for one in expected):
         raise SignatureInvalid
 

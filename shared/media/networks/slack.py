@@ -1,8 +1,8 @@
 """Slack's Events API.
 
-A message may name a file by id alone (Slack Connect, `check_file_info`) or one that is gone (`tombstone`), so every
-file is asked for with `files.info` when it is fetched. A token without `files:read` is answered with Slack's login
-page and 200.
+A message may name a file by id only (Slack Connect, `check_file_info`) or a deleted one (`tombstone`), so every file
+is requested with `files.info` when it is fetched. A token without `files:read` gets Slack's login page with status
+200.
 """
 
 import json
@@ -32,7 +32,7 @@ from shared.media.networks.webhooks import AccountPart, Credentials, Payload, We
 HOSTS = frozenset({".slack.com", ".slack-edge.com"})
 PAGE = "text/html"
 _PERSON_SUBTYPES = frozenset({None, "file_share", "thread_broadcast", "me_message"})
-"""The kinds of messages that a person has written."""
+"""Subtypes of messages that a person wrote."""
 _GONE_MODES = frozenset({"tombstone", "hidden_by_limit"})
 _GONE = frozenset({"file_deleted", "file_not_found"})
 _BUSY = frozenset({"ratelimited", "fatal_error", "internal_error", "request_timeout", "service_unavailable"})
@@ -95,7 +95,7 @@ class Slack:
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
-        """Repeat the challenge of `url_verification`."""
+        """Return the challenge of `url_verification`."""
         payload = read_object(request.body)
         challenge = as_text(payload.get("challenge"))
         if payload.get("type") != "url_verification" or challenge is None:
@@ -105,14 +105,17 @@ class Slack:
         )
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
-        """Read the workspace in which the app is installed; a shared channel's message may be of another."""
+        """Return the body with the workspace in which the app is installed.
+
+        A shared channel's message may be of another workspace, so `authorizations` comes before `team_id`.
+        """
         payload = read_object(request.body)
         installed = [as_id(at.get("team_id")) for at in as_objects(payload.get("authorizations"))]
         team_id = next((at for at in installed if at is not None), None) or as_id(payload.get("team_id"))
         return [AccountPart(account=team_id, request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Read the files of a message, or the one that was shared."""
+        """Return the files of a message, or the file of `file_shared`."""
         payload = read_object(request.body)
         event = as_object(payload.get("event"))
         if event.get("type") == "file_shared":
@@ -123,7 +126,7 @@ class Slack:
         return list(_files(message, channel=as_id(event.get("channel"))))
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Read a message of a person."""
+        """Return a message that a person wrote."""
         payload = read_object(request.body)
         event = as_object(payload.get("event"))
         is_message = event.get("type") in ("message", "app_mention")
@@ -137,7 +140,7 @@ class Slack:
         return list(_message(event))
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Ask `files.info` for the address that the bot token opens."""
+        """Return the URL from `files.info`, which the bot token opens."""
         authorization = {"Authorization": f"Bearer {credentials['botToken']}"}
         base_url = credentials["apiBaseUrl"]
         query = quote(attachment.location["fileId"], safe="")
@@ -170,7 +173,7 @@ def _message(event: Payload) -> Iterator[NetworkMessage]:
 
 
 def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
-    """Read the files of a message and of those that it forwards, each once."""
+    """Yield the files of a message and of those that it forwards, each once."""
     timestamp = as_id(message.get("ts"))
     forwarded = [
         file for at in as_objects(message.get("attachments")) for file in as_objects(at.get("files"))
@@ -191,7 +194,7 @@ def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
 
 
 def _shared_file(event: Payload) -> Iterator[Attachment]:
-    """Read `file_shared`, which does not name its message."""
+    """Yield the file of `file_shared`, an event that does not name its message."""
     channel = as_id(event.get("channel_id"))
     file_id = as_id(event.get("file_id")) or as_id(as_object(event.get("file")).get("id"))
     if channel is not None and file_id is not None:
@@ -204,7 +207,7 @@ def _shared_file(event: Payload) -> Iterator[Attachment]:
 
 
 def _is_own(message: Payload, payload: Payload) -> bool:
-    """Tell whether the app itself posted this: what an agent sends must not come back as received."""
+    """Return whether the app itself posted this: an agent's message must not come back as received."""
     app_id = payload.get("api_app_id")
     own = (message.get("app_id"), as_object(message.get("bot_profile")).get("app_id"))
     return isinstance(app_id, str) and app_id in own

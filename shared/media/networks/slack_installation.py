@@ -1,7 +1,7 @@
-"""Install an app of Slack's in a workspace: OAuth 2.0 as Slack has it (`oauth.v2.access`).
+"""Install a Slack app in a workspace: OAuth 2.0 in Slack's form (`oauth.v2.access`).
 
-Slack's own parameters: scopes are separated by commas, an answer of status 200 may say `ok: false`, and the token is
-the workspace's bot token.
+Slack's deviations: scopes are separated by commas, a response with status 200 may contain `ok: false`, and the token
+is the workspace's bot token.
 """
 
 import base64
@@ -18,32 +18,32 @@ from shared.media.networks.slack import Slack
 from shared.media.networks.webhooks import Credentials
 
 SCOPES = ("files:read", "channels:history", "groups:history", "im:history", "mpim:history")
-"""What fetching files and hearing messages of each kind takes."""
+"""Scopes for fetching files and receiving messages of each kind of channel."""
 _TOKEN = next(setting for setting in Slack.settings if setting.name == "botToken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledWorkspace:
-    """A workspace in which the app was installed, and the token that it gave."""
+    """A workspace in which the app was installed, and its bot token."""
 
     team_id: str
     bot_token: str = field(repr=False)
 
 
 def authorize_url(credentials: Credentials, *, redirect_uri: str, state: str) -> str:
-    """Give the address at Slack where somebody of the workspace agrees."""
-    asked = {
+    """Return the address at Slack where a person of the workspace consents."""
+    parameters = {
         "client_id": credentials["clientId"],
         "scope": ",".join(SCOPES),
         "redirect_uri": redirect_uri,
         "state": state,
     }
     site = credentials["apiBaseUrl"].removesuffix("/api")
-    return f"{site}/oauth/v2/authorize?{urlencode(asked)}"
+    return f"{site}/oauth/v2/authorize?{urlencode(parameters)}"
 
 
 def exchange(credentials: Credentials, *, redirect_uri: str, code: str, ask: Ask) -> InstalledWorkspace:
-    """Ask for the token that a code stands for. Raises InstallationRefused."""
+    """Exchange a code for the workspace's token. Raises InstallationRefused."""
     pair = f"{quote(credentials['clientId'], safe='')}:{quote(credentials['clientSecret'], safe='')}"
     headers: Mapping[str, str] = {
         "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
@@ -59,7 +59,7 @@ def exchange(credentials: Credentials, *, redirect_uri: str, code: str, ask: Ask
 
 
 def _read(answer: Mapping[str, object]) -> InstalledWorkspace:
-    """Read the workspace and its token; a token that ends is refused, as nobody would renew it."""
+    """Return the workspace and its token. An expiring token is refused, because nothing would renew it."""
     team_id, token = as_id(as_object(answer.get("team")).get("id")), as_text(answer.get("access_token"))
     is_usable = answer.get("ok") is True and answer.get("token_type") == "bot" and "expires_in" not in answer
     if not is_usable or team_id is None or token is None or not _TOKEN.pattern.fullmatch(token):

@@ -1,4 +1,4 @@
-"""Standard Webhooks (version 1.0.0): how a distribution signs what it pushes with its webhook secret."""
+"""Standard Webhooks (version 1.0.0): how a distribution signs its pushes with its webhook secret."""
 
 import base64
 import binascii
@@ -19,12 +19,12 @@ _VERSION = "v1,"
 
 
 class _Signatures:
-    """One or more `v1,` and the base64 of an HMAC-SHA256, because a rotation takes time."""
+    """One or more base64 HMAC-SHA256 after `v1,`: several during a rotation of secrets."""
 
     name = "HMAC-SHA256 in base64 after `v1,`"
 
     def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
-        """Compare each, in a time that tells nothing of where they differ."""
+        """Compare with every signature, so that the time does not reveal which one matches."""
         candidates = sent.split(" ")
         if len(candidates) > MAXIMUM_SIGNATURES:
             return False
@@ -49,7 +49,7 @@ def _decoded(text: str) -> bytes:
 
 
 def standard_names(request: WebhookRequest) -> WebhookRequest:
-    """Take the names that headers had before the standard, `svix-id` and so on, for the standard's."""
+    """Return the request with the headers' former names (`svix-id` …) replaced by the standard's."""
     if any(name.startswith("webhook-") for name in request.headers):
         return request
     named = {re.sub(r"^svix-", "webhook-", name): value for name, value in request.headers.items()}
@@ -71,5 +71,5 @@ STANDARD_WEBHOOKS = WebhookSignature(
 
 
 def webhook_credentials(secrets: Sequence[str]) -> Credentials:
-    """Give a distribution's valid webhook secrets, newest first, as credentials to verify its pushes with."""
+    """Return a distribution's valid webhook secrets, newest first, as credentials."""
     return dict(zip((SETTING, previous(SETTING)), secrets, strict=False))

@@ -1,7 +1,7 @@
 """Telegram's bots.
 
-Updates are not signed: the secret given to `setWebhook` comes back in a header. A file's address is asked for at the
-fetch; it holds the bot's token and is never logged. The public server gives no file above 20 MB.
+Updates are not signed: the secret given to `setWebhook` is sent in a header. A file's URL is requested when the file
+is fetched; it contains the bot's token and is never logged. The public server offers no file above 20 MB.
 """
 
 import re
@@ -27,7 +27,7 @@ MESSAGES = (
     "edited_business_message",
 )
 NEW_MESSAGE_UPDATES = ("message", "channel_post", "business_message")
-"""The updates that bring a new message."""
+"""Updates that contain a new message."""
 MEDIA_TYPES = {
     "animation": "video/mp4",
     "document": None,
@@ -36,7 +36,7 @@ MEDIA_TYPES = {
     "video": "video/mp4",
     "video_note": "video/mp4",
 }
-"""The members of a message that hold one file, and the type of those that Telegram makes itself."""
+"""The members of a message that hold one file, with the type of those that Telegram encodes itself."""
 
 
 class Telegram:
@@ -66,15 +66,15 @@ class Telegram:
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
-        """Say nothing: an answer would be taken for a call of the API."""
+        """Return None: Telegram would treat a body as a call of its API."""
         return None
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
-        """Give the whole: a bot has an address of its own."""
+        """Return the whole body: each bot has a webhook address of its own."""
         return [AccountPart(account=None, request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Read the files of a message, also of an edited one and of a channel's post."""
+        """Return the files of a message, also of an edited one and of a channel's post."""
         update = read_object(request.body)
         return [
             attachment
@@ -85,12 +85,12 @@ class Telegram:
         ]
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Read a message, or what was posted in a channel."""
+        """Return a message or a channel's post."""
         update = read_object(request.body)
         return [message for name in NEW_MESSAGE_UPDATES for message in _message(as_object(update.get(name)))]
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Ask `getFile` for the path."""
+        """Return the URL from `getFile`."""
         base_url, token = credentials["apiBaseUrl"], credentials["botToken"]
         query = quote(attachment.location["fileId"], safe="")
         try:
@@ -123,7 +123,7 @@ def _message(message: Payload) -> Iterator[NetworkMessage]:
 
 
 def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
-    """Give each file of a message, and its type where the message names none."""
+    """Yield each file of a message, with its type if the message names none."""
     yield from _photo(message.get("photo"))
     for name, media_type in MEDIA_TYPES.items():
         # An animation appears a second time as a document, for clients that do not know animations.
@@ -136,7 +136,7 @@ def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
 
 
 def _photo(sizes: object) -> Iterator[tuple[Payload, str]]:
-    """Give the largest of a photo's sizes; all are JPEG."""
+    """Yield the largest of a photo's sizes; all are JPEG."""
     largest = max(as_objects(sizes), key=_area, default=None)
     if largest is not None:
         yield largest, "image/jpeg"

@@ -1,6 +1,6 @@
 """Twilio's inbound messages, by SMS, MMS and WhatsApp.
 
-Twilio signs the address that it was given, so it is built from `BASE_URL`, never from a proxy's headers. There is no
+Twilio signs the address it was given, so that is built from BASE_URL and never from a proxy's headers. There is no
 timestamp; the import's unique key stops replays.
 """
 
@@ -38,7 +38,7 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def _addresses(request: WebhookRequest) -> Sequence[bytes]:
-    """Give the address without its port and with it: Twilio signs either."""
+    """Return the address without and with its port: Twilio may sign either."""
     match = _ADDRESS.fullmatch(request.public_url)
     if match is None:
         return [request.public_url.encode("utf-8", "surrogatepass")]
@@ -48,7 +48,7 @@ def _addresses(request: WebhookRequest) -> Sequence[bytes]:
 
 
 def _parameters(request: WebhookRequest) -> Sequence[bytes]:
-    """Give a form's parameters, each once; for any other body the address holds its digest."""
+    """Return a form's parameters, each once; for any other body the address contains its digest."""
     if _is_form(request):
         pairs = sorted(set(_form(request.body)))
         return ["".join(name + value for name, value in pairs).encode("utf-8", "surrogatepass")]
@@ -100,21 +100,21 @@ class Twilio:
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
-        """Say in TwiML that there is nothing to do."""
+        """Return empty TwiML: no reply is sent."""
         return WebhookResponse(body=EMPTY_TWIML, media_type="text/xml")
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
-        """Read the number, or WhatsApp sender, that received the message."""
+        """Return the body with the number or WhatsApp sender that received the message."""
         values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
         return [AccountPart(account=as_id(values.get("To")), request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Read the media of a message: `MediaUrl0` and so on."""
+        """Return the media of a message: `MediaUrl0` and so on."""
         values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
         return list(_media(values))
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Read a message that was received."""
+        """Return a received message."""
         values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
         message_id = _message_id(values)
         if message_id is None:
@@ -129,7 +129,7 @@ class Twilio:
         return [message]
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:  # noqa: ARG002
-        """Open the media with the account's credentials, which its redirect to a store must not see."""
+        """Return the media's URL with the account's credentials, which its redirect to a store must not receive."""
         url = attachment.location["url"]
         require_hosted(url, trust(HOSTS, credentials["apiBaseUrl"]))
         account = f"{credentials['accountSid']}:{credentials['authToken']}".encode()

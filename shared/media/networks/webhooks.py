@@ -1,4 +1,4 @@
-"""A webhook as it arrived, what it is verified with, and what its network expects to hear."""
+"""A received webhook, the credentials that verify it, and the response that its network expects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any
 from shared.errors import DomainError, Kind
 
 Payload = Mapping[str, Any]
-"""A network's JSON, whose shape is not trusted (`payloads.py`)."""
+"""A network's JSON, in a shape that is not trusted (`payloads.py`)."""
 Credentials = Mapping[str, str]
-"""A network's decrypted settings for one distribution, by name; a replaced signing setting is `previous(name)`."""
+"""A distribution's decrypted settings for one network, by name; `previous(name)` is a replaced value."""
 
 
 class SignatureInvalid(DomainError):
-    """The webhook's signature is missing, wrong or too old."""
+    """The signature is missing, wrong or too old."""
 
     code = "signature_invalid"
     kind = Kind.UNAUTHENTICATED
@@ -21,7 +21,7 @@ class SignatureInvalid(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRequest:
-    """A webhook as it arrived; `public_url` is the address its network was given, with the query."""
+    """A received webhook; `public_url` is the address its network was given, with the query."""
 
     method: str
     public_url: str
@@ -30,12 +30,12 @@ class WebhookRequest:
     """Names in lower case."""
     body: bytes
     received_at: float
-    """Seconds since the epoch."""
+    """Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookResponse:
-    """What the network expects to hear, where an empty 200 will not do."""
+    """The response that the network expects, if an empty 200 is not enough."""
 
     body: bytes
     media_type: str
@@ -44,12 +44,12 @@ class WebhookResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountPart:
-    """What a webhook tells of one account of an app: a workspace, a number; None where it names none."""
+    """The part of a webhook for one account of an app (a workspace, a number); None if it names none."""
 
     account: str | None
     request: WebhookRequest
 
 
 def previous(name: str) -> str:
-    """Name the credential that a setting replaced and that is still good."""
+    """Return the name of the credential with a setting's replaced value."""
     return f"{name}.previous"

@@ -1,7 +1,7 @@
 """WhatsApp's Cloud API.
 
-One webhook may hold many messages of several accounts. A media id is asked for its address at the fetch: the address
-is valid for five minutes, needs the token too, and comes with digest and size.
+One webhook may hold many messages of several accounts. The URL of a media id is requested when the file is fetched:
+it is valid for five minutes, needs the token too, and comes with digest and size.
 """
 
 import json
@@ -34,7 +34,7 @@ from shared.media.networks.webhooks import AccountPart, Credentials, Payload, We
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
 USER_AGENT = "Quartermaster/1.0"
-"""Some of these servers refuse a request that names no client."""
+"""Some of these servers refuse a request without a User-Agent."""
 _REFUSED = frozenset({0, 3, 10, 102, 190, *range(200, 300)})
 _BUSY = frozenset({1, 2, 4, 17, 32, 613, 80007, 130429, 131000, 131016})
 _GONE = frozenset({100, 131052})
@@ -68,14 +68,14 @@ class WhatsApp:
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
-        """Repeat the challenge of the handshake."""
+        """Return the challenge of the handshake."""
         if request.method != "GET" or request.query.get("hub.mode") != "subscribe":
             return None
         challenge = as_text(request.query.get("hub.challenge")) or ""
         return WebhookResponse(body=challenge.encode(), media_type="text/plain; charset=utf-8")
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:
-        """Read the changes of each number by its `phone_number_id`."""
+        """Return the changes of each number by its `phone_number_id`."""
         changes: dict[str | None, list[Payload]] = {}
         for entry in as_objects(read_object(request.body).get("entry")):
             for change in as_objects(entry.get("changes")):
@@ -89,7 +89,7 @@ class WhatsApp:
         ]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Read the media of all messages of all changes."""
+        """Return the media of all messages of all changes."""
         payload = read_object(request.body)
         return [
             attachment
@@ -101,7 +101,7 @@ class WhatsApp:
         ]
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Read all messages of all changes."""
+        """Return all messages of all changes."""
         return [
             message
             for entry in as_objects(read_object(request.body).get("entry"))
@@ -111,7 +111,7 @@ class WhatsApp:
         ]
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Ask for the address behind a media id."""
+        """Return the URL of a media id."""
         base_url = credentials["apiBaseUrl"]
         headers = {"Authorization": f"Bearer {credentials['accessToken']}", "User-Agent": USER_AGENT}
         answer = _ask(ask, f"{base_url}/{quote(attachment.location['mediaId'], safe='')}", headers)
@@ -147,7 +147,7 @@ def _messages(value: Payload) -> Iterator[NetworkMessage]:
 
 
 def _text(message: Payload) -> str | None:
-    """Give a text, the caption of a medium, or the title of a button or a row that was chosen."""
+    """Return a text, the caption of a medium, or the title of a chosen button or row."""
     interactive = as_object(message.get("interactive"))
     return as_message_text(
         as_object(message.get("text")).get("body"),
@@ -182,7 +182,7 @@ def _ask(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
 
 
 def _refusal(error: SourceStatusError) -> DomainError:
-    """Read the Graph API's code: its status is 400 for most errors."""
+    """Return the error for the Graph API's own code: its HTTP status is 400 for most errors."""
     code = as_object(read_object(error.answer).get("error")).get("code")
     if is_among(code, _REFUSED):
         return SourceRefused()

@@ -1,1 +1,1 @@
-"""Endpoints of distributions for notifications, and the channel that posts to them."""
+"""Distributions' notification endpoints, and the channel that posts to them."""

@@ -1,6 +1,6 @@
-"""Post notifications to the endpoints of distributions, signed with the distribution's webhook secrets.
+"""Post notifications to distributions' endpoints, signed with the distribution's webhook secrets.
 
-While a replaced secret is valid both sign, so that receivers may change over at any time.
+While a replaced secret is valid, both secrets sign, so that a receiver may switch at any time.
 """
 
 from shared.deliveries.endpoints import Complete, EndpointChannel, Endpoints
@@ -12,7 +12,7 @@ ENDPOINTS = Endpoints(notification_endpoints, notification_endpoints.c.distribut
 
 
 class DistributionChannel(EndpointChannel):
-    """Notifications to the endpoints of distributions."""
+    """The channel to distributions' endpoints."""
 
     def __init__(self, encryption: Encryption, complete: Complete) -> None:
         super().__init__(encryption, ENDPOINTS, list_webhook_secrets, complete)

@@ -1,7 +1,7 @@
-"""Manage a distribution's notification endpoint; list its deliveries and resend dead letters.
+"""Manage a distribution's notification endpoint; list its deliveries and resend dead ones.
 
-The address may hold a secret: it is kept encrypted and shown only to those who may change it. An endpoint that
-answered 410 is disabled until it is set again.
+The URL may contain a secret: it is encrypted and shown only to callers that may change it. An endpoint that responded
+410 is disabled until it is set again.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from shared.pagination import Page, Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationEndpoint:
-    """Where a distribution's notifications go; `disabled_at` is when it answered that it wants none."""
+    """A distribution's notification endpoint; `disabled_at` is when it responded 410."""
 
     distribution_id: UUID
     url: str = field(repr=False)
@@ -36,7 +36,7 @@ def set_endpoint(
 ) -> NotificationEndpoint:
     """Set or replace the endpoint; waiting notifications go there from now on.
 
-    Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
+    Raises SchemeRefused, UrlRefused and AddressRefused for a URL that could never be posted to.
     """
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     ENDPOINTS.put(session, settings, distribution_id, url, organization_id=distribution.organization_id)
@@ -47,13 +47,13 @@ def set_endpoint(
 def get_endpoint(
     session: Session, settings: Settings, *, actor: Actor, distribution_id: UUID
 ) -> NotificationEndpoint:
-    """Read the endpoint. Raises ResourceNotFound when there is none."""
+    """Return the endpoint. Raises ResourceNotFound if there is none."""
     get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     return _get(session, settings, distribution_id)
 
 
 def remove_endpoint(session: Session, *, actor: Actor, distribution_id: UUID) -> None:
-    """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
+    """Delete the endpoint; its waiting notifications become dead and can be replayed to the next one."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     if ENDPOINTS.remove(session, distribution_id):
         record_change(session, actor, "notification_endpoint.removed", distribution)
@@ -67,7 +67,7 @@ def list_notifications(
     state: DeliveryState | None = None,
     **page: Unpack[Position],
 ) -> Page[Delivery]:
-    """List the notifications to a distribution, newest first."""
+    """Return a page of a distribution's notifications, newest first."""
     get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     return outbox.list_deliveries(session, destination_id=distribution_id, state=state, **page)
 
@@ -75,7 +75,7 @@ def list_notifications(
 def resend_notification(
     session: Session, *, actor: Actor, distribution_id: UUID, notification_id: UUID
 ) -> Delivery:
-    """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    """Send a waiting or dead notification now. Raises DeliveryNotFound and DeliveryNotDead."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     resent = replays.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
     record_change(session, actor, "notification.resent", distribution, notification_id=notification_id)
@@ -83,7 +83,7 @@ def resend_notification(
 
 
 def resend_dead_notifications(session: Session, *, actor: Actor, distribution_id: UUID) -> int:
-    """Send the first so many notifications again that were given up; give how many."""
+    """Replay the oldest dead notifications, up to REPLAY_LIMIT; return how many."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     count = replays.resend_dead(session, destination_id=distribution_id)
     if count:
@@ -99,7 +99,7 @@ def replay_notifications(
     since: datetime | None = None,
     cursor: UUID | None = None,
 ) -> Replayed:
-    """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
+    """Replay undelivered notifications in order, including those missed by a disabled endpoint."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     replayed = replays.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
     if replayed.count:

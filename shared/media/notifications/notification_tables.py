@@ -1,4 +1,4 @@
-"""Notification endpoints, and the files whose expiry is still to be notified; migrations 0005 and 0020."""
+"""Tables of notification endpoints and of files with an expiry to notify; migrations 0005 and 0020."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
