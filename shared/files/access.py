@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, bindparam, case, func, or_, select
+from sqlalchemy import Boolean, ColumnElement, Row, bindparam, case, func, literal_column, or_, select
 
 from shared.db.database import Session
 from shared.errors import ServiceUnavailable
@@ -34,9 +34,8 @@ class AuthorityLost(Exception):
 
 
 # The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
-is_unexpired = or_(
-    files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()
-)
+UNEXPIRED = "(files.retention_expires_at IS NULL OR files.retention_expires_at > clock_timestamp())"
+is_unexpired: ColumnElement[bool] = literal_column(UNEXPIRED, Boolean)
 _availability = case(
     (files.c.state == "Deleted", "Deleted"),
     (or_(files.c.state == "Expired", ~is_unexpired), "Expired"),

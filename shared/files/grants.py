@@ -6,23 +6,26 @@ that deletion and expiry end a grant without touching it.
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, func, or_, select, text
+from sqlalchemy import Row, and_, bindparam, func, or_, select, text
 
 from shared.db.database import Database, Session
-from shared.files.access import get_file, get_version, refuse_ended
-from shared.files.errors import GrantExpired, GrantNotFound
+from shared.files.access import UNEXPIRED, get_file, get_version, is_unexpired, refuse_ended
+from shared.files.errors import FileNotFound, GrantExpired, GrantNotFound
 from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, Content, ReadGrant, Version
 from shared.files.tables import blobs, files, read_grants, versions
 from shared.identity.access.authorization import Actor
+from shared.identity.access.callers import ExecutorKind
 from shared.identity.access.permissions import Permission
-from shared.identity.audit import RECORD_EVENT, event_parameters
+from shared.identity.audit import RECORD_EVENT, event_parameters, record
 from shared.identity.errors import OrganizationSuspended
 from shared.identity.secrets import Prefix, Secret, derive, hash_secret, is_well_formed, issue
 from shared.identity.tables import organizations
 from shared.ids import new_id
+from shared.pagination import Page, Position, descending, paginate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,31 @@ class Link:
     access_expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGrant:
+    """A read grant without its token; `created_by` is the identity or user who made it."""
+
+    grant_id: UUID
+    file_id: UUID
+    version_id: UUID
+    created_by: UUID
+    created_at: datetime
+    access_expires_at: datetime
+    revoked_at: datetime | None
+
+
+_table = read_grants.c
+_columns = (
+    _table.id,
+    _table.file_id,
+    _table.version_id,
+    _table.created_by,
+    _table.created_at,
+    _table.access_expires_at,
+    _table.revoked_at,
+)
 _GRANT_TO_READERS = text(
-    """
+    f"""
 WITH subject AS (
     SELECT files.id, files.owner_id,
         LEAST(CAST(:ends_at AS timestamptz), files.retention_expires_at) AS access_expires_at
@@ -54,7 +80,7 @@ WITH subject AS (
     JOIN file_references ON file_references.file_id = files.id
         AND file_references.kind = :kind AND file_references.reference_id = :reference_id
     WHERE files.id = :file_id AND files.state = 'Available'
-        AND (files.retention_expires_at IS NULL OR files.retention_expires_at > clock_timestamp())
+        AND {UNEXPIRED}
 ),
 made AS (
     INSERT INTO read_grants (id, token_hash, file_id, version_id, created_by, access_expires_at)
@@ -64,7 +90,7 @@ made AS (
 SELECT access_expires_at,
     EXISTS (SELECT FROM read_grants WHERE token_hash = :token_hash AND revoked_at IS NOT NULL) AS is_revoked
 FROM subject
-"""
+"""  # noqa: S608 (constants)
 )
 MAX_LINKS = 20
 """How many links of one moment may have been revoked before readers are given none until the next."""
@@ -73,7 +99,7 @@ _is_valid = and_(
     read_grants.c.revoked_at.is_(None),
     read_grants.c.access_expires_at > func.clock_timestamp(),
     files.c.state == "Available",
-    or_(files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()),
+    is_unexpired,
 )
 _GRANTED = (
     select(
@@ -244,3 +270,57 @@ def require_unrevoked(database: Database, token: str) -> None:
         raise GrantExpired
     if row.is_suspended:
         raise OrganizationSuspended
+
+
+def list_grants(
+    session: Session, *, actor: Actor, file_id: UUID, **page: Unpack[Position]
+) -> Page[ListedGrant]:
+    """List the grants of a file, newest first, for a day after their end.
+
+    Raises FileNotFound, PermissionDenied.
+    """
+    _authorize(session, actor, file_id)
+    statement = select(*_columns).where(_table.file_id == file_id)
+    return paginate(session, statement, descending(_table.id), _grant, **page)
+
+
+def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:
+    """End a grant at once; revoking it again changes nothing. Raises FileNotFound, PermissionDenied, GrantNotFound."""
+    organization_id = _authorize(session, actor, file_id)
+    mine = (_table.id == grant_id, _table.file_id == file_id)
+    # Locked, so that of two who revoke at once one is recorded.
+    found = session.execute(select(*_columns).where(*mine).with_for_update()).one_or_none()
+    if found is None:
+        raise GrantNotFound("The file has no such read grant.")
+    if found.revoked_at is not None:
+        return _grant(found)
+    revoked = read_grants.update().where(*mine).values(revoked_at=func.now()).returning(*_columns)
+    grant = _grant(session.execute(revoked).one())
+    record(
+        session,
+        actor,
+        "read_grant.revoked",
+        grant_id,
+        organization_id=organization_id,
+        file_id=file_id,
+        version_id=grant.version_id,
+    )
+    return grant
+
+
+def _authorize(session: Session, actor: Actor, file_id: UUID) -> UUID:
+    """Give the organization of a file whose grants the actor may see and revoke."""
+    if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
+        file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        return file.organization_id
+    # The command line sees links, as it sees all that is administered, and no content.
+    statement = select(files.c.organization_id).where(files.c.id == file_id)
+    organization_id: UUID | None = session.execute(statement).scalar_one_or_none()
+    if organization_id is None:
+        raise FileNotFound
+    return organization_id
+
+
+def _grant(row: Row[Any]) -> ListedGrant:
+    fields = row._asdict()
+    return ListedGrant(grant_id=fields.pop("id"), **fields)

@@ -4,10 +4,12 @@ What is written here cannot be renewed or replaced: messaging media is what was 
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from shared.db.database import Session
-from shared.files.resources import ReceivedContent
+from shared.files.resources import Purpose, ReceivedContent
+from shared.files.retention import check_deadline
 from shared.files.staging import StagedContent
 
 _INSERT = """
@@ -42,8 +44,11 @@ class NewMedia:
 def write_media(session: Session, staged: StagedContent, media: NewMedia, content: ReceivedContent) -> None:
     """Write the file, its version and its staged blob.
 
-    Raises ServiceUnavailable when a sweep has given the bytes up.
+    Raises ValidationFailed for a retention that `check_deadline` refuses, and ServiceUnavailable if a sweep has given
+    the bytes up.
     """
+    now = datetime.now(UTC)
+    check_deadline(Purpose.MESSAGING_MEDIA, now + timedelta(days=media.retention_days), now=now)
     values = {
         "file_id": media.file_id,
         "organization_id": media.organization_id,

@@ -11,7 +11,15 @@ from uuid import UUID
 
 from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
 from shared.db.database import Database, Session
-from shared.files.access import Revalidate, authorize, explain_denial, get_file, no_revalidation, refuse_ended
+from shared.files.access import (
+    UNEXPIRED,
+    Revalidate,
+    authorize,
+    explain_denial,
+    get_file,
+    no_revalidation,
+    refuse_ended,
+)
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import (
     OperationInProgress,
@@ -54,7 +62,7 @@ _COMMIT = f"""
 WITH file AS (
     UPDATE files SET current_version_id = :version_id, revision = revision + 1
     WHERE id = :file_id AND current_version_id = :expected_version_id AND revision = :expected_revision
-        AND state = 'Available' AND (retention_expires_at IS NULL OR retention_expires_at > clock_timestamp())
+        AND state = 'Available' AND {UNEXPIRED}
     RETURNING id, revision, retention_expires_at
 ),
 operation AS (
@@ -88,7 +96,7 @@ def replace(
 
     The commit is refused if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
-    VersionMismatch, StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    VersionMismatch, StorageUnpaid, the errors of `errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     caller = actor.caller
     file, prechecked = precheck_replace(database, store, caller, request)

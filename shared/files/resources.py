@@ -19,11 +19,6 @@ class Purpose(StrEnum):
     MESSAGING_MEDIA = "MessagingMedia"
 
     @property
-    def supports_renewal(self) -> bool:
-        """Whether retention may be renewed: messaging media stays temporary."""
-        return self is Purpose.AGENT_ARTIFACT
-
-    @property
     def supports_replace(self) -> bool:
         """Whether content may be replaced: messaging media is what was received."""
         return self is Purpose.AGENT_ARTIFACT

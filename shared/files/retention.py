@@ -1,35 +1,87 @@
-"""Renew a file's retention: later or for ever, never earlier, and never after the end.
+"""Retention: which deadlines a file of each purpose may have, and who may move one.
 
-One conditional UPDATE under the row's lock decides, by the database's clock; renewal and sweep may race at the
-deadline, and an expired file never comes back (docs/specification/files.md#retention).
+All limits stand in `POLICIES` and are enforced by `check_deadline`, which every write of a deadline calls: an upload,
+a resumable upload when it begins and when it completes, an import, and a renewal. Whether a file can be renewed at all
+is decided by `_find_renewal_refusal`, for the renewal itself, for metadata and for the console
+(docs/specification/files.md#retention).
 """
 
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import func, select, update
 
 from shared import failpoints
 from shared.db.database import Database, Session
-from shared.errors import FieldError, ValidationFailed
-from shared.files.access import get_file, lock_file, refuse_ended
+from shared.errors import DomainError, FieldError, ValidationFailed
+from shared.files.access import get_file, is_unexpired, lock_file, refuse_ended
 from shared.files.errors import RetentionIsIndefinite, RetentionRenewalNotSupported, RetentionShortened
-from shared.files.resources import Availability, File
+from shared.files.resources import Availability, File, Purpose
 from shared.files.tables import files
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.audit import record
+from shared.identity.directory.distributions import MAX_MEDIA_RETENTION_DAYS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """The limits of retention for the files of one purpose."""
+
+    is_renewable: bool
+    max_days: int | None = None
+    """The longest time from now to a deadline, in days; None allows any deadline, and none at all."""
+
+
+POLICIES: Mapping[Purpose, RetentionPolicy] = {
+    Purpose.AGENT_ARTIFACT: RetentionPolicy(is_renewable=True),
+    # Messaging media is kept for a while only: its distribution sets the days, and it cannot be renewed.
+    Purpose.MESSAGING_MEDIA: RetentionPolicy(is_renewable=False, max_days=MAX_MEDIA_RETENTION_DAYS),
+}
+RENEWAL_ERRORS: tuple[type[DomainError], ...] = (
+    RetentionShortened,
+    RetentionIsIndefinite,
+    RetentionRenewalNotSupported,
+)
+"""The errors of `renew` besides those of access, for the description of its route."""
+
+
+def check_deadline(
+    purpose: Purpose, deadline: datetime | None, *, now: datetime, location: str = "query"
+) -> None:
+    """Raise ValidationFailed unless a file of this purpose may get this deadline; None is indefinite retention.
+
+    `now` is the database's clock; `location` is the part of the request that has `retentionExpiresAt`.
+    """
+    max_days = POLICIES[purpose].max_days
+    if deadline is None:
+        if max_days is not None:
+            raise _wrong_deadline(f"must be at most {max_days} days from now", location)
+        return
+    if deadline <= now:
+        raise _wrong_deadline("must be in the future", location)
+    if max_days is not None and deadline > now + timedelta(days=max_days):
+        raise _wrong_deadline(f"must be at most {max_days} days from now", location)
+
+
+def can_renew(caller: Caller, file: File) -> bool:
+    """Return whether the caller may renew a file that has not ended."""
+    permissions = caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
+    return Permission.FILE_UPDATE in permissions and _find_renewal_refusal(file) is None
 
 
 def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: Availability) -> File:
-    """Get a file whose retention may be renewed now.
+    """Return a file whose retention may be renewed now.
 
     Raises FileNotFound, PermissionDenied, RetentionRenewalNotSupported, FileExpired, FileDeleted.
     """
     file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
-    if not file.purpose.supports_renewal:
-        raise RetentionRenewalNotSupported
+    refusal = _find_renewal_refusal(file)
+    if refusal is not None:
+        raise refusal
     refuse_ended(file)
     return file
 
@@ -37,17 +89,19 @@ def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: A
 def renew(
     database: Database, actor: Actor, file_id: UUID, deadline: datetime | None, *, pending: Availability
 ) -> File:
-    """Move the deadline to a later time, or to None for indefinite retention, and record by whom; idempotent.
+    """Move the deadline to a later time, or to None for indefinite retention, and record the actor; idempotent.
 
-    Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, ValidationFailed for a time that
-    has passed.
+    Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, and ValidationFailed as
+    `check_deadline` does.
     """
     caller = actor.caller
     with database.transaction() as session:
+        # Under the row's lock: a sweep that expires the file at this moment either comes first or waits.
         lock_file(session, file_id)
         file = get_renewable(session, caller, file_id, pending=pending)
-        _require_renewal(session, file, deadline)
-        if not _set(session, file_id, deadline):
+        _check_renewal(session, file, deadline)
+        if not _update_deadline(session, file_id, deadline):
+            # The deadline passed between the check and the update: raise what an ended file raises.
             refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending))
         if deadline != file.retention_expires_at:
             _record(session, actor, file, deadline)
@@ -57,8 +111,33 @@ def renew(
     return file
 
 
+def _find_renewal_refusal(file: File) -> DomainError | None:
+    """Return why a file cannot be renewed to any deadline; None if it can. Its end and permissions are not checked."""
+    if not POLICIES[file.purpose].is_renewable:
+        return RetentionRenewalNotSupported()
+    return None
+
+
+def _check_renewal(session: Session, file: File, deadline: datetime | None) -> None:
+    """Raise unless the new deadline is the present one, a later one or none."""
+    if deadline is not None:
+        if file.retention_expires_at is None:
+            raise RetentionIsIndefinite
+        if deadline < file.retention_expires_at:
+            raise RetentionShortened
+    # The clock of this moment, not of the transaction's start: the row's lock may have taken a while.
+    now = session.execute(select(func.clock_timestamp())).scalar_one()
+    check_deadline(file.purpose, deadline, now=now, location="body")
+
+
+def _update_deadline(session: Session, file_id: UUID, deadline: datetime | None) -> bool:
+    """Write the deadline; return False if the file has ended meanwhile."""
+    statement = update(files).where(files.c.id == file_id, files.c.state == "Available", is_unexpired)
+    return session.execute(statement.values(retention_expires_at=deadline)).rowcount == 1
+
+
 def _record(session: Session, actor: Actor, file: File, deadline: datetime | None) -> None:
-    """Record a renewal: it cannot be taken back, and what is kept longer costs more."""
+    """Record a renewal in the audit: it cannot be undone, and longer retention costs more."""
     record(
         session,
         actor,
@@ -70,23 +149,8 @@ def _record(session: Session, actor: Actor, file: File, deadline: datetime | Non
     )
 
 
-def _require_renewal(session: Session, file: File, deadline: datetime | None) -> None:
-    if deadline is None:
-        return
-    if file.retention_expires_at is None:
-        raise RetentionIsIndefinite
-    if deadline < file.retention_expires_at:
-        raise RetentionShortened
-    if deadline <= session.execute(select(func.clock_timestamp())).scalar_one():
-        message = "must be in the future"
-        raise ValidationFailed(
-            errors=[FieldError(location="body", name="retentionExpiresAt", message=message)]
-        )
-
-
-def _set(session: Session, file_id: UUID, deadline: datetime | None) -> bool:
-    unexpired = or_(
-        files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()
+def _wrong_deadline(message: str, location: str) -> ValidationFailed:
+    return ValidationFailed(
+        f"The retention deadline {message}.",
+        errors=[FieldError(location=location, name="retentionExpiresAt", message=message)],
     )
-    statement = update(files).where(files.c.id == file_id, files.c.state == "Available", unexpired)
-    return session.execute(statement.values(retention_expires_at=deadline)).rowcount == 1

@@ -49,7 +49,7 @@ class Sink(Protocol):
 
 
 Receive = Callable[[Sink], ReceivedContent]
-"""Receives content into a sink; raises the errors of `shared/files/upload_errors.py`."""
+"""Receives content into a sink; raises the errors of `shared/files/errors.py`."""
 
 
 class DiscardSink:

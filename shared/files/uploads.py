@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.credits.storage_billing.daily_charges import refuse_unpaid_storage
 from shared.db.database import Database
-from shared.errors import FieldError, PermissionDenied, ValidationFailed
+from shared.errors import PermissionDenied
 from shared.files.access import Revalidate, authorize_creation, explain_denial, no_revalidation
 from shared.files.blobs.base import BlobStore
 from shared.files.idempotency import (
@@ -25,6 +25,7 @@ from shared.files.idempotency import (
     serialized,
 )
 from shared.files.resources import Purpose, Receipt
+from shared.files.retention import check_deadline
 from shared.files.staging import DiscardSink, Receive, stage, staged_availability
 from shared.identity.access.callers import Caller, Owner
 from shared.identity.access.permissions import Permission
@@ -98,7 +99,7 @@ def upload(
     To receive it may take hours: the commit is refused to a caller who may store no longer.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
-    StorageUnpaid, the errors of `upload_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    StorageUnpaid, the errors of `errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     owner, prechecked = precheck_upload(database, caller, request)
     operation = prechecked.operation
@@ -135,7 +136,7 @@ def precheck_upload(database: Database, caller: Caller, request: UploadRequest) 
     with database.autocommit() as session:
         earlier = get_idempotency_state(session, operation, payer_id=caller.payer_id)
     if earlier.outcome is None:
-        _require_future(request.retention_expires_at, earlier.now)
+        check_deadline(Purpose.AGENT_ARTIFACT, request.retention_expires_at, now=earlier.now)
         refuse_unpaid_storage(is_refused=earlier.is_storage_refused)
     return owner, Prechecked(
         operation=operation,
@@ -156,16 +157,6 @@ def _authorize(caller: Caller, request: UploadRequest) -> Owner:
 def _authorize_again(revalidate: Revalidate, caller: Caller, owner: Owner) -> None:
     if authorize_creation(revalidate(caller)) != owner:
         raise PermissionDenied("The caller no longer stores files for the owner that this upload began with.")
-
-
-def _require_future(deadline: datetime | None, now: datetime) -> None:
-    """Raise ValidationFailed for a deadline that the database's clock has passed."""
-    if deadline is not None and deadline <= now:
-        message = "must be in the future"
-        raise ValidationFailed(
-            "The retention deadline must be in the future.",
-            errors=[FieldError(location="query", name="retentionExpiresAt", message=message)],
-        )
 
 
 def _operation(caller: Caller, owner: Owner, request: UploadRequest) -> Operation:

@@ -1,6 +1,6 @@
 """Errors of the media domain.
 
-A failed import stores the code of one of these, of `shared/egress/errors.py` or of `shared/files/upload_errors.py`.
+A failed import stores the code of one of these, of `shared/egress/errors.py` or of `shared/files/errors.py`.
 An error with `is_transient` is retried until the attempts are used up.
 """
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from shared.files.blobs import S3Access, open_blob_store
 from shared.files.blobs.base import Blob, BlobStore
-from shared.files.blobs.multipart import S3BlobStore
 from shared.files.blobs.s3 import S3Bucket
+from shared.files.blobs.s3_store import S3BlobStore
 from shared.ids import new_id
 
 PIECE_BYTES = 64 * 1024

@@ -23,8 +23,8 @@ from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.models.providers.connections import ChunkDecoder
 from shared.models.providers.sse import SseParser
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
-from web.files.preferences import read_preference
 from web.files.ranges import MAXIMUM_RANGES, Selection, select_bytes
+from web.files.responses import read_preference
 from web.http.multipart import receive_file_part
 from web.http.negotiation import CSV, EVENT_STREAM, JSON, negotiate
 from web.http.part_headers import read_boundary, read_digests, read_file_headers, read_form_part_header

@@ -47,7 +47,7 @@ PRELOADED = (
     ),
     *(
         "shared.a2a.behaviors.registry",
-        "shared.files.blobs.multipart",
+        "shared.files.blobs.s3_store",
         "shared.files.blobs.s3",
         "shared.media.importing.fetch_job",
     ),

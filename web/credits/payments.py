@@ -8,7 +8,7 @@ from shared.config.payment_sources import PaymentSource
 from shared.credits.errors import BalanceOutOfRange, PaymentNotUnderstood, PaymentUnknown
 from shared.credits.payments.payment_entries import PaymentResult, enter_payment_event
 from shared.errors import ServiceUnavailable, ValidationFailed
-from shared.files.upload_errors import ContentTooLarge, UploadTimeout
+from shared.files.errors import ContentTooLarge, UploadTimeout
 from shared.identity.errors import ResourceNotFound
 from shared.media.networks.signatures import verify
 from shared.media.networks.standard_webhooks import webhook_credentials

@@ -5,7 +5,7 @@ from uuid import UUID
 from shared.errors import PermissionDenied, ServiceUnavailable, ValidationFailed
 from shared.files import access, deletion, errors, listing, retention
 from shared.identity.access.permissions import Permission
-from web.files import queries, schemas
+from web.files import schemas
 from web.files.responses import ENDED, FOUND, actor_of, file_body, pending
 from web.framework.authentication import Authentication
 from web.framework.calls import JsonResponse, RequestContext
@@ -20,12 +20,12 @@ routes = Routes("files")
     "/files",
     summary="List the files of the caller's owner scope, newest first",
     authentication=Authentication.CALLER,
-    query=queries.ListQuery,
+    query=schemas.ListQuery,
     responses={200: schemas.FilePage},
     errors=(PermissionDenied, ValidationFailed, MalformedRequest, ServiceUnavailable),
 )
 def list_files(call: RequestContext) -> JsonResponse:
-    query: queries.ListQuery = call.query
+    query: schemas.ListQuery = call.query
     with call.services.database.autocommit() as session:
         page = listing.list_files(
             session,
@@ -58,12 +58,12 @@ def read_metadata(call: RequestContext, file_id: UUID) -> JsonResponse:
     "/files/<id:file_id>/versions",
     summary="List a file's versions, newest first",
     authentication=Authentication.CALLER,
-    query=queries.VersionsQuery,
+    query=schemas.VersionsQuery,
     responses={200: schemas.VersionPage},
     errors=(*FOUND, ValidationFailed, MalformedRequest),
 )
 def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
-    query: queries.VersionsQuery = call.query
+    query: schemas.VersionsQuery = call.query
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
         page = access.list_versions(session, file_id, cursor=query.cursor, limit=query.limit)
@@ -84,21 +84,19 @@ def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
     "/files/<id:file_id>/retention",
     summary="Renew a file's retention: to a later deadline, or with null for ever",
     authentication=Authentication.CALLER,
-    body=queries.RetentionBody,
+    body=schemas.RetentionBody,
     responses={200: schemas.FileBody},
     errors=(
         *FOUND,
         *ENDED,
-        errors.RetentionShortened,
-        errors.RetentionIsIndefinite,
-        errors.RetentionRenewalNotSupported,
+        *retention.RENEWAL_ERRORS,
     ),
 )
 def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
     database = call.services.database
     with database.autocommit() as session:
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
-    body: queries.RetentionBody = call.read_body()
+    body: schemas.RetentionBody = call.read_body()
     file = retention.renew(
         database, actor_of(call), file_id, body.retention_expires_at, pending=pending(call)
     )
@@ -110,7 +108,7 @@ def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
     "/files/<id:file_id>",
     summary="Delete a file and all its versions; grants stop working at once",
     authentication=Authentication.CALLER,
-    query=queries.DeleteQuery,
+    query=schemas.DeleteQuery,
     responses={200: schemas.DeletionBody},
     errors=(
         *FOUND,

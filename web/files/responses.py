@@ -1,16 +1,19 @@
 """What the file routes share: the errors every one of them has, and how a file and its address are written."""
 
+import re
+from dataclasses import dataclass
 from uuid import UUID
 
 from shared.errors import DomainError, PermissionDenied, ServiceUnavailable
 from shared.files import errors
-from shared.files.resources import Availability, File
+from shared.files.lifecycle.placement import wait_while_staged
+from shared.files.resources import Availability, File, Receipt
+from shared.files.retention import can_renew
 from shared.files.staging import staged_availability
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
-from shared.identity.access.permissions import Permission
 from web.files import schemas
-from web.framework.calls import RequestContext, request_id
+from web.framework.calls import JsonResponse, RequestContext, request_id
 from web.http.client_address import client_address
 
 FOUND: tuple[type[DomainError], ...] = (errors.FileNotFound, PermissionDenied, ServiceUnavailable)
@@ -19,9 +22,7 @@ ENDED: tuple[type[DomainError], ...] = (errors.FileExpired, errors.FileDeleted)
 
 def file_body(caller: Caller, file: File) -> schemas.FileBody:
     """Describe a file to a caller."""
-    permissions = caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
-    can_renew = file.purpose.supports_renewal and Permission.FILE_UPDATE in permissions
-    return schemas.FileBody.of(file, can_renew=can_renew)
+    return schemas.FileBody.of(file, can_renew=can_renew(caller, file))
 
 
 def content_url(call: RequestContext, file_id: UUID) -> str:
@@ -39,3 +40,53 @@ def actor_of(call: RequestContext) -> Actor:
 def pending(call: RequestContext) -> Availability:
     """Tell what staged content counts as here."""
     return staged_availability(call.services.blobs)
+
+
+_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,6})"?', re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """How a client wants to be answered."""
+
+    responds_async: bool
+    wait_seconds: float
+    applied: str | None
+
+
+def read_preference(header: str | None, *, longest_wait_seconds: float) -> Preference:
+    """Read the header; what is not understood is ignored, and no wait is longer than the service's own."""
+    tokens = [token.partition(";")[0].strip() for token in (header or "").split(",")]
+    if any(token.lower() == "respond-async" for token in tokens):
+        return Preference(responds_async=True, wait_seconds=0, applied="respond-async")
+    for token in tokens:
+        match = _WAIT.fullmatch(token)
+        if match:
+            wait = min(float(match[1]), longest_wait_seconds)
+            return Preference(responds_async=False, wait_seconds=wait, applied=f"wait={wait:g}")
+    return Preference(responds_async=False, wait_seconds=longest_wait_seconds, applied=None)
+
+
+def time_limit_seconds(call: RequestContext, byte_size: int) -> float:
+    """Give how long the reception of so many bytes may take."""
+    settings = call.services.settings
+    return settings.upload_grace_seconds + byte_size / settings.upload_minimum_bytes_per_second
+
+
+def receipt_answer(call: RequestContext, receipt: Receipt, *, first_status: int) -> JsonResponse:
+    """Answer with the stored version: at once if readers find it, else when it is placed or the wait is over."""
+    settings = call.services.settings
+    preference = read_preference(
+        call.http.headers.get("Prefer"), longest_wait_seconds=settings.upload_wait_seconds
+    )
+    is_pending = preference.responds_async and not receipt.replayed
+    if receipt.availability is Availability.PENDING:
+        is_pending = wait_while_staged(call.services.database, receipt.version.id, preference.wait_seconds)
+    url = content_url(call, receipt.version.file_id)
+    headers = {"Location": f"{settings.base_url}/files/{receipt.version.file_id}"}
+    if preference.applied:
+        headers["Preference-Applied"] = preference.applied
+    if is_pending:
+        return JsonResponse(body=schemas.PendingUploadResult.of(receipt, url), status=202, headers=headers)
+    status = 200 if receipt.replayed else first_status
+    return JsonResponse(body=schemas.UploadResult.of(receipt, url), status=status, headers=headers)

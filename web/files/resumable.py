@@ -4,15 +4,16 @@ The multipart form of the specification stays as it is: a resumable upload is as
 file's name and type in the request's own headers (docs/specification/files.md#resumable).
 """
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from flask import Response
+from flask import Request, Response
 
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
-from shared.files import errors, upload_errors
+from shared.files import errors
 from shared.files.blobs.base import (
     BlobDamaged,
     BlobMissing,
@@ -20,33 +21,49 @@ from shared.files.blobs.base import (
     StorageFull,
     StorageReadOnly,
 )
+from shared.files.errors import InconsistentUploadLength
 from shared.files.idempotency import OperationKind
 from shared.files.resumable import completion, uploads
 from shared.files.resumable.pieces import PIECE_BYTES, append
+from shared.files.resumable.uploads import DeclaredContent, ResumableUpload, UploadLimits, UploadState
 from shared.files.resumable.uploads import Request as UploadRequest
-from shared.files.resumable.uploads import ResumableUpload, UploadLimits, UploadState
 from shared.identity.access.callers import Caller
 from shared.identity.errors import AttributionInvalid, AttributionMismatch, OwnerRequired, PayerMismatch
 from web.error_responses.status_codes import answer_domain_error
 from web.files import schemas
-from web.files.receipts import receipt_answer, time_limit_seconds
-from web.files.responses import ENDED, actor_of
-from web.files.upload_headers import (
-    APPENDING_HEADERS,
-    MEDIA_TYPE,
-    PROGRESS_HEADERS,
-    check_length,
-    read_declared_content,
-    read_flag,
-    read_number,
-    refuse_content,
-)
+from web.files.responses import ENDED, actor_of, receipt_answer, time_limit_seconds
 from web.framework.authentication import Authentication
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import RawBody, Routes
+from web.http.part_headers import read_file_headers
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
 
 routes = Routes("files")
+
+MEDIA_TYPE = "application/partial-upload"
+BEGINNING_HEADERS = {
+    "Upload-Complete": "`?0` to begin a resumable upload; absent, or `?1`, for one multipart request.",
+    "Upload-Length": "With `Upload-Complete: ?0`: the same as byteSize, if it is sent.",
+    "Content-Disposition": "With `Upload-Complete: ?0`: the file's name, as `attachment; filename*=UTF-8''…`.",
+    "Repr-Digest": "The SHA-256 of the whole content (RFC 9530), compared when all of it is there.",
+}
+APPENDING_HEADERS = {
+    "Upload-Offset": "Where this content begins: where the upload ends so far.",
+    "Upload-Complete": "`?1` if this is the last of the content, else `?0`.",
+    "Upload-Length": "The same as byteSize, if it is sent.",
+    "Prefer": "`respond-async`, or `wait=N`: how long the last answer may wait (RFC 7240).",
+}
+DIGEST_HEADER = {"Content-Digest": "The SHA-256 of the body (RFC 9530), compared when all of it is there."}
+PROGRESS_HEADERS = {
+    "Preference-Applied": "The preference that was followed.",
+    "Upload-Complete": "Whether all content of a resumable upload is there.",
+    "Upload-Offset": "How many bytes of a resumable upload are kept.",
+    "Upload-Length": "How many bytes a resumable upload is to have.",
+    "Upload-Limit": "How long and how large a resumable upload may be.",
+}
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_FLAGS = {"?0": False, "?1": True}
+_FORM = "multipart/form-data"
 
 _FOUND: tuple[type[DomainError], ...] = (
     errors.UploadNotFound,
@@ -61,7 +78,7 @@ def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonRespons
     refuse_content(call.http)
     check_length(call.http, request.byte_size)
     if request.byte_size > call.services.settings.max_upload_bytes:
-        raise upload_errors.ContentTooLarge(maximumBytes=call.services.settings.max_upload_bytes)
+        raise errors.ContentTooLarge(maximumBytes=call.services.settings.max_upload_bytes)
     services, declared = call.services, read_declared_content(call.http)
     prechecked = completion.precheck(services.database, services.blobs, call.caller, request)
     if prechecked.outcome is not None:
@@ -129,8 +146,8 @@ def read_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
         FieldRequired,
         MalformedRequest,
         UnsupportedMediaType,
-        upload_errors.DigestMismatch,
-        upload_errors.UploadTimeout,
+        errors.DigestMismatch,
+        errors.UploadTimeout,
         BlobDamaged,
         BlobMissing,
         BlobStoreUnavailable,
@@ -255,3 +272,60 @@ def _limits(call: RequestContext) -> UploadLimits:
         per_caller=settings.open_uploads_per_caller,
         per_organization=settings.open_uploads_per_organization,
     )
+
+
+def is_resumable(http: Request) -> bool:
+    """Tell whether a request to write begins a resumable upload; a whole one may say that it is (`?1`)."""
+    if "Upload-Complete" not in http.headers:
+        return False
+    return not (read_flag(http) and http.mimetype == _FORM)
+
+
+def read_declared_content(http: Request) -> DeclaredContent:
+    """Read the name, type and digest of content that is to come. Raises ValidationFailed, MalformedRequest."""
+    header = read_file_headers(
+        http.headers.get("Content-Disposition", ""),
+        http.headers.get("Content-Type", ""),
+        http.headers.get("Repr-Digest", ""),
+    )
+    if len(set(header.digests)) > 1:
+        raise MalformedRequest("Repr-Digest names two SHA-256 digests.")
+    digest = header.digests[0] if header.digests else None
+    return DeclaredContent(file_name=header.file_name, media_type=header.media_type, sha256=digest)
+
+
+def refuse_content(http: Request) -> None:
+    """Raise UnsupportedMediaType unless this is a careful beginning: no content, and more to come."""
+    if http.mimetype == _FORM:
+        raise UnsupportedMediaType(
+            "A multipart form comes in one request: leave Upload-Complete out, or send ?1."
+        )
+    if read_flag(http) or http.content_length or "Transfer-Encoding" in http.headers:
+        raise UnsupportedMediaType(
+            "Begin a resumable upload with Upload-Complete: ?0 and no content; send content by PATCH to its Location."
+        )
+
+
+def check_length(http: Request, size: int) -> None:
+    """Raise InconsistentUploadLength if `Upload-Length` is sent and is another than the size."""
+    length = read_number(http, "Upload-Length")
+    if length not in (None, size):
+        raise InconsistentUploadLength("Upload-Length differs from byteSize.")
+
+
+def read_flag(http: Request) -> bool:
+    """Read `Upload-Complete`. Raises MalformedRequest."""
+    flag = _FLAGS.get(http.headers.get("Upload-Complete", "").strip())
+    if flag is None:
+        raise MalformedRequest("Upload-Complete must be ?0 or ?1.")
+    return flag
+
+
+def read_number(http: Request, name: str, *, is_required: bool = False) -> int | None:
+    """Read a header that is a number of bytes. Raises MalformedRequest."""
+    value = http.headers.get(name, "").strip()
+    if not value and not is_required:
+        return None
+    if not _NUMBER.fullmatch(value):
+        raise MalformedRequest(f"{name} must be a number of bytes.")
+    return int(value)

@@ -9,7 +9,7 @@ from werkzeug.datastructures import Headers
 
 from shared.errors import DomainError, FieldError, ValidationFailed
 from shared.fairness.admission import PoolKey
-from shared.files import errors, grant_revocation, grants
+from shared.files import errors, grants
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.content import authorize_reading, find_chunk_checksums, get_content, refuse_unreadable
@@ -18,7 +18,7 @@ from shared.files.resources import Content
 from shared.identity.authentication.revocation_watcher import Permit
 from shared.observability.telemetry import BLOBS_MISSING, get_logger
 from web.error_responses.status_codes import answer_domain_error
-from web.files import queries, schemas
+from web.files import schemas
 from web.files.content_response import content_response
 from web.files.presentation import (
     CORS_MAX_AGE_SECONDS,
@@ -51,7 +51,7 @@ routes = Routes("files")
     "/files/<id:file_id>/versions/<id:version_id>/grants",
     summary="Create a read grant for an exact version; its url downloads without other credentials",
     authentication=Authentication.CALLER,
-    query=queries.GrantQuery,
+    query=schemas.GrantQuery,
     responses={201: schemas.GrantBody},
     errors=(*FOUND, errors.VersionNotFound, *ENDED, MalformedRequest, ValidationFailed),
 )
@@ -71,13 +71,13 @@ def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonR
     "/files/<id:file_id>/grants",
     summary="List the read grants of a file, newest first, without their urls",
     authentication=Authentication.CALLER,
-    query=queries.GrantListQuery,
+    query=schemas.GrantListQuery,
     responses={200: schemas.GrantPage},
     errors=(*FOUND, ValidationFailed),
 )
 def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
     with call.services.database.autocommit() as session:
-        page = grant_revocation.list_grants(
+        page = grants.list_grants(
             session,
             actor=actor_of(call),
             file_id=file_id,
@@ -99,9 +99,7 @@ def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
 )
 def revoke_grant(call: RequestContext, file_id: UUID, grant_id: UUID) -> JsonResponse:
     with call.services.database.transaction() as session:
-        revoked = grant_revocation.revoke_grant(
-            session, actor=actor_of(call), file_id=file_id, grant_id=grant_id
-        )
+        revoked = grants.revoke_grant(session, actor=actor_of(call), file_id=file_id, grant_id=grant_id)
     return JsonResponse(body=schemas.ListedGrantBody.of(revoked))
 
 
@@ -115,7 +113,7 @@ def revoke_grant(call: RequestContext, file_id: UUID, grant_id: UUID) -> JsonRes
         "any page."
     ),
     authentication=Authentication.GRANT_OR_CALLER,
-    query=queries.ContentQuery,
+    query=schemas.ContentQuery,
     headers=CONDITIONS,
     responses={
         200: dict.fromkeys(("application/octet-stream", "*/*")),
@@ -161,7 +159,7 @@ def download_content(call: RequestContext, file_id: UUID) -> Response:
         "link pages of other origins get nothing."
     ),
     authentication=Authentication.PREFLIGHT,
-    query=queries.ContentQuery,
+    query=schemas.ContentQuery,
     responses={204: None},
     response_headers={"Allow": "The methods that this address takes."},
     errors=(ValidationFailed,),

@@ -11,18 +11,22 @@ from flask import Response
 
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, ServiceUnavailable, ValidationFailed
-from shared.files import errors, replaces, upload_errors, uploads
+from shared.files import errors, replaces, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Sink
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller
 from shared.identity.errors import OwnerRequired, PayerMismatch
-from web.files import queries, schemas
-from web.files.receipts import receipt_answer, time_limit_seconds
-from web.files.responses import ENDED, FOUND, actor_of
-from web.files.resumable import begin_resumable
-from web.files.upload_headers import BEGINNING_HEADERS, DIGEST_HEADER, PROGRESS_HEADERS, is_resumable
+from web.files import schemas
+from web.files.responses import ENDED, FOUND, actor_of, receipt_answer, time_limit_seconds
+from web.files.resumable import (
+    BEGINNING_HEADERS,
+    DIGEST_HEADER,
+    PROGRESS_HEADERS,
+    begin_resumable,
+    is_resumable,
+)
 from web.framework.authentication import Authentication
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import FilePart, Routes
@@ -33,11 +37,11 @@ routes = Routes("files")
 
 _BODY: tuple[type[DomainError], ...] = (
     MalformedRequest,
-    upload_errors.FilePartRequired,
-    upload_errors.ByteSizeMismatch,
-    upload_errors.DigestMismatch,
-    upload_errors.ContentTooLarge,
-    upload_errors.UploadTimeout,
+    errors.FilePartRequired,
+    errors.ByteSizeMismatch,
+    errors.DigestMismatch,
+    errors.ContentTooLarge,
+    errors.UploadTimeout,
     UnsupportedMediaType,
     BlobStoreUnavailable,
     StorageFull,
@@ -79,7 +83,7 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
         "begins a resumable upload: 201 with its `Location`."
     ),
     authentication=Authentication.CALLER,
-    query=queries.UploadQuery,
+    query=schemas.UploadQuery,
     headers=BEGINNING_HEADERS | DIGEST_HEADER,
     response_headers=PROGRESS_HEADERS,
     body=FilePart(),
@@ -88,7 +92,7 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     errors=(OwnerRequired, PermissionDenied, PayerMismatch, ServiceUnavailable, *_BODY),
 )
 def upload_agent_artifact(call: RequestContext) -> JsonResponse | Response:
-    query: queries.UploadQuery = call.query
+    query: schemas.UploadQuery = call.query
     association = None
     if query.association_kind is not None and query.association_id is not None:
         association = uploads.Association(kind=query.association_kind, id=query.association_id)
@@ -113,7 +117,7 @@ def upload_agent_artifact(call: RequestContext) -> JsonResponse | Response:
         "`Upload-Complete: ?0` begins a resumable upload, as for uploads."
     ),
     authentication=Authentication.CALLER,
-    query=queries.ReplaceQuery,
+    query=schemas.ReplaceQuery,
     headers=BEGINNING_HEADERS | DIGEST_HEADER,
     response_headers=PROGRESS_HEADERS,
     body=FilePart(),
@@ -128,7 +132,7 @@ def upload_agent_artifact(call: RequestContext) -> JsonResponse | Response:
     ),
 )
 def replace_content(call: RequestContext, file_id: UUID) -> JsonResponse | Response:
-    query: queries.ReplaceQuery = call.query
+    query: schemas.ReplaceQuery = call.query
     request = replaces.ReplaceRequest(
         operation_id=query.operation_id,
         file_id=file_id,

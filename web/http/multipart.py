@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Generic, Protocol, Self, TypeVar
 
+from shared.files.errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
-from shared.files.upload_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from web.http.content_hash import OUTSTANDING_PIECES, ContentHash
 from web.http.part_headers import PartHeader, read_boundary, read_digests, read_part_header
 from web.http.requests import MalformedRequest

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from shared.errors import FieldError, ValidationFailed
+from shared.files.errors import FilePartRequired
 from shared.files.file_names import clean_file_name
-from shared.files.upload_errors import FilePartRequired
 from web.http.requests import MalformedRequest, UnsupportedMediaType
 
 PART_NAME = "file"

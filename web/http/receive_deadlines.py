@@ -21,7 +21,7 @@ from wsgiref.types import WSGIEnvironment
 
 from shared.errors import DomainError
 from shared.fairness.admission import Pool
-from shared.files.upload_errors import ContentTooLarge, UploadTimeout
+from shared.files.errors import ContentTooLarge, UploadTimeout
 from shared.observability.telemetry import get_logger
 from shared.runtime.periodic_thread import PeriodicThread
 from shared.runtime.readable_sockets import has_unread_bytes

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.errors import Kind
-from shared.files.upload_errors import ContentTooLarge
+from shared.files.errors import ContentTooLarge
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
 from shared.identity.token_endpoint.oauth_metadata import TOKEN_EXCHANGE
 from web.framework.calls import RequestContext

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from shared.errors import FieldError
+from shared.files.errors import DigestMismatch, FilePartRequired
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
-from shared.files.upload_errors import DigestMismatch, FilePartRequired
 from shared.media.importing.content_signatures import HEAD_BYTES
 from web.http.multipart import FRAMING_BYTES, Body, PartContent, PartParser, pieces
 from web.http.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header

@@ -17,7 +17,7 @@ from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, U
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.errors import DomainError, FieldError, PermissionDenied, ServiceUnavailable, ValidationFailed
-from shared.files import upload_errors
+from shared.files import errors as file_errors
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.staging import Sink
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
@@ -56,9 +56,9 @@ _ERRORS: tuple[type[DomainError], ...] = (
     SchemeRefused,
     AddressRefused,
     HeaderRefused,
-    upload_errors.FilePartRequired,
-    upload_errors.ByteSizeMismatch,
-    upload_errors.DigestMismatch,
+    file_errors.FilePartRequired,
+    file_errors.ByteSizeMismatch,
+    file_errors.DigestMismatch,
     BlobStoreUnavailable,
     StorageFull,
     StorageReadOnly,
@@ -137,7 +137,7 @@ def _push_form(
     content_length = call.http.content_length or settings.max_media_bytes
     # Twice the framing: the exact limit is on the file part and checked while parsing.
     if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
-        raise upload_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
+        raise file_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
     def receive(sink: Sink) -> PushedPart:
         if signed_body is not None:
@@ -217,7 +217,7 @@ def check_source(call: RequestContext, item: schemas.AttachedMedia) -> None:
         parse_url(item.url, EgressPolicy.of(settings), with_secrets=bool(item.headers))
     check_headers(item.headers or {})
     if (item.byte_size or 0) > settings.max_media_bytes:
-        raise upload_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
+        raise file_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
 
 def read_attachment(item: schemas.AttachedMedia, message_id: str, conversation_id: str | None) -> Attachment:

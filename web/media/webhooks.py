@@ -13,7 +13,7 @@ from shared import failpoints
 from shared.a2a.inbound import network_webhooks
 from shared.a2a.inbound.errors import TooManyMessages
 from shared.a2a.inbound.forwarder import MessageForwarder
-from shared.files.upload_errors import ContentTooLarge, UploadTimeout
+from shared.files.errors import ContentTooLarge, UploadTimeout
 from shared.media.errors import TooManyImports
 from shared.media.network_settings import verify_webhook
 from shared.media.networks.base import Network

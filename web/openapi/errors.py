@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from shared.errors import DomainError, ValidationFailed
 from shared.fairness.admission import ConcurrencyLimited
-from shared.files.upload_errors import ContentTooLarge, UploadTimeout
+from shared.files.errors import ContentTooLarge, UploadTimeout
 from shared.identity import errors as identity_errors
 from shared.models.providers.errors import ProviderError
 from web.dependencies.rate_limits import RateLimited

@@ -22,7 +22,7 @@ from deploy.cli.command_context import (
 from deploy.cli.display.output import is_interactive, print_document
 from deploy.cli.display.progress_bars import progress_bar
 from deploy.cli.exit_codes import Failure
-from shared.files import grant_revocation
+from shared.files import grants
 from shared.identity.access.authorization import OPERATOR
 
 _file = click.argument("file_id", type=click.UUID, metavar="FILE")
@@ -172,7 +172,7 @@ def rm(file_ids: tuple[UUID, ...], *, yes: bool) -> None:
 read_grants = click.Group("read-grants", help="Manage the read grants of a file.")
 add_list(
     read_grants,
-    grant_revocation.list_grants,
+    grants.list_grants,
     "List the read grants of a file, newest first, without their URLs.",
     of="file",
     shown="grants",
@@ -184,7 +184,7 @@ add_list(
 @required_id("file")
 def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
     with administration() as session:
-        revoked = grant_revocation.revoke_grant(session, actor=OPERATOR, file_id=file_id, grant_id=grant_id)
+        revoked = grants.revoke_grant(session, actor=OPERATOR, file_id=file_id, grant_id=grant_id)
     show(revoked)
 
 

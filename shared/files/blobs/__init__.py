@@ -13,7 +13,7 @@ from shared.files.blobs.local import LocalBlobStore
 from shared.files.blobs.marker import Identity, Marked
 
 if TYPE_CHECKING:
-    from shared.files.blobs.multipart import S3BlobStore
+    from shared.files.blobs.s3_store import S3BlobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ def _open_s3(url: str, access: S3Access, identity: Identity | None) -> S3BlobSto
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("a blob store is file:///path or s3://bucket/prefix")
     # Imported here: the AWS client costs a process that stores locally 150 ms and some 20 MiB.
-    from shared.files.blobs.multipart import S3BlobStore
     from shared.files.blobs.s3 import S3Bucket
+    from shared.files.blobs.s3_store import S3BlobStore
 
     return S3BlobStore(
         S3Bucket(

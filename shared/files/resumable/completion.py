@@ -11,13 +11,12 @@ from shared.db.database import Database
 from shared.errors import DomainError
 from shared.files.access import Revalidate
 from shared.files.blobs.base import BlobStore
-from shared.files.errors import InconsistentUploadLength, OperationConflict
+from shared.files.errors import DigestMismatch, InconsistentUploadLength, OperationConflict
 from shared.files.idempotency import Outcome, Prechecked, replayed_receipt
 from shared.files.replaces import ReplaceRequest, precheck_replace, replace
 from shared.files.resources import Receipt
 from shared.files.resumable.pieces import receiver
 from shared.files.resumable.uploads import DeclaredContent, Request, ResumableUpload, UploadState, end
-from shared.files.upload_errors import DigestMismatch
 from shared.files.uploads import precheck_upload, upload
 from shared.identity.access.authorization import Actor
 from shared.identity.access.callers import Caller

@@ -24,14 +24,18 @@ from shared.errors import DomainError
 from shared.files.access import Revalidate, authorize, explain_denial
 from shared.files.blobs.base import AtMost, Blob, BlobStore
 from shared.files.blobs.chunks import checked_chunks
-from shared.files.errors import InconsistentUploadLength, MismatchingUploadOffset, OperationInProgress
+from shared.files.errors import (
+    DigestMismatch,
+    InconsistentUploadLength,
+    MismatchingUploadOffset,
+    OperationInProgress,
+)
 from shared.files.idempotency import OperationKind
 from shared.files.resources import ReceivedContent
 from shared.files.resumable.uploads import ResumableUpload
 from shared.files.staging import Sink, StagedContent, stage
 from shared.files.tables import blobs
 from shared.files.tables import upload_pieces as pieces
-from shared.files.upload_errors import DigestMismatch
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.revalidation import authority

@@ -13,9 +13,9 @@ from shared.egress.errors import MediaTooLarge, SourceStatusError
 from shared.egress.fetch import FetchedContent, FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
 from shared.files.blobs.base import AtMost, Size
+from shared.files.errors import ByteSizeMismatch, DigestMismatch
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
-from shared.files.upload_errors import ByteSizeMismatch, DigestMismatch
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import MediaTypeMismatch, SourceGone, SourceMissing, SourceRefused
 from shared.media.importing.content_signatures import HEAD_BYTES, sniff

@@ -13,9 +13,9 @@ from shared import failpoints
 from shared.config.settings import Settings
 from shared.db.database import Database, Session
 from shared.files.blobs.base import AtMost, BlobStore
+from shared.files.errors import ByteSizeMismatch, DigestMismatch
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink, StagedContent, stage
-from shared.files.upload_errors import ByteSizeMismatch, DigestMismatch
 from shared.identity.authentication.distribution_lookup import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
@@ -38,7 +38,7 @@ class PushedPart:
 
 
 ReceivePush = Callable[[Sink], PushedPart]
-"""Receives the body, its content into the sink; raises the errors of `shared/files/upload_errors.py`."""
+"""Receives the body, its content into the sink; raises the errors of `shared/files/errors.py`."""
 
 
 def push_content(

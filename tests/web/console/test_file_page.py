@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from shared.files import retention
+from shared.files.errors import RetentionRenewalNotSupported
 from shared.identity.access.roles import Role
 from tests.support.browser import Browser
 from tests.support.front import Front
@@ -64,6 +66,16 @@ def test_what_might_run_has_no_preview(agent: Asker, owner: Browser, media_type:
     page = owner.get(store(agent, b"<svg onload=alert(1)>", file_name="a", media_type=media_type)).text
     assert 'class="preview"' not in page
     assert "<svg onload" not in page
+
+
+def test_renewal_form_is_absent_if_the_file_cannot_be_renewed(
+    agent: Asker, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = store(agent, retentionExpiresAt=LATER)
+    form = f'action="{page}/retention"'
+    assert form in owner.get(page).text
+    monkeypatch.setattr(retention, "_find_renewal_refusal", lambda _: RetentionRenewalNotSupported())
+    assert form not in owner.get(page).text
 
 
 def test_a_retention_is_renewed_and_never_shortened(agent: Asker, owner: Browser) -> None:

@@ -11,9 +11,9 @@ import pytest
 import requests
 
 from shared.errors import DomainError
+from shared.files.errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from shared.files.resources import ReceivedContent
 from shared.files.staging import DiscardSink
-from shared.files.upload_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
 from web.http.multipart import FilePartParser, receive_file_part
 from web.http.requests import MalformedRequest, UnsupportedMediaType

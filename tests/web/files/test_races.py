@@ -169,7 +169,7 @@ def test_a_deadline_that_passes_under_a_renewal_leaves_the_bytes_or_the_file_gon
     cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The renewal has found the file available and not yet written when the deadline passes and the sweep comes by."""
-    require = retention._require_renewal
+    require = retention._check_renewal
     found = threading.Event()
 
     def wait_and_sweep(session: Any, renewed: Any, deadline: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_deadline_that_passes_under_a_renewal_leaves_the_bytes_or_the_file_gon
         with ThreadPoolExecutor(1) as threads:
             threads.submit(sweep, front).result()
 
-    monkeypatch.setattr(retention, "_require_renewal", wait_and_sweep)
+    monkeypatch.setattr(retention, "_check_renewal", wait_and_sweep)
     for delay in DELAYS:
         file = succeed(cast.agent.upload(b"precious", retentionExpiresAt=deadline_in(3600)), 201)
         end_in(front, file, delay)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.files import access, deletion, grant_revocation, grants, retention
+from shared.files import access, deletion, grants, retention
 from shared.files.listing import FileFilter, list_files
 from shared.files.references import list_references
 from shared.files.resources import Availability, File, Purpose
@@ -22,8 +22,8 @@ from web.console.page_context import PageContext
 from web.console.previews import find_preview
 from web.console.queries import ROWS, CursorQuery, FilterText
 from web.files.presentation import Presentation
-from web.files.queries import ContentQuery
 from web.files.responses import actor_of, content_url, pending
+from web.files.schemas import ContentQuery
 from web.files.sharing import send_content
 
 routes = ConsoleRoutes("files")
@@ -108,7 +108,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
         )
         may_share = _may(context, Permission.FILE_UPDATE, file)
         links = (
-            grant_revocation.list_grants(
+            grants.list_grants(
                 session, actor=actor_of(context.call), file_id=file_id, limit=_SHOWN_GRANTS
             ).items
             if may_share
@@ -130,7 +130,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
         labels=labels,
         retention=_retention(file, context.now),
         may_share=may_share and file.availability is Availability.AVAILABLE,
-        may_renew=may_share and file.purpose.supports_renewal and file.retention_expires_at is not None,
+        may_renew=retention.can_renew(context.caller, file) and file.retention_expires_at is not None,
         may_delete=_may(context, Permission.FILE_DELETE, file) and file.ended_at is None,
         lifetimes=LIFETIMES,
     )
@@ -172,9 +172,7 @@ def share(context: PageContext, file_id: UUID) -> Response:
 )
 def revoke_link(context: PageContext, file_id: UUID, grant_id: UUID) -> Response:
     with context.services.database.transaction() as session:
-        grant_revocation.revoke_grant(
-            session, actor=actor_of(context.call), file_id=file_id, grant_id=grant_id
-        )
+        grants.revoke_grant(session, actor=actor_of(context.call), file_id=file_id, grant_id=grant_id)
     return go_to(f"{PAGE}/{file_id}")
 
 

@@ -17,8 +17,8 @@ from shared.db.database import Database
 from shared.files.blobs import S3Access, open_blob_store
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.marker import MARKER
-from shared.files.blobs.multipart import S3BlobStore, part_size
 from shared.files.blobs.s3 import S3Bucket
+from shared.files.blobs.s3_store import S3BlobStore, part_size
 from shared.files.store_identity import RecordedIdentity
 from shared.ids import new_id
 from tests.contracts.blob_stores import S3Bench, content_of, is_intact, put, read, stage
