@@ -1,4 +1,4 @@
-"""Assemble the front: routes, error answers, and the middleware around requests: ids, logs and metrics."""
+"""Build the web application: routes, error responses, and hooks around requests for ids, logs and metrics."""
 
 import re
 import time
@@ -87,7 +87,7 @@ ROUTES = (
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:
-    """Make the WSGI application."""
+    """Create the WSGI application."""
     configure_logging(settings.log_level)
     failpoints.arm(settings.faults)
     start_tracing("web")
@@ -129,7 +129,7 @@ def _begin() -> None:
 
 
 def _begin_span() -> Span:
-    """Trace a request, below the span of a client that sent one; its path, which may be secret, stays out."""
+    """Start the request's span, below the client's if it sent one. The path stays out, because it may be secret."""
     if _is_probe():
         return NO_SPAN
     route = request.url_rule.rule if request.url_rule is not None else "none"
@@ -146,21 +146,21 @@ def _begin_span() -> Span:
 
 
 def _refuse_foreign_host() -> None:
-    """Refuse a request for a host name that is not ours, where the setting lists them; probes ask by address."""
+    """Refuse a host name that is not in `ALLOWED_HOSTS`, if that is set. Probes use the address instead of a name."""
     allowed = current_app.extensions["services"].settings.allowed_hosts
     if allowed and not _is_probe() and _PORT.sub("", request.headers.get("Host", "")).lower() not in allowed:
-        raise MalformedRequest("This host name is not served here.")
+        raise MalformedRequest("This host name is not served here. Check the URL.")
 
 
 def _is_probe() -> bool:
-    """Tell whether a load balancer or Prometheus asks how the service is."""
+    """Return whether the request is a health probe or comes from Prometheus."""
     return (request.endpoint or "").startswith("operations.")
 
 
 def _finish(response: Response) -> Response:
     if isinstance(response, ResponsePlaceholder):
-        response.call_on_close(g.span.end)  # whose client may not wait for the answer
-        return response  # there will be another in its place
+        response.call_on_close(g.span.end)  # the client may hang up before the real response exists
+        return response  # the real response passes this function again
     response.headers["X-Request-Id"] = request_id()
     if speaks_anthropic(request.path):
         response.headers[REQUEST_ID_HEADER] = request_id()
@@ -170,7 +170,7 @@ def _finish(response: Response) -> Response:
     rule, method = request.url_rule, request.method
     route = rule.rule if rule is not None else "none"
     seconds = time.perf_counter() - g.started
-    # Any word may be sent as a method, and each new label would stay in memory for good.
+    # Any word may be sent as a method, and each new label value would stay in memory for good.
     count, duration = _metrics(method if method in _METHODS else "other", route, response.status_code)
     count.inc()
     duration.observe(seconds)
@@ -189,7 +189,7 @@ def _finish(response: Response) -> Response:
 
 @cache
 def _metrics(method: str, route: str, status: int) -> tuple[Counter, Histogram]:
-    """Find the series of such answers; as many are kept as the metrics themselves keep."""
+    """Return the metrics of such a response. The cache grows no larger than the metrics themselves."""
     return HTTP_REQUESTS.labels(method, route, str(status)), HTTP_SECONDS.labels(method, route)
 
 

@@ -16,7 +16,7 @@ from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.observability.telemetry import REFUSED_CREDENTIALS
 from web.credits.payment_signatures import SIGNATURES
 from web.dependencies.rate_limits import RateLimited
-from web.framework.authentication import Authentication, limit_rate, throttle_guessing
+from web.framework.authentication import Authentication, limit_rate, limit_failed_authentication
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import RawBody, Routes
 from web.http.requests import MAXIMUM_JSON_BYTES, MalformedJson, parse_json
@@ -76,7 +76,7 @@ def _verified(call: RequestContext, name: str, body: bytes) -> PaymentSource:
         verify(SIGNATURES[source.kind], _request(call, body), webhook_credentials(secrets))
     except SignatureInvalid:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
-        throttle_guessing(call.http, call.services)
+        limit_failed_authentication(call.http, call.services)
         raise
     return source
 

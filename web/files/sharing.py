@@ -30,9 +30,9 @@ from web.files.presentation import (
 )
 from web.files.ranges import CONDITIONS, RangeNotSatisfiable
 from web.files.responses import ENDED, FOUND, actor_of, content_url
-from web.framework.authentication import Authentication, throttle_guessing
+from web.framework.authentication import Authentication, limit_failed_authentication
 from web.framework.calls import JsonResponse, RequestContext
-from web.framework.revocation import Watch, break_off_when_revoked
+from web.framework.revocation import Watch, abort_when_revoked
 from web.framework.routes import Routes
 from web.http.requests import DuplicateParameter, MalformedRequest
 from web.http.wsgi_middleware import GRANTS
@@ -202,7 +202,7 @@ def send_content(call: RequestContext, file_id: UUID, presentation: Presentation
         log.warning("blob.missing", version_id=content.version.id)
         raise
     connection = call.http.environ.get("gunicorn.socket")
-    return break_off_when_revoked(response, _watch(call, content), connection)
+    return abort_when_revoked(response, _watch(call, content), connection)
 
 
 def _watch(call: RequestContext, content: Content) -> Watch:
@@ -235,7 +235,7 @@ def _get_content(call: RequestContext, file_id: UUID) -> Content:
                 return content
             return get_content(session, call.caller, file_id, call.query.version_id)
     except errors.GrantNotFound:
-        throttle_guessing(call.http, call.services)
+        limit_failed_authentication(call.http, call.services)
         raise
 
 

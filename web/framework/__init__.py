@@ -1,1 +1,1 @@
-"""What every route uses: declaration, authentication, request context, admission, rendering."""
+"""The framework of all routes: declaration, authentication, request context, admission and rendering."""

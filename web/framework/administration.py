@@ -1,8 +1,8 @@
-"""What all administrative routes have in common: a user's key, JSON, pages, 201 with a Location.
+"""What all administrative routes share: a user's key, JSON, pages, and 201 with a Location.
 
-A deployment is refused before its body is read. Each handler takes `call.actor` after the body, as the rows have it
-then, and opens its transaction last, so that no connection waits for bytes. Creation takes no idempotency key; where a
-repetition would hurt (members, users, bindings) the resource is unique and it is answered 409.
+A deployment is refused before its body is read. Each handler reads `call.actor` after the body, so that a revocation in
+between counts, and opens its transaction last, so that no connection waits for a client. Creating takes no idempotency
+key: where a repeated request would do harm (members, users, bindings), the resource is unique and the response is 409.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from web.http.schemas import PageQuery, PageResponse, ResponseModel
 
 Declaration = Callable[[Handler], Handler]
 Act = Callable[..., Any]
-"""A function of the domain that takes a session, `by`, and the ids in the path by their names."""
+"""A function of the domain that takes a session, `actor`, and the ids of the path by name."""
 Errors = tuple[type[DomainError], ...]
 
 ORGANIZATION = "/organizations/<id:organization_id>"
@@ -31,14 +31,14 @@ _REFUSED: Errors = (PermissionDenied, ResourceNotFound, ServiceUnavailable)
 
 
 class AdministrationRoutes(Routes):
-    """Administrative routes, of which those that only pass ids on are declared by what they do."""
+    """Administrative routes. Those that only pass on ids are declared by the domain function that they call."""
 
     def resource(self, path: str, response_model: type[ResponseModel]) -> Resource:
-        """Begin to declare what is done with one resource, response_model in one shape."""
+        """Return a builder of routes for one resource, which all respond with the same type."""
         return Resource(self, path, response_model)
 
     def lists(self, path: str, act: Act, page: type[PageResponse], **texts: str) -> None:
-        """Declare a GET of a page of resources, by the name of the function that lists them."""
+        """Declare a GET of a page of resources, named after the function that lists them."""
 
         def handle(call: RequestContext, **ids: UUID) -> JsonResponse:
             return JsonResponse(body=page.of(administer(call, act, **ids, **call.query.position)))
@@ -48,7 +48,7 @@ class AdministrationRoutes(Routes):
     def pages(
         self, path: str, page: type[BaseModel], query: type[BaseModel] = PageQuery, **texts: str
     ) -> Declaration:
-        """Declare the decorated function as a GET with a query."""
+        """Return a decorator for a GET with a query."""
         return self.administers("GET", path, {200: page}, ValidationFailed, query=query, **texts)
 
     def creates(
@@ -59,7 +59,7 @@ class AdministrationRoutes(Routes):
         *errors: type[DomainError],
         **texts: str,
     ) -> Declaration:
-        """Declare the decorated function as a POST that makes a resource."""
+        """Return a decorator for a POST that creates a resource."""
         return self.administers("POST", path, {201: response_model}, *errors, body=request_model, **texts)
 
     def changes(
@@ -71,7 +71,7 @@ class AdministrationRoutes(Routes):
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:
-        """Declare the decorated function as a PUT or PATCH."""
+        """Return a decorator for a PUT or PATCH."""
         return self.administers(method, path, {200: response_model}, *errors, body=request_model, **options)
 
     def administers(
@@ -82,7 +82,7 @@ class AdministrationRoutes(Routes):
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:
-        """Declare the decorated function as the handler of any other route."""
+        """Return a decorator for any other administrative route."""
         return self.route(
             method,
             f"/admin{path}",
@@ -95,7 +95,7 @@ class AdministrationRoutes(Routes):
 
 
 class Resource:
-    """What is done with one resource by functions of the domain that take the ids in its path."""
+    """Builder of the routes of one resource, whose handlers are domain functions that take the ids of its path."""
 
     def __init__(self, routes: AdministrationRoutes, path: str, response_model: type[ResponseModel]) -> None:
         self._routes, self._path, self._response_model = routes, path, response_model
@@ -107,13 +107,13 @@ class Resource:
         )
 
     def acts(self, verb: str, act: Act, *errors: type[DomainError], **texts: str) -> None:
-        """Declare a POST without a body, by the name of the function that acts."""
+        """Declare a POST without a body, named after the function that it calls."""
         path, responses = f"{self._path}/{verb}", {200: self._response_model}
         declare = self._routes.administers("POST", path, responses, *errors, name=act.__name__, **texts)
         declare(self._shows(act))
 
     def removes(self, act: Act, *errors: type[DomainError], **texts: str) -> None:
-        """Declare a DELETE, by the name of the function that removes."""
+        """Declare a DELETE, named after the function that it calls."""
 
         def handle(call: RequestContext, **ids: UUID) -> JsonResponse:
             administer(call, act, **ids)
@@ -128,13 +128,13 @@ class Resource:
 
 
 def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
-    """Have the caller do this in a transaction."""
+    """Call a domain function as the caller, in a transaction. Return its result."""
     actor = call.actor
     with call.services.database.transaction() as session:
         return act(session, actor=actor, **arguments)
 
 
 def created(call: RequestContext, body: BaseModel, path: str) -> JsonResponse:
-    """Answer 201 with the new resource, which may hold a secret that is response_model only now, and where it is."""
+    """Return 201 with the new resource and its URL. The body may contain a secret that is shown only once."""
     location = f"{call.services.settings.base_url}/admin{path}"
     return JsonResponse(body=body, status=201, headers={"Location": location, **NO_STORE})

@@ -1,8 +1,8 @@
-"""Which slots a request holds, and for whom: a stranger's at first, its organization's once that is known.
+"""Slots of a request: taken for an anonymous client at first, then counted for its organization.
 
-No request is worked on without a slot of its tenant's (`shared/fairness/admission.py`), held until the answer has been
-sent or broken off, because a client that reads nothing keeps a thread waiting. What is answered without a slot (no such
-address, a bad credential, no room) ends its connection.
+Every request that is processed holds a slot of its tenant (`shared/fairness/admission.py`) until the response has been
+sent or aborted, because a client that does not read keeps a thread busy. A request that is answered without a slot (an
+unknown path, an invalid credential, no free slot) ends its connection.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from web.http.slots import ADMISSION, Admission, pool_key
 
 
 def credential_key(credential: Credential) -> PoolKey:
-    """Give the key of what a good credential pays for, when no attribution says otherwise."""
+    """Return the key of a valid credential. An attribution may move the request to another key later."""
     if credential.distribution is not None:
         return PoolKey(credential.distribution.organization_id, credential.id)
     if credential.caller is not None:
@@ -31,9 +31,10 @@ def credential_key(credential: Credential) -> PoolKey:
 
 
 def caller_key(caller: Caller) -> PoolKey:
-    """Give the key of a caller: who pays, or else the organization.
+    """Return the key of a caller: its payer, or else its organization.
 
-    A user without one counts as a stranger: an owner can invite any number of people, so none is a tenant alone.
+    A user without either counts as an anonymous client: an owner can invite any number of people, and each would be a
+    tenant of their own.
     """
     tenant = caller.payer_id or caller.organization_id
     if tenant is not None:
@@ -43,7 +44,7 @@ def caller_key(caller: Caller) -> PoolKey:
 
 
 def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None) -> Admission:
-    """Take the slot of a request's thread, which is given back when its answer has been sent.
+    """Take the slot of a request's thread, which is released when its response has been sent.
 
     Raises ConcurrencyLimited, PoolExhausted.
     """
@@ -55,7 +56,7 @@ def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None)
 
 
 def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
-    """Admit a probe at once, with a slot if one is free."""
+    """Admit a health probe at once, with a slot if one is free."""
     key = pool_key(environ)
     admission = Admission(key, pools.probes.try_acquire(key))
     if admission.has_thread:
@@ -63,39 +64,40 @@ def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
     return admission
 
 
-def give_slots_back(app: Flask) -> None:
-    """Release the slots of every request when it is over; call it before other functions are registered."""
+def release_slots_after_requests(app: Flask) -> None:
+    """Release each request's slots when it is over. Call this before any other `after_request` is registered."""
     if "admission" not in app.extensions:
         app.extensions["admission"] = True
-        app.after_request(_end_with_answer)  # the first one registered runs last: no other can fail after it
-        app.teardown_request(_end_unless_answering)
+        # Flask runs the first one registered last, so no other function can fail after this one.
+        app.after_request(_end_with_response)
+        app.teardown_request(_end_without_response)
 
 
-def _end_with_answer(response: Response) -> Response:
+def _end_with_response(response: Response) -> Response:
     admission: Admission | None = request.environ.get(ADMISSION)
     if admission is not None:
         if is_deferred(response):
             admission.leave_thread()
         call_when_sent(response, admission.end)
-        admission.is_answering = True
+        admission.is_responding = True
     else:
         response.headers["Connection"] = "close"
     return response
 
 
-def _end_unless_answering(_: BaseException | None) -> None:
+def _end_without_response(_: BaseException | None) -> None:
     admission: Admission | None = request.environ.get(ADMISSION)
-    if admission is not None and not admission.is_answering:
+    if admission is not None and not admission.is_responding:
         admission.end()
 
 
 def call_when_sent(response: Response, act: Callable[[], None]) -> None:
-    """Call a function once the answer has been sent to its end, or broken off."""
+    """Call a function once the response has been sent completely, or was aborted."""
     body: Any = response.response
     if isinstance(body, DeferredResponse):
         body.call_on_close(act)
     elif response.direct_passthrough:
-        # The server is given the body itself, so that it may use sendfile, and closes nothing else.
+        # The server gets the body itself, so that it may use sendfile, and closes nothing else.
         body.close = partial(_close_both, getattr(body, "close", None), act)
     else:
         response.call_on_close(act)

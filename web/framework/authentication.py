@@ -1,7 +1,7 @@
-"""Who asks: the credential in the header, the header rules, the principals of the call.
+"""Authentication of a request: its credential, the rules for its headers, and the rate limit of its credential.
 
-The order leaks nothing: a bad credential is refused before any header or parameter is looked at; the attribution is
-verified only after the parameters are known to be sound (see `web/framework/routes.py`).
+The order of checks leaks nothing. An invalid credential is refused before any header or parameter is checked, and the
+attribution is verified only after the parameters are valid (`web/framework/routes.py`).
 """
 
 import hashlib
@@ -32,12 +32,13 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 
 class Authentication(Enum):
-    """How a route knows its caller; each states one.
+    """How a route identifies its caller. Each route declares one.
 
-    An API_KEY_CALLER may send the credential as `x-api-key`, as Anthropic's clients do. With SIGNATURE and
-    PAYMENT_SIGNATURE the handler checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request
-    without a credential. PREFLIGHT is public: a browser asks with the address of a read grant or without. A SESSION is
-    a browser's cookie, which counts for the console alone.
+    - API_KEY_CALLER also accepts the credential as `x-api-key`, which Anthropic's clients send.
+    - SIGNATURE and PAYMENT_SIGNATURE: the handler verifies the request's signature.
+    - DISTRIBUTION_OR_SIGNATURE: the handler does so for a request without a credential.
+    - PREFLIGHT is public: a browser sends it with or without a read grant in the URL.
+    - SESSION is a browser's cookie, which is valid for the console only.
     """
 
     PUBLIC = "public"
@@ -54,7 +55,7 @@ class Authentication(Enum):
 
     @property
     def has_caller(self) -> bool:
-        """Whether a credential that was presented stands for a caller; a distribution's serves its own routes."""
+        """Whether the credential belongs to a caller. That of a distribution only serves its own routes."""
         return self in (
             Authentication.CALLER,
             Authentication.API_KEY_CALLER,
@@ -64,7 +65,7 @@ class Authentication(Enum):
 
     @property
     def takes_grants(self) -> bool:
-        """Whether the address may hold a read grant."""
+        """Whether the URL may contain a read grant."""
         return self in (Authentication.GRANT_OR_CALLER, Authentication.PREFLIGHT)
 
 
@@ -78,7 +79,7 @@ _WITHOUT_CREDENTIAL = (
 
 
 def authenticate(how: Authentication, http: Request, services: Services) -> Credential | None:
-    """Verify the request's credential, or find that none is needed."""
+    """Verify the request's credential. Return None if the route, or this request, needs none."""
     if how in _WITHOUT_CREDENTIAL:
         return None
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
@@ -91,11 +92,11 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     try:
         return services.lookups.recognize(authorization, client_address(http.environ))
     except DomainError as error:
-        # A database that is away says nothing about the credential, and must not lock its holder out afterwards.
-        # Nor is an expired token a guess: its holder needs to hear just that.
+        # A database outage says nothing about the credential, and must not lock its holder out afterwards.
+        # An expired token is no guess either: its holder must learn that it has expired.
         is_guess = error.kind is Kind.UNAUTHENTICATED and not isinstance(error, ExpiredToken)
         if authorization and is_guess:
-            throttle_guessing(http, services)
+            limit_failed_authentication(http, services)
         raise
 
 
@@ -106,24 +107,24 @@ def _authenticate_session(http: Request, services: Services) -> Credential:
     try:
         return services.lookups.recognize_session(token, client_address(http.environ))
     except InvalidToken:
-        throttle_guessing(http, services)
+        limit_failed_authentication(http, services)
         raise
 
 
 def _authorization(how: Authentication, http: Request) -> str | None:
-    """Give the credential as the header has it; `Authorization` counts where both are sent."""
+    """Return the credential as an `Authorization` header has it. If both headers are sent, `Authorization` counts."""
     authorization: str | None = http.headers.get("Authorization")
     api_key = http.headers.get(API_KEY_HEADER) if how is Authentication.API_KEY_CALLER else None
     return f"Bearer {api_key}" if authorization is None and api_key else authorization
 
 
 def _is_signed(http: Request) -> bool:
-    """Tell whether a request claims to be signed as Standard Webhooks are; the handler checks the claim."""
+    """Return whether a request claims to be signed as in Standard Webhooks. The handler verifies the signature."""
     return "webhook-signature" in http.headers or "svix-signature" in http.headers
 
 
 def check_header_rules(http: Request) -> str | None:
-    """Give the attribution header as sent; refuse an empty or repeated one, and a principal selector."""
+    """Return the attribution header. Refuse an empty or repeated one, and a principal selector."""
     if "Service-Principal-Selector" in http.headers:
         raise PrincipalSelectorNotAllowed
     attribution: str | None = http.headers.get(ATTRIBUTION_HEADER)
@@ -136,8 +137,8 @@ def check_header_rules(http: Request) -> str | None:
     return attribution.strip()
 
 
-def name_in_log(credential: Credential | None) -> None:
-    """Add credential, actor and organization to every further log line of this request."""
+def bind_credential_to_log(credential: Credential | None) -> None:
+    """Add credential, actor and organization to all further log lines of this request."""
     if credential is None:
         return
     caller, distribution = credential.caller, credential.distribution
@@ -149,9 +150,9 @@ def name_in_log(credential: Credential | None) -> None:
 
 
 def limit_rate(credential: str, services: Services) -> None:
-    """Take one request from what a credential, named by its id or by all that was sent, may ask in a minute.
+    """Count one request against the rate limit of a credential, given by its id or by the complete secret.
 
-    Never by a header as sent: spaces and capitals in it, or one more token, would start a new count.
+    The header as sent must not be the key: other spaces or capitals in it would start a new count. Raises RateLimited.
     """
     allowance = services.rate_limiter.take(
         hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()[:32],
@@ -162,8 +163,8 @@ def limit_rate(credential: str, services: Services) -> None:
         refuse_excess(allowance)
 
 
-def throttle_guessing(http: Request, services: Services) -> None:
-    """Count a refused credential against its address; raise `RateLimited` when there were too many."""
+def limit_failed_authentication(http: Request, services: Services) -> None:
+    """Count a failed authentication against the client's address. Raises RateLimited if there were too many."""
     allowance = services.rate_limiter.take(
         f"refused:{anonymous_key(client_address(http.environ)).member}",
         services.settings.failed_logins_per_minute,

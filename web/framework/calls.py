@@ -1,4 +1,4 @@
-"""One request, read and checked, as a handler receives it; and the answer it gives back."""
+"""The checked request that a handler receives, and the JSON response that it returns."""
 
 import os
 import re
@@ -28,10 +28,10 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """A request whose credentials and parameters have passed; `query` has the route's shape.
+    """A request with valid credentials and parameters; `query` has the type that the route declares.
 
-    `admission` has the slots that it holds, and the key that they are counted for. Who asks may change with a body that
-    was waited for: a handler takes `caller`, `actor` and `credential` when it has read it.
+    `admission` holds the request's slots, and the key that they count for. While a handler waits for the body, the
+    caller may be revoked. So it uses `caller`, `actor` and `credential` only after it has read the body.
     """
 
     http: Request
@@ -43,7 +43,7 @@ class RequestContext:
 
     @property
     def credential(self) -> Credential:
-        """What was presented, whether or not a caller stands behind it."""
+        """The credential of the request, which may belong to no caller."""
         credential = self._requester.credential
         if credential is None:
             raise RuntimeError("a public route has no credential")
@@ -51,12 +51,12 @@ class RequestContext:
 
     @property
     def has_credential(self) -> bool:
-        """Whether one was presented, where the route also takes something else."""
+        """Whether the request has a credential, on a route that also accepts a request without one."""
         return self._requester.credential is not None
 
     @property
     def caller(self) -> Caller:
-        """Who asks; raises OrganizationSuspended where they act in an organization that is suspended."""
+        """The caller. Raises OrganizationSuspended if the caller acts in a suspended organization."""
         caller = self._known_caller
         if caller.is_suspended:
             raise OrganizationSuspended
@@ -64,15 +64,15 @@ class RequestContext:
 
     @property
     def actor(self) -> Actor:
-        """Who administers; raises PermissionDenied for a deployment."""
+        """The caller as an administrative actor. Raises PermissionDenied for a deployment."""
         return administrator(self._known_caller, request_id(), client_address(self.http.environ))
 
     def require_administrator(self) -> None:
-        """Raise PermissionDenied for a deployment."""
+        """Check that the caller is no deployment. Raises PermissionDenied."""
         administrator(self._known_caller, request_id())
 
     def watch(self, authorize: Callable[[Caller], object]) -> Watch:
-        """Give what watches, while a request is answered, whether its caller may still do what was authorized."""
+        """Return a watch that repeats `authorize` for the caller while the response is being sent."""
         return partial(self.services.running.watch, self.caller, authorize)
 
     @property
@@ -84,13 +84,14 @@ class RequestContext:
 
     @property
     def query(self) -> Any:
-        """The query parameters, an instance of the route's query shape."""
+        """The query parameters, as an instance of the type that the route declares."""
         return self._query
 
     def read_body(self, **numbers: Any) -> Any:
-        """Read the JSON body as an instance of the route's shape; checked last, so the handler asks.
+        """Return the JSON body as an instance of the type that the route declares.
 
-        `numbers` are the standard library's `parse_int` and `parse_float`.
+        The body is checked after everything else, so the handler calls this. `numbers` are the standard library's
+        `parse_int` and `parse_float`.
         """
         if self.body_shape is None:
             raise RuntimeError("this route declares no JSON body")
@@ -99,21 +100,22 @@ class RequestContext:
         return read_json(self.read_small_body(MAXIMUM_JSON_BYTES), self.body_shape, **numbers)
 
     def read_small_body(self, maximum_bytes: int) -> bytes:
-        """Read the body to its end: the one way to a body that is not received part by part.
+        """Read the complete body. Bodies that are not received part by part are read only here.
 
-        If its sender was waited for, who asks is read again. Raises what `receive_deadlines.read_small_body` raises,
-        InvalidToken, AttributionInvalid and OrganizationSuspended where they were revoked meanwhile, and Unavailable.
+        If the client kept us waiting for it, the caller is revalidated. Raises the errors of `read_small_body` in
+        `receive_deadlines`; InvalidToken, AttributionInvalid or OrganizationSuspended if revoked meanwhile; and
+        ServiceUnavailable.
         """
-        is_there = has_arrived(self.http.environ)
+        was_waiting = not has_arrived(self.http.environ)
         raw = read_small_body(self.services.small_bodies, self.http.environ, maximum_bytes)
-        if not is_there:
+        if was_waiting:
             self._requester.recheck_after_wait()
         return raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonResponse:
-    """A status, a body of a declared shape, and headers."""
+    """A status, a body of a declared type, and headers."""
 
     body: BaseModel | None = None
     status: int = 200
@@ -121,12 +123,12 @@ class JsonResponse:
 
 
 def assign_request_id(http: Request) -> str:
-    """Take the caller's `X-Request-Id` if it is a sane one, else make one."""
+    """Store and return the request's id: the client's `X-Request-Id` if that is well-formed, else a random one."""
     sent = http.headers.get("X-Request-Id", "")
     g.request_id = sent if _SANE_REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
     return cast("str", g.request_id)
 
 
 def request_id() -> str:
-    """Give the id of the request being answered."""
+    """Return the id of the current request, or an empty string outside of one."""
     return cast("str", g.get("request_id", ""))

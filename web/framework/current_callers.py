@@ -1,7 +1,8 @@
-"""Who asks, as the rows have them: at the head of the request, and again after a body that took its time.
+"""The credential and the caller of a request, revalidated after a body that was slow to arrive.
 
-The rule it protects: what was revoked while a body came is not done (docs/specification/identity.md#revocation). A
-head is trusted as a cached row is, so that only a body that its sender took seconds for costs a statement.
+The rule it protects: a request whose caller was revoked while its body arrived has no effect
+(docs/specification/identity.md#revocation). The first check is trusted as long as a cached row is, so only a request
+whose body took seconds costs another database query.
 """
 
 import time
@@ -11,26 +12,27 @@ from shared.identity.authentication.credential_types import Credential
 from shared.identity.authentication.revalidation import CallerRevalidator
 
 REVOCATION_SECONDS = 5.0
-"""Within so long a revocation takes effect, in every process."""
+"""Within this time a revocation takes effect in every process."""
 
 
 class Requester:
-    """The credential and the caller of one request; neither on a route that is open to all."""
+    """The credential and the caller of one request; both are None on a public route."""
 
     __slots__ = ("_began_at", "_revalidator", "_trust_seconds", "caller", "credential")
 
     def __init__(self, revalidator: CallerRevalidator, *, row_cache_seconds: float) -> None:
-        """Begin with the request, whose credential may be known from a row of `row_cache_seconds` ago."""
+        """Start at the beginning of the request. Its credential may come from a row cached `row_cache_seconds` ago."""
         self.credential: Credential | None = None
         self.caller: Caller | None = None
         self._revalidator = revalidator
         self._began_at = time.monotonic()
+        # Age of the cached row plus trust must not exceed the time that revocation may take.
         self._trust_seconds = min(row_cache_seconds, REVOCATION_SECONDS - row_cache_seconds)
 
     def recheck_after_wait(self) -> None:
-        """Read again who asks, unless the request has only just begun.
+        """Revalidate the caller, or the distribution, unless the request has only just begun.
 
-        Raises InvalidToken, AttributionInvalid and OrganizationSuspended where they may not any more, and
+        Raises InvalidToken, AttributionInvalid or OrganizationSuspended if that was revoked meanwhile, and
         ServiceUnavailable.
         """
         if time.monotonic() - self._began_at < self._trust_seconds:

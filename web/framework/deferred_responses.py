@@ -1,8 +1,8 @@
-"""Answer requests that wait: without a thread under a server that can hold answers, else by blocking.
+"""Responses that wait for an event: without a thread if the server can defer them, else by blocking the thread.
 
-A handler writes the steps of its answer: nothing yet (None), then the `Response`, and for a stream its frames and more
-Nones. Until the response an error is an answer with its own status, wherever it is raised; what is done around every
-response (`web/app.py`) is done when there is one.
+A handler writes a generator: it yields None while there is nothing to send, then the `Response`, and for a stream its
+frames and further Nones. An error before the response becomes an error response, wherever it is raised. Hooks around
+responses (`web/app.py`) run once the response exists.
 """
 
 import math
@@ -21,7 +21,7 @@ ResponseGenerator = Generator[Response | bytes | None]
 
 
 class PendingResponse:
-    """One request's wait: the bell that ends it, and how long it may last."""
+    """The wait of one request: the wake-up that ends it, and how long it may last."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class PendingResponse:
         is_blocking: bool,
         deadline: float = math.inf,
     ) -> None:
-        """Have a step taken at the latest after `idle_seconds`, and at the `deadline` of `time.monotonic`.
+        """Make a step due after `idle_seconds` at the latest, and at the `deadline` in `time.monotonic()`.
 
-        `is_blocking` says that steps, or their end, may wait for a server.
+        `is_blocking` is true if a step, or closing the generator, may wait for another server.
         """
         self.wake_up = WakeUp()
         self._idle_seconds = idle_seconds
@@ -45,22 +45,22 @@ class PendingResponse:
         self._thread_wait: Callable[[], float] | None = environ.get(THREAD_WAIT)
 
     def shut_down(self) -> None:
-        """Have the answer end in good order, because the server stops."""
+        """Ask the response to end cleanly, because the server is draining."""
         self.is_shutting_down = True
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no more time to wait."""
+        """Whether the wait must end now."""
         return self.is_shutting_down or time.monotonic() >= self.deadline
 
     def idle_seconds(self) -> float:
-        """Tell how long there is no need of a step unless the wake-up rings."""
+        """Return the seconds until the next step is due. A wake-up may make it due earlier."""
         return min(self._idle_seconds, max(0.0, self.deadline - time.monotonic()))
 
     def seconds(self) -> float:
-        """Tell how long the step may wait at this moment, before it says that there is nothing yet.
+        """Return how many seconds this step may wait before it yields None.
 
-        Where the answer can be held, the request's thread waits a moment once: less is not worth handing it over.
+        If the response can be deferred, only the first wait may last a moment: a short wait costs less than deferring.
         """
         if not self.can_defer:
             return self.idle_seconds()
@@ -68,12 +68,12 @@ class PendingResponse:
         return thread_wait() if thread_wait is not None else 0.0
 
     def leave_thread(self) -> None:
-        """Have no step wait from here on: the threads that take it serve all answers that are held."""
+        """Allow no further step to wait: the threads that run it from now on serve all deferred responses."""
         self._thread_wait = None
 
 
 class ResponsePlaceholder(Response):
-    """Stands for a response that is not there yet; closed when that has been sent."""
+    """Takes the place of a response that does not exist yet. It is closed when the real one has been sent."""
 
     def __init__(self, steps: ResponseGenerator, pending: PendingResponse) -> None:
         super().__init__(iter(()))
@@ -81,7 +81,7 @@ class ResponsePlaceholder(Response):
         self._waiting = pending
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Give the server the answer to hold, which starts the response when there is one."""
+        """Return the deferred response to the server. It calls `start_response` once the real response exists."""
         app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask's documented way)
         answer = _defer(self._pieces(app, environ, start_response), self._waiting)
         answer.call_on_close(self.close)
@@ -90,7 +90,7 @@ class ResponsePlaceholder(Response):
     def _pieces(
         self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Generator[bytes]:
-        """Give the pieces of the answer, or of the error in its place."""
+        """Yield the pieces of the real response, or of an error response in its place."""
         has_begun = False
         try:
             for step in self._steps:
@@ -100,7 +100,7 @@ class ResponsePlaceholder(Response):
                 else:
                     yield step or b""
             if not has_begun:
-                raise RuntimeError("an answer ended without a response")
+                raise RuntimeError("the generator ended without a response")
         except Exception as error:
             if has_begun:
                 raise
@@ -111,12 +111,12 @@ class ResponsePlaceholder(Response):
 
 
 def is_deferred(response: Response) -> bool:
-    """Tell whether a response will leave the thread that made it."""
+    """Return whether a response will be sent without the thread that made it."""
     return isinstance(response, ResponsePlaceholder) or isinstance(response.response, DeferredResponse)
 
 
 def respond_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Response:
-    """Answer with the response that the steps come to. Raises what they raise, ClientDisconnected."""
+    """Return the response that the generator yields, or defer it. Raises what it raises, ClientDisconnected."""
     response = _find_response(steps, pending)
     if response is None:
         return ResponsePlaceholder(steps, pending)
@@ -125,26 +125,26 @@ def respond_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Re
 
 
 def stream_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Response:
-    """Answer with the response that the steps come to, and then with their frames. Raises what they raise."""
+    """Return the response that the generator yields, with its frames as body. Raises what the generator raises."""
     response = _find_response(steps, pending)
     if response is None:
         return ResponsePlaceholder(steps, pending)
     frames = _frames(steps)
     response.response = _defer(frames, pending) if pending.can_defer else filter(None, frames)
     response.call_on_close(frames.close)
-    response.direct_passthrough = pending.can_defer  # the server is to see it as it is
+    response.direct_passthrough = pending.can_defer  # the server must see the DeferredResponse itself
     return response
 
 
 def event_stream() -> Response:
-    """Make the response of a stream of server-sent events, which its frames follow."""
+    """Create the response of a stream of server-sent events; its frames follow."""
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    # An iterator, as that of a sequence would be given a length.
+    # An iterator: Flask would compute a Content-Length for a sequence.
     return Response(iter(()), content_type="text/event-stream; charset=utf-8", headers=headers)
 
 
 def _find_response(steps: ResponseGenerator, pending: PendingResponse) -> Response | None:
-    """Take steps up to the response; None when the answer should be held."""
+    """Run the generator up to its response. Return None if the response should be deferred."""
     for step in steps:
         if isinstance(step, Response):
             return step
@@ -154,7 +154,7 @@ def _find_response(steps: ResponseGenerator, pending: PendingResponse) -> Respon
         if pending.connection is not None and has_hung_up(pending.connection):
             steps.close()
             raise ClientDisconnected
-    raise RuntimeError("an answer ended without a response")
+    raise RuntimeError("the generator ended without a response")
 
 
 def _defer(pieces: Generator[bytes], pending: PendingResponse) -> DeferredResponse:

@@ -1,4 +1,4 @@
-"""Render a template as a page, under a policy that lets it load our own assets and nothing else."""
+"""Render templates as pages, under a content security policy that only allows our own assets."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ ASSETS = {
     "live.js": "web.console",
     "playground.js": "web.console",
 }
-"""Every file that pages load, and the package whose `static` folder has it."""
+"""Every file that pages load, with the package whose `static` folder contains it."""
 _PACKAGES = ("web.pages", "web.openapi", "web.console")
 _CODE = re.compile(r"`([^`]+)`")
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -34,18 +34,18 @@ _HEADERS = {
 
 
 def page(template: str, *, policy: str = POLICY, status: int = 200, **context: Any) -> Response:
-    """Answer with a page."""
+    """Return a page as a response."""
     text = render(template, base_url=current_app.config["BASE_URL"], **context)
     return Response(text, status, content_type=f"{HTML}; charset=utf-8", headers=page_headers(policy))
 
 
 def page_headers(policy: str = POLICY) -> dict[str, str]:
-    """Give the headers that protect a page."""
+    """Return the security headers of a page."""
     return {"Content-Security-Policy": policy, **_HEADERS}
 
 
 def render(template: str, **context: Any) -> str:
-    """Write a page."""
+    """Return a rendered template."""
     return (
         _environment()
         .get_template(template)
@@ -55,39 +55,39 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def version() -> str:
-    """Name the release that serves."""
+    """Return the version of the running release."""
     return metadata.version("quartermaster")
 
 
 @cache
 def asset(name: str) -> bytes:
-    """Give an asset."""
+    """Return the bytes of an asset."""
     return (resources.files(ASSETS[name]) / "static" / name).read_bytes()
 
 
 @cache
 def fingerprint(name: str) -> str:
-    """Name this state of an asset, so that browsers may keep it."""
+    """Return a fingerprint of an asset's content. It is part of the URL, so that browsers can cache the asset."""
     return hashlib.sha256(asset(name)).hexdigest()[:16]
 
 
 def asset_path(name: str) -> str:
-    """Say where an asset is."""
+    """Return the path of an asset's URL."""
     return f"/static/{fingerprint(name)}/{name}"
 
 
 def media_type(name: str) -> str:
-    """Give the media type of an asset."""
+    """Return the media type of an asset."""
     return _MEDIA_TYPES[name[name.rindex(".") :]]
 
 
 def prose(text: str) -> Markup:
-    """Write a description in HTML: what stands between backticks is code."""
+    """Return a description as HTML, with text between backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped just before)
 
 
 def add_filters(**filters: Any) -> None:
-    """Let templates use these functions."""
+    """Add filters that all templates can use."""
     _environment().filters.update(filters)
 
 

@@ -1,7 +1,7 @@
-"""End what is being answered when its caller is revoked.
+"""End a response when its caller is revoked.
 
-A stream ends with its dialect's error event, a plain call with the error as its answer; what was begun upstream is
-cancelled, because the code that gives the steps closes them. A download can only be broken off.
+A stream ends with its format's error event, and a call without a stream with an error response. The upstream call is
+cancelled, because closing the generator cancels it. A download can only be aborted.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from shared.identity.authentication.revocation_watcher import WatchedCall
 from web.framework.admission import call_when_sent
 
 TAKEN_AT_ONCE_BYTES = 128 << 10
-"""A download of so much ends within moments, whether or not its client reads."""
+"""A smaller download ends within moments, whether or not its client reads."""
 Step = TypeVar("Step")
 Watch = Callable[[Callable[[], None]], WatchedCall]
-"""Watches the caller of a request, given what to call when they are revoked (`revocation_watcher.py`)."""
+"""Starts to watch the caller of a request; calls the given function on revocation (`revocation_watcher.py`)."""
 
 
 def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]) -> Generator[Step]:
-    """Give the steps of an answer until its caller is revoked; then raise what a new request would be answered.
+    """Yield the steps of a response until its caller is revoked; then raise the error that a new request would get.
 
-    `wake` has the next step taken soon; without it the revocation is noticed at the next step.
+    `wake` makes the next step due soon. Without it, a revocation takes effect at the next step.
     """
     with watch(wake) as call, closing(steps):
         for step in steps:
@@ -35,18 +35,18 @@ def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]
             yield step
 
 
-def break_off_when_revoked(response: Response, watch: Watch, connection: socket.socket | None) -> Response:
-    """Close the connection of a download whose caller or link is revoked before it has been sent.
+def abort_when_revoked(response: Response, watch: Watch, connection: socket.socket | None) -> Response:
+    """Close the connection of a download if its caller or link is revoked before all of it has been sent.
 
-    What a front proxy sends (X-Accel-Redirect) has no length here and is out of reach.
+    A response that the proxy sends (X-Accel-Redirect) has no content length here, and cannot be aborted.
     """
     if connection is not None and (response.content_length or 0) > TAKEN_AT_ONCE_BYTES:
-        call = watch(partial(_break_off, connection))
+        call = watch(partial(_abort, connection))
         call_when_sent(response, call.close)
     return response
 
 
-def _break_off(connection: socket.socket) -> None:
+def _abort(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # The plain socket's method: that of a TLS socket would say goodbye first.
+        # The plain socket's method: that of a TLS socket would first send a close notification.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)

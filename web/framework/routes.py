@@ -1,8 +1,8 @@
-"""Declare routes: each states its method, path, authentication, shapes, answers and errors once.
+"""Declare routes: each states its method, path, authentication, types, responses and errors once.
 
-The declaration validates the request and makes the OpenAPI document, so they cannot drift apart. The order of checks
-is fixed here: route, authentication, a slot of who pays, rate limit, header rules, parameters, principals; then the
-handler, which finds the file, asks for the permission, and only then looks at state and body.
+The declaration both validates requests and produces the OpenAPI document, so the two cannot differ. The order of checks
+is fixed here: route, authentication, a slot of the payer, rate limit, header rules, parameters, principals. Then the
+handler finds the file and checks the permission, and only after that the state and the body.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from shared.errors import DomainError
 from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential, caller_outside
 from web.dependencies.services import Services
-from web.framework.admission import admit, admit_always, caller_key, give_slots_back
+from web.framework.admission import admit, admit_always, caller_key, release_slots_after_requests
 from web.framework.authentication import (
     Authentication,
     authenticate,
+    bind_credential_to_log,
     check_header_rules,
     limit_rate,
-    name_in_log,
 )
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.current_callers import Requester
@@ -32,7 +32,7 @@ from web.http.wsgi_middleware import GRANTS
 
 Handler = Callable[..., "JsonResponse | Response"]
 PROBES = frozenset({"/healthz", "/readyz"})
-"""Where load balancers ask how the service is; they wait for nobody."""
+"""Health probes of load balancers, which never wait for a slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormBody:
-    """An `application/x-www-form-urlencoded` body with these fields, read by the handler (OAuth)."""
+    """An `application/x-www-form-urlencoded` body with these fields, which the handler reads (OAuth)."""
 
     fields: Mapping[str, str]
     required: Sequence[str] = ()
@@ -50,7 +50,7 @@ class FormBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonOrForm:
-    """JSON of one of these shapes, or a form with these fields and the part `file`; read by the handler."""
+    """JSON of one of these types, or a form with these fields and a part named `file`; the handler reads it."""
 
     json: Sequence[type[BaseModel]]
     fields: type[BaseModel]
@@ -58,19 +58,19 @@ class JsonOrForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawBody:
-    """A body of one of these media types that the handler reads as it was sent, byte by byte: a webhook's."""
+    """A body of one of these media types that the handler reads byte by byte, as a webhook's signature requires."""
 
     media_types: Sequence[str]
 
 
 Content = type[BaseModel] | str | Mapping[str, type[BaseModel] | None] | None
-"""What an answer holds: JSON of a shape, a media type, shapes by media type, or nothing."""
+"""Content of a response: JSON of a type, a media type, types by media type, or none."""
 
 
 class AnyQuery(BaseModel):
-    """Any query at all, which the handler reads as it was sent: part of the address that a webhook was given.
+    """Any query parameters, which the handler reads itself: they belong to the URL that a webhook was registered with.
 
-    A subclass describes the parameters that its handler looks for, among whatever else was sent (A2A).
+    A subclass describes the parameters that its handler uses, among any others (A2A).
     """
 
 
@@ -88,22 +88,22 @@ class Route:
     authentication: Authentication
     responses: Mapping[int, Content]
     response_headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of successes, and what they say."""
+    """Headers of successful responses, with their descriptions."""
     query: type[BaseModel] | None = None
     body: type[BaseModel] | FilePart | FormBody | JsonOrForm | RawBody | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Optional headers that the handler reads, and what they say."""
+    """Optional headers that the handler reads, with their descriptions."""
     errors: Sequence[type[DomainError]] = ()
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False
     serves_suspended: bool = False
-    """Whether a user is served whose organization is suspended, if their key is not bound to it."""
+    """Whether the route serves users of a suspended organization, provided their key is not bound to it."""
     administers: bool = False
-    """Whether only users are served: a deployment is refused before its body is read."""
+    """Whether the route serves users only. A deployment is refused before its body is read."""
 
 
 class Routes:
-    """The routes of one part of the service."""
+    """The routes of one tag of the API."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -118,7 +118,7 @@ class Routes:
         name: str | None = None,
         **options: Any,
     ) -> Callable[[Handler], Handler]:
-        """Declare the decorated function as the handler of `method path`, by default under its own name.
+        """Declare the decorated function as the handler of `method path`. `name` is its own by default.
 
         `summary` and `description` are for readers of the API, a docstring for readers of the code.
         """
@@ -139,8 +139,8 @@ class Routes:
         return declare
 
     def register(self, app: Flask) -> None:
-        """Mount the routes on the application."""
-        give_slots_back(app)
+        """Add the routes to the application."""
+        release_slots_after_requests(app)
         for route in self.declared:
             app.add_url_rule(
                 route.path,
@@ -152,7 +152,7 @@ class Routes:
             app.extensions.setdefault("routes", []).append(route)
 
     def wrap(self, view: Callable[..., Response]) -> Callable[..., Response]:
-        """Surround the answering of a request; a kind of routes of its own may add to it."""
+        """Wrap the view of a request. A subclass may add behavior around it."""
         return view
 
 
@@ -163,7 +163,7 @@ def _view(route: Route) -> Callable[..., Response]:
             services.revalidator, row_cache_seconds=services.settings.live_row_cache_seconds
         )
         requester.credential = credential = authenticate(route.authentication, request, services)
-        name_in_log(credential)
+        bind_credential_to_log(credential)
         admission = _admit(route, services, credential)
         if credential is not None:
             limit_rate(str(credential.id), services)
@@ -190,14 +190,14 @@ def _view(route: Route) -> Callable[..., Response]:
 
 
 def _admit(route: Route, services: Services, credential: Credential | None) -> Admission:
-    """Take a slot for the request; probes never wait for one."""
+    """Take a slot for the request. Probes never wait for one."""
     if route.path in PROBES:
         return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)
 
 
 def _resolve(route: Route, services: Services, credential: Credential, attribution: str | None) -> Caller:
-    """Give who calls with a credential and an attribution, if that was sent."""
+    """Return the caller of a credential, on behalf of the attribution if one was sent."""
     if route.serves_suspended and attribution is None:
         return caller_outside(credential)
     return services.authenticator.resolve(credential, attribution)
@@ -206,7 +206,7 @@ def _resolve(route: Route, services: Services, credential: Credential, attributi
 def _query(route: Route) -> BaseModel | None:
     query_string = request.environ.get("QUERY_STRING", "")
     if request.environ.get(GRANTS) and not route.authentication.takes_grants:
-        # The edge has taken it out of the query, where it would have been refused.
+        # The middleware has removed it from the query, where it would be an unknown parameter.
         refuse_query("grant")
     if route.query is None:
         refuse_query(query_string)
@@ -220,14 +220,14 @@ def _json_shape(route: Route) -> type[BaseModel] | None:
     return route.body if isinstance(route.body, type) else None
 
 
-def _render(answer: JsonResponse | Response) -> Response:
-    if isinstance(answer, Response):
-        return answer
-    if answer.body is None:
-        response = Response(status=answer.status)
+def _render(result: JsonResponse | Response) -> Response:
+    if isinstance(result, Response):
+        return result
+    if result.body is None:
+        response = Response(status=result.status)
         del response.headers["Content-Type"]
     else:
-        json = answer.body.model_dump_json(by_alias=True)
-        response = Response(json, answer.status, content_type="application/json")
-    response.headers.update(answer.headers)
+        json = result.body.model_dump_json(by_alias=True)
+        response = Response(json, result.status, content_type="application/json")
+    response.headers.update(result.headers)
     return response

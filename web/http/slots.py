@@ -16,7 +16,7 @@ class Admission:
         """Begin with the slot of the request's thread; one that asks how the service is has none."""
         self.key = key
         self.waited_seconds = waited_seconds
-        self.is_answering = False
+        self.is_responding = False
         self._thread = thread
         self._held: list[Slot] = []
 

@@ -15,7 +15,7 @@ from shared.identity.errors import (
 )
 from web.dependencies.rate_limits import RateLimited
 from web.framework.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
-from web.framework.authentication import Authentication, throttle_guessing
+from web.framework.authentication import Authentication, limit_failed_authentication
 from web.framework.calls import JsonResponse, RequestContext, request_id
 from web.framework.routes import Routes
 from web.identity import invitation_schemas as schemas
@@ -116,7 +116,7 @@ def register_invited(call: RequestContext) -> JsonResponse:
         with call.services.database.transaction() as session:
             made = invitation_acceptance.register_invited(session, token=body.token, request_id=request_id())
     except ResourceNotFound:
-        throttle_guessing(call.http, call.services)
+        limit_failed_authentication(call.http, call.services)
         raise
     shown = schemas.RegistrationBody(
         member=MemberBody.of(made.membership), api_key=made.key.secret.value, api_key_id=made.key.key.id

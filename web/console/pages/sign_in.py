@@ -22,7 +22,7 @@ from web.console.forms import read_form
 from web.console.navigation import ROOT
 from web.console.page_context import POLICY, SCRIPTS, STEP_UP, PageContext, forbid_caching
 from web.console.queries import NextQuery
-from web.framework.authentication import Authentication, throttle_guessing
+from web.framework.authentication import Authentication, limit_failed_authentication
 from web.framework.calls import RequestContext, request_id
 from web.framework.rendering import HTML, asset_path, page
 from web.framework.routes import AnyQuery, Routes
@@ -77,7 +77,7 @@ def begin_session(call: RequestContext) -> Response:
         failpoints.hit("sign_in.before_commit")
     failpoints.hit("sign_in.committed")
     if made is None:
-        throttle_guessing(call.http, call.services)
+        limit_failed_authentication(call.http, call.services)
         return _sign_in_page(call, REFUSED)
     response = cookies.set_secret(go_to(ROOT), cookies.SESSION, made.token.value)
     return forbid_caching(cookies.delete_secret(response, cookies.ATTEMPT))
@@ -157,7 +157,7 @@ def confirm_identity(context: PageContext) -> Response:
     with context.services.database.transaction() as session:
         made = step_up(session, actor=context.actor, proof=context.form.get("proof", "").strip())
     if made is None:
-        throttle_guessing(context.call.http, context.services)
+        limit_failed_authentication(context.call.http, context.services)
         return context.render(
             "step_up.html",
             title=STEP_UP_TITLE,
@@ -197,7 +197,7 @@ def _attempt(call: RequestContext, secret: str) -> Attempt:
 
 def _refuse(call: RequestContext, refused: SignInRefused) -> Response:
     log.warning("console.sign_in_refused", reason=str(refused))
-    throttle_guessing(call.http, call.services)
+    limit_failed_authentication(call.http, call.services)
     return _sign_in_page(call, NOT_VERIFIED)
 
 
