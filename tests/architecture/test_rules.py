@@ -120,7 +120,7 @@ def test_bodies_are_read_where_who_asks_is_judged_again_after_them() -> None:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call)
         and re.search(
-            r"^(read_small_body|take_gathered|open_body)$|\breceptions\.admit$", ast.unparse(node.func)
+            r"^(read_small_body|take_arrived|open_body)$|\breceptions\.admit$", ast.unparse(node.func)
         )
     }
     assert readers.keys() == in_parts | {"web/framework/calls.py", "web/http/receive_deadlines.py"}

@@ -1,8 +1,8 @@
-"""The client's address, which strangers are counted by and every line of the log carries.
+"""The client's address, by which anonymous clients are counted and which every log line contains.
 
-An address is believed only from proxies that the operators named (`TRUSTED_PROXIES`): `X-Forwarded-For` is read from
-its right end, as far as each address is one of those proxies. The edge replaces `REMOTE_ADDR` by the result, so that
-nothing further in takes the proxy for the client.
+`X-Forwarded-For` counts only if it comes from a proxy in `TRUSTED_PROXIES`: it is read from its right end, as long as
+each address is one of these proxies. The middleware stores the result in `REMOTE_ADDR`, so that no later code takes
+the proxy for the client.
 """
 
 import ipaddress
@@ -17,12 +17,12 @@ MAXIMUM_HOPS = 16
 
 
 def client_address(environ: WSGIEnvironment) -> str:
-    """Give the address of the client; an empty one where the connection has none (a Unix socket)."""
+    """Return the client's address, or an empty string if the connection has none (a Unix socket)."""
     return str(environ.get("REMOTE_ADDR") or "")
 
 
 def apply_forwarded_for(environ: dict[str, Any], trusted: Sequence[Network]) -> None:
-    """Put the client's address in the place of the connection's; a Unix socket's other end is a proxy of this host."""
+    """Replace the connection's address by the client's. The other end of a Unix socket is a proxy on this host."""
     peer = _parse(environ.get("REMOTE_ADDR") or "")
     is_socket = not environ.get("REMOTE_ADDR")
     if trusted and (is_socket or (peer is not None and _is_trusted(peer, trusted))):
@@ -33,7 +33,7 @@ def apply_forwarded_for(environ: dict[str, Any], trusted: Sequence[Network]) -> 
 
 
 def _first_untrusted(peer: Address | None, hops: Sequence[str], trusted: Sequence[Network]) -> Address | None:
-    """Walk from the nearest proxy outwards to the first address that is none of ours, or is no address."""
+    """Return the first address that is not a trusted proxy, from the nearest proxy outwards; or the last valid one."""
     for hop in reversed(hops):
         address = _parse(hop.strip())
         if address is None:
@@ -49,7 +49,7 @@ def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
 
 
 def _parse(text: str) -> Address | None:
-    """Read an address; one of IPv4 written in IPv6 becomes IPv4."""
+    """Parse an address. An IPv4 address mapped to IPv6 becomes IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

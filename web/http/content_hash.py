@@ -1,7 +1,7 @@
-"""The SHA-256 of content as it arrives, computed in a second thread once there is much of it.
+"""The SHA-256 of content as it arrives, computed in a second thread if the content is long.
 
-Hashing a gigabyte takes a core half a second, as long as receiving it, so long uploads become nearly twice as fast;
-for a short one starting a thread costs more than it saves.
+Hashing a gigabyte takes a core half a second, as long as receiving it, so long uploads become nearly twice as fast. For
+a short one, starting a thread costs more than it saves.
 """
 
 from hashlib import sha256
@@ -13,7 +13,7 @@ OUTSTANDING_PIECES = 4
 
 
 class ContentHash:
-    """A running SHA-256. `close` it in every case; `digest` does so too."""
+    """A running SHA-256. Call `digest`, or `close` after an error: both end the thread."""
 
     def __init__(self) -> None:
         self._hash = sha256()
@@ -35,12 +35,12 @@ class ContentHash:
         self._pieces.put(piece)
 
     def digest(self) -> bytes:
-        """Wait until everything is hashed and give the digest."""
+        """Wait until everything is hashed. Return the digest."""
         self.close()
         return self._hash.digest()
 
     def close(self) -> None:
-        """End the thread, if there is one."""
+        """End the thread, if it was started."""
         if self._thread is not None:
             self._pieces.put(None)
             self._thread.join()
@@ -49,6 +49,6 @@ class ContentHash:
     def _work(self) -> None:
         while (piece := self._pieces.get()) is not None:
             self._hash.update(piece)
-            # Let go of the view before its buffer may be filled again.
+            # Release the view before the semaphore: after it, the buffer may be filled again.
             del piece
             self._room.release()

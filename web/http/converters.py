@@ -1,4 +1,4 @@
-"""The kinds of values a path may hold; what has another form is no address of ours and answers 404."""
+"""Types of path parameters. A path with a value in another format does not exist, and gives 404."""
 
 from datetime import date
 from uuid import UUID
@@ -20,7 +20,7 @@ class IdConverter(BaseConverter):
     part_isolating = True
 
     def to_python(self, value: str) -> UUID:
-        """Read the id."""
+        """Return the id."""
         return UUID(value)
 
 
@@ -31,33 +31,33 @@ class ReferenceKindConverter(BaseConverter):
     part_isolating = True
 
     def to_python(self, value: str) -> ReferenceKind:
-        """Read the kind."""
+        """Return the kind."""
         return ReferenceKind(value)
 
 
 class ReferenceIdConverter(BaseConverter):
-    """The id of a referring resource: 1 to 200 characters, slashes among them, no control characters."""
+    """The id of a referring resource: 1 to 200 characters, including slashes, without control characters."""
 
     regex = ".{1,200}"
     part_isolating = False
 
     def to_python(self, value: str) -> str:
-        """Read the id."""
+        """Return the id."""
         try:
             return parse_text(value)
         except ValueError:
-            # Not ValidationError, after which the router would say that only the method is wrong.
+            # Not ValidationError: the router would take it for a path that exists with another method.
             raise NotFound from None
 
 
 class NetworkConverter(BaseConverter):
-    """A messaging network that is understood directly."""
+    """A messaging network that has an adapter."""
 
     regex = "|".join(NETWORKS)
     part_isolating = True
 
     def to_python(self, value: str) -> Network:
-        """Find the network."""
+        """Return the network."""
         return NETWORKS[value]
 
 
@@ -68,19 +68,19 @@ class MonthConverter(BaseConverter):
     part_isolating = True
 
     def to_python(self, value: str) -> date:
-        """Give the first day of the month."""
+        """Return the first day of the month."""
         return date.fromisoformat(f"{value}-01")
 
 
 class TaskConverter(BaseConverter):
-    """What may be a task's id: no colon, so that `/tasks/{id}:cancel` is no task called `…:cancel`."""
+    """A task's id. It contains no colon, so that `/tasks/{id}:cancel` cannot be a task."""
 
     regex = "[^/:]+"
     part_isolating = True
 
 
 def register_converters(app: Flask) -> None:
-    """Let routes use `<id:…>`, `<month:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
+    """Add `<id:…>`, `<task:…>`, `<month:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
     app.url_map.converters["id"] = IdConverter
     app.url_map.converters["task"] = TaskConverter
     app.url_map.converters["month"] = MonthConverter

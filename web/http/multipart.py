@@ -1,12 +1,12 @@
 """Receive the one part of an upload: from the bytes of a `multipart/form-data` body to its name, type, size and digest.
 
-`FilePartParser` knows the form (RFC 2046 5.1, RFC 7578) and no connection: bytes go in, events come out. It guards the
-rule that a body which is not whole is never stored: the closing boundary must have been seen, there is no second part,
-and everything around the content is bounded. `receive_file_part` drives it, counts, hashes and writes, in constant
-memory whatever the size.
+`FilePartParser` knows the format (RFC 2046 5.1, RFC 7578) and no connection: bytes go in, events come out. It protects
+the rule that an incomplete body is never stored: the closing boundary must have arrived, there is no second part, and
+the size of everything around the content is limited. `receive_file_part` feeds the parser, and counts, hashes and
+writes the content, in constant memory for any size.
 
-Left to others: reading from the connection and its deadlines (`receive_deadlines`), what becomes of a refused sink (the
-caller discards it).
+It leaves reading from the connection and its deadlines to `receive_deadlines`. After an error, the caller discards the
+sink.
 """
 
 import re
@@ -25,7 +25,7 @@ PIECE_BYTES = 512 << 10
 MAXIMUM_HEADER_BYTES = 8 << 10
 MAXIMUM_PREAMBLE_BYTES = 1 << 10
 MAXIMUM_EPILOGUE_BYTES = 1 << 10
-FRAMING_BYTES = 16 << 10  # more than all of the above and two boundaries
+FRAMING_BYTES = 16 << 10  # more than the limits above and two boundaries together
 
 _AFTER_BOUNDARY = re.compile(rb"(--)|[ \t]{0,256}(?=\r\n)")
 _AFTER_BOUNDARY_SO_FAR = re.compile(rb"-?|[ \t]{0,256}\r?")
@@ -36,10 +36,10 @@ _State = Callable[[bytes | bytearray, int, int], "tuple[int, HeaderType | memory
 
 
 class Body(Protocol):
-    """Where the bytes come from."""
+    """Source of the body's bytes."""
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Put some bytes at the front of the buffer and tell how many; 0 at the end."""
+        """Write the next bytes to the start of the buffer. Return their number, 0 at the end of the body."""
 
 
 def receive_file_part(
@@ -53,12 +53,12 @@ def receive_file_part(
 ) -> ReceivedContent:
     """Receive the part `file` into the sink, which is opened once the part's header is known.
 
-    `byte_size` is the announced size, None if none was; `body_digests` are the request's `Content-Digest` and
-    `Repr-Digest`, which by RFC 9530 cover the whole body, while those of the part cover the content. After any error
-    the sink holds part of the content and is the caller's to discard.
+    `byte_size` is the announced size, or None. `body_digests` are the request's `Content-Digest` and `Repr-Digest`: by
+    RFC 9530 they cover the whole body, while those of the part cover the content. After any error the sink holds a part
+    of the content, and the caller must discard it.
 
     Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, FilePartRequired, ByteSizeMismatch, DigestMismatch,
-    and whatever the body and the sink raise.
+    and the errors of the body and the sink.
     """
     parser = FilePartParser(read_boundary(content_type))
     if byte_size is not None and byte_size > maximum_bytes:
@@ -73,24 +73,24 @@ def receive_file_part(
                 content.take(event)
         parser.finish()
         if whole and any(whole.digest() != digest for digest in expected_digests):
-            raise DigestMismatch("The body does not have the digest sent in the request's header.")
+            raise DigestMismatch("The body's digest differs from the one in the request's header.")
         return content.finish()
 
 
 class PartParser(Generic[HeaderType]):
-    """Turns the bytes of a body into events: a part's header, then its content in memoryviews; `finish` at its end.
+    """Parses a body's bytes into events: a part's header, then its content as memoryviews. Call `finish` at the end.
 
-    A subclass says which parts there may be, and what is kept of their headers.
+    A subclass decides which parts are allowed, and what is kept of their headers.
     """
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
-        # The first delimiter needs no line before it.
+        # The first delimiter may begin the body, without the line break that belongs to the others.
         self._held = b"\r\n"
         self._state: _State[HeaderType] = self._read_preamble
 
     def receive(self, piece: bytes | bytearray, size: int) -> Iterator[HeaderType | memoryview]:
-        """Parse the first `size` bytes of a piece. The views are of the piece itself: use them before it changes.
+        """Parse the first `size` bytes of a piece. The views refer to the piece: use them before it changes.
 
         Raises MalformedRequest, FilePartRequired.
         """
@@ -104,21 +104,21 @@ class PartParser(Generic[HeaderType]):
                 yield event
 
     def finish(self) -> None:
-        """Check that the body was whole. Raises MalformedRequest."""
+        """Check that the body is complete. Raises MalformedRequest."""
         if self._state != self._read_epilogue:
             raise MalformedRequest("The body ends before its closing boundary.")
         if not _EPILOGUE.fullmatch(self._held):
-            raise MalformedRequest("The closing boundary is followed by other bytes on its line.")
+            raise MalformedRequest("The closing boundary must be alone on its line.")
 
     def _begin_part(self, block: bytes) -> HeaderType:
         """Read a part's header lines. Raises MalformedRequest, FilePartRequired."""
         raise NotImplementedError
 
     def _check_boundary(self, *, is_last: bool) -> None:
-        """Raise FilePartRequired unless the body may end, or go on, after the parts so far."""
+        """Check that the body may end or continue after the parts so far. Raises FilePartRequired."""
         raise NotImplementedError
 
-    # Each state looks at data[position:end] and returns where the next one begins, perhaps with an event.
+    # Each state parses data[position:end]. It returns the position where the next state begins, and an event or None.
 
     def _read_preamble(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
         found = data.find(self._delimiter, position, end)
@@ -132,9 +132,9 @@ class PartParser(Generic[HeaderType]):
     def _read_rest_of_boundary(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
         match = _AFTER_BOUNDARY.match(data, position, end)
         if match is None:
-            # RFC 2046 takes any line that starts like a boundary for one; content may not contain such a line.
+            # RFC 2046 treats any line that starts with a boundary as one, so content cannot contain such a line.
             if not _AFTER_BOUNDARY_SO_FAR.fullmatch(data, position, end):
-                raise MalformedRequest("A boundary is followed by other bytes on its line.")
+                raise MalformedRequest("A boundary must be alone on its line.")
             return self._hold(data, position, end)
         self._check_boundary(is_last=bool(match[1]))
         self._state = self._read_epilogue if match[1] else self._read_header
@@ -143,7 +143,7 @@ class PartParser(Generic[HeaderType]):
     def _read_header(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, HeaderType | None]:
         found = data.find(b"\r\n\r\n", position, end)
         if (end if found < 0 else found) - position > MAXIMUM_HEADER_BYTES:
-            raise MalformedRequest("A part's header is too long.")
+            raise MalformedRequest("A part's header is longer than 8 KiB.")
         if found < 0:
             return self._hold(data, position, end)
         if found == position:
@@ -166,16 +166,16 @@ class PartParser(Generic[HeaderType]):
 
     def _read_epilogue(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
         if end - position > MAXIMUM_EPILOGUE_BYTES:
-            raise MalformedRequest("Too much follows the closing boundary.")
+            raise MalformedRequest("More than 1 KiB follows the closing boundary.")
         return self._hold(data, position, end)
 
     def _hold(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
-        """Keep what cannot be decided yet for the next piece."""
+        """Keep bytes that cannot be parsed yet, and prepend them to the next piece."""
         self._held = bytes(data[position:end])
         return end, None
 
     def _possible_delimiter(self, data: bytes | bytearray, position: int, end: int) -> int:
-        """Find where the data's end may be the beginning of a delimiter; its end if it cannot."""
+        """Return where the data's end may be an incomplete delimiter, or `end` if it cannot be."""
         found = data.find(b"\r", max(position, end - len(self._delimiter) + 1), end)
         while found >= 0 and not self._delimiter.startswith(data[found:end]):
             found = data.find(b"\r", found + 1, end)
@@ -183,7 +183,7 @@ class PartParser(Generic[HeaderType]):
 
 
 class FilePartParser(PartParser[PartHeader]):
-    """Parses a body that holds the part `file` and nothing else."""
+    """Parses a body that consists of the part `file` and nothing else."""
 
     _has_part = False
 
@@ -198,7 +198,7 @@ class FilePartParser(PartParser[PartHeader]):
 
 
 class PartContent:
-    """Counts, hashes and writes the content as it arrives."""
+    """Counts, hashes and writes content as it arrives."""
 
     def __init__(self, byte_size: int | None, maximum_bytes: int, sink: Sink) -> None:
         self._byte_size = byte_size
@@ -209,7 +209,7 @@ class PartContent:
         self._hash = ContentHash()
 
     def take(self, event: PartHeader | memoryview) -> None:
-        """Take what the parser gives. Raises ContentTooLarge, ByteSizeMismatch, and what the sink raises."""
+        """Handle an event of the parser. Raises ContentTooLarge, ByteSizeMismatch, and the sink's errors."""
         if isinstance(event, PartHeader):
             self._header = event
             self._sink.open()
@@ -223,7 +223,7 @@ class PartContent:
         self._sink.write(event)
 
     def finish(self) -> ReceivedContent:
-        """Give what was received, all of it. Raises FilePartRequired, ByteSizeMismatch, DigestMismatch."""
+        """Return what was received, once it is complete. Raises FilePartRequired, ByteSizeMismatch, DigestMismatch."""
         if self._header is None:
             raise FilePartRequired
         if self._byte_size not in (None, self._received_bytes):
@@ -232,7 +232,7 @@ class PartContent:
             )
         digest = self._hash.digest()
         if any(digest != claimed for claimed in self._header.digests):
-            raise DigestMismatch("The content does not have the digest sent in its part's header.")
+            raise DigestMismatch("The content's digest differs from the one in its part's header.")
         return ReceivedContent(
             file_name=self._header.file_name,
             media_type=self._header.media_type,
@@ -248,16 +248,16 @@ class PartContent:
 
 
 def pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
-    """Read a body into a ring of buffers, each with how much of it is filled.
+    """Read a body into a few buffers that are reused in turn. Yield each with the number of bytes in it.
 
-    A piece stays untouched until OUTSTANDING_PIECES more have been hashed after it.
+    A buffer does not change until OUTSTANDING_PIECES more have been hashed after it.
     """
-    ring: list[bytearray] = []
+    buffers: list[bytearray] = []
     count = 0
     while True:
-        if len(ring) <= OUTSTANDING_PIECES:
-            ring.append(bytearray(min(PIECE_BYTES, expected_bytes)))
-        buffer = ring[count % (OUTSTANDING_PIECES + 1)]
+        if len(buffers) <= OUTSTANDING_PIECES:
+            buffers.append(bytearray(min(PIECE_BYTES, expected_bytes)))
+        buffer = buffers[count % (OUTSTANDING_PIECES + 1)]
         size = _fill(body, buffer)
         if size:
             yield buffer, size

@@ -1,8 +1,8 @@
-"""Choose the media type of an answer by the request's `Accept` (RFC 9110, 12.5.1).
+"""Choose the media type of a response by the request's `Accept` header (RFC 9110, 12.5.1).
 
-Quality values, wildcards and case count; parameters other than `q` do not. Of types that are wanted equally, one that
-is named comes before one that a wildcard takes in, and then the first of those offered. Nothing is refused with 406:
-where nothing that is offered is wanted, the first is the answer.
+Quality values and wildcards are respected; parameters other than `q` are ignored. Among equally preferred types, one
+that is named wins over one that matches a wildcard, and then the first of those offered. If no offered type is
+acceptable, the first one is sent: nothing is refused with 406.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ CSV = "text/csv"
 
 
 def negotiate(http: Request, offered: Sequence[str]) -> str:
-    """Choose the type that the request prefers of those offered, the default first."""
+    """Return the offered type that the request prefers; the first one is the default."""
     wanted = MIMEAccept(
         (media_type.partition(";")[0].strip(), quality) for media_type, quality in http.accept_mimetypes
     )
@@ -24,5 +24,5 @@ def negotiate(http: Request, offered: Sequence[str]) -> str:
 
 
 def wants_events(http: Request) -> bool:
-    """Tell whether the request prefers a stream of events to JSON."""
+    """Return whether the request prefers server-sent events to JSON."""
     return negotiate(http, (JSON, EVENT_STREAM)) == EVENT_STREAM

@@ -1,8 +1,8 @@
-"""What the headers of a multipart body say: where its parts begin, and what the part `file` is called.
+"""Parse the headers of a multipart body: its boundary, and the name, type and digests of the part `file`.
 
-A name or type is understood or refused, never guessed: headers are UTF-8, unfolded, and each occurs once. Only names
-come in several forms (RFC 7578 4.2): escaped with backslashes (old curl), with %22 %0D %0A (browsers, requests), or
-in `filename*` (which RFC 7578 forbids and several libraries send).
+A name or type is parsed or refused, never guessed. Headers are UTF-8, unfolded, and not repeated. Only file names come
+in several forms (RFC 7578 4.2): escaped with backslashes (old curl), with %22 %0D %0A (browsers, requests), or in
+`filename*`, which RFC 7578 forbids and several libraries send.
 """
 
 import base64
@@ -36,7 +36,7 @@ _IDENTITY_ENCODINGS = frozenset({"binary", "7bit", "8bit"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHeader:
-    """What the part `file` says of itself; `digests` are the SHA-256 it claims to have."""
+    """The header of the part `file`; `digests` are the SHA-256 values that the client declares for its content."""
 
     file_name: str
     media_type: str
@@ -45,26 +45,26 @@ class PartHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldHeader:
-    """What a part says of itself that is a form's field and no file."""
+    """The header of a part that is a form field and not a file."""
 
     name: str
 
 
 def read_boundary(content_type: str) -> bytes:
-    """Read the boundary from a request's `Content-Type`. Raises UnsupportedMediaType, MalformedRequest."""
+    """Return the boundary from a request's `Content-Type`. Raises UnsupportedMediaType, MalformedRequest."""
     media_type, _, _ = content_type.partition(";")
     if media_type.strip(" \t").lower() != "multipart/form-data":
         raise UnsupportedMediaType("Send the body as multipart/form-data.")
     boundary = _parameters(content_type[len(media_type) :]).get("boundary", "")
     if not _BOUNDARY.fullmatch(boundary):
         raise MalformedRequest(
-            "The boundary in Content-Type is missing or not of 1 to 70 permitted characters."
+            "The boundary in Content-Type is missing, or is not 1 to 70 permitted characters."
         )
     return boundary.encode("ascii")
 
 
 def read_part_header(block: bytes) -> PartHeader:
-    """Read a part's header lines. Raises MalformedRequest, and FilePartRequired if it is not the part we take."""
+    """Parse the header of the part `file`. Raises MalformedRequest, and FilePartRequired for any other part."""
     header = read_form_part_header(block)
     if isinstance(header, FieldHeader):
         raise FilePartRequired
@@ -72,7 +72,7 @@ def read_part_header(block: bytes) -> PartHeader:
 
 
 def read_form_part_header(block: bytes) -> PartHeader | FieldHeader:
-    """Read the header lines of the part `file`, or of a field. Raises MalformedRequest, FilePartRequired."""
+    """Parse the header of the part `file`, or of a form field. Raises MalformedRequest, FilePartRequired."""
     headers = _header_lines(block)
     disposition = headers.get("content-disposition", "")
     kind, _, _ = disposition.partition(";")
@@ -93,12 +93,12 @@ def read_form_part_header(block: bytes) -> PartHeader | FieldHeader:
 
 
 def read_file_headers(disposition: str, content_type: str, repr_digest: str) -> PartHeader:
-    """Read what a request's own headers say of a file that comes in no form.
+    """Parse a file's name, type and digests from the headers of a request whose body is the file itself.
 
     Raises ValidationFailed, MalformedRequest.
     """
     try:
-        disposition = disposition.encode("latin-1").decode("utf-8")  # as WSGI gives it
+        disposition = disposition.encode("latin-1").decode("utf-8")  # WSGI decodes headers as Latin-1
     except UnicodeError:
         raise MalformedRequest("Content-Disposition is not UTF-8.") from None
     kind, _, _ = disposition.partition(";")
@@ -119,7 +119,7 @@ def read_file_headers(disposition: str, content_type: str, repr_digest: str) -> 
 
 
 def read_digests(*headers: str) -> tuple[bytes, ...]:
-    """Read each SHA-256 of `Content-Digest` and `Repr-Digest` values (RFC 9530). Raises MalformedRequest."""
+    """Return each SHA-256 in `Content-Digest` and `Repr-Digest` values (RFC 9530). Raises MalformedRequest."""
     items = [item.strip(" \t") for header in headers for item in header.split(",")]
     return tuple(_digest(item) for item in items if item.startswith("sha-256="))
 
@@ -136,7 +136,7 @@ def _header_lines(block: bytes) -> dict[str, str]:
             raise MalformedRequest("A part's header is malformed.")
         name = match[1].lower()
         if name in headers:
-            raise MalformedRequest("A part's header stands twice.")
+            raise MalformedRequest("A part's header is repeated.")
         headers[name] = match[2].strip(" \t")
     return headers
 
@@ -147,7 +147,7 @@ def _parameters(text: str) -> dict[str, str]:
     while match := _PARAMETER.match(text, position):
         name, quoted, plain = match[1].lower(), match[2], match[3]
         if name in found:
-            raise MalformedRequest("A header's parameter stands twice.")
+            raise MalformedRequest("A header's parameter is repeated.")
         found[name] = plain if quoted is None else _QUOTED_PAIR.sub(r"\1", quoted)
         position = match.end()
     if text[position:].strip(" \t;"):

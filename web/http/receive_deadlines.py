@@ -1,13 +1,12 @@
-"""Deadlines for slow clients, and how many bodies one process receives at once.
+"""Deadlines for slow clients, and a limit on the bodies that one process receives at once.
 
-The rule it protects: slow senders never hold all threads. A body is cut off when the time spent waiting for its sender
-exceeds a grace plus what its bytes so far would take at the lowest accepted rate; a declared size buys no time, and
-the time we ourselves spend on writing is not held against the sender. There is room for a bounded number of bodies,
-shared among those who send them (`shared/fairness/admission.py`). A body that arrived whole with its head has no sender
-to wait for: it needs no room.
+The rule it protects: slow clients never occupy all threads. A body is cut off when the process has waited for its
+client longer than a grace period plus the time that its bytes so far take at the lowest accepted rate. A declared size
+buys no time, and time that we spend on writing does not count. The number of bodies is limited, and shared among their
+senders (`shared/fairness/admission.py`). A body that arrived completely with its head needs no slot.
 
-Cutting off works under gunicorn: one thread per process shuts the reading side of the connection, upon which the
-waiting read ends as if the sender had gone. Under other servers only the room is bounded.
+Under gunicorn, one thread per process shuts down the reading side of a slow connection, and the blocked read ends as if
+the client had hung up. Under other servers only the number of bodies is limited.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from web.http.request_bodies import (
     has_arrived,
     open_body,
     stop_reading,
-    take_gathered,
+    take_arrived,
 )
 from web.http.slots import pool_key
 from web.http.wsgi_middleware import BODY_READ
@@ -47,7 +46,7 @@ PIECE_BYTES = 16 << 10
 
 
 class BodyReceiver:
-    """The bodies this process is receiving. Make one per process; its thread starts with the first body."""
+    """The bodies that this process is receiving. Create one per process; its thread starts with the first body."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class BodyReceiver:
         self._seconds_per_byte = 1 / minimum_bytes_per_second
         self._active: set[ReceivedBody] = set()
         self._lock = threading.Lock()
-        # Looking at every body each tick costs less than waking this thread for each: they are few, and mostly quick.
+        # One scan per tick costs less than a timer for each body: bodies are few, and most of them are quick.
         self._watcher = PeriodicThread(
             self._cut_off_slow,
             name="slow-senders",
@@ -72,13 +71,13 @@ class BodyReceiver:
 
     @contextmanager
     def admit(self, environ: WSGIEnvironment) -> Iterator[ReceivedBody]:
-        """Receive a request's body within the block. Raises ConcurrencyLimited, PoolExhausted when there is no room.
+        """Receive a request's body within the block. Raises ConcurrencyLimited, PoolExhausted if there is no slot.
 
-        If the block ends before the body does, a short rest is read and dropped, so that the answer arrives and the
-        connection lives on; after a longer one the connection is closed.
+        If the block ends before the body does, a short rest is read and discarded, so that the response arrives and the
+        connection can be kept. With a longer rest the connection is closed.
         """
         body = ReceivedBody(open_body(environ), environ.get("gunicorn.socket"))
-        if has_arrived(environ):  # which needs neither room nor anybody to watch it
+        if has_arrived(environ):  # needs no slot and no deadline
             try:
                 yield body
             finally:
@@ -107,21 +106,21 @@ class BodyReceiver:
     def _cut_off_slow(self) -> None:
         with self._lock:
             for body in self._active:
-                # Under the lock, so that it is this body's connection and not yet its next request's.
+                # Under the lock: without it, the connection could already serve its next request.
                 is_too_slow = body.waited_seconds() > self._allowed_seconds(body)
                 if is_too_slow and not body.has_unread_bytes():
                     body.cut_off()
 
     def _allowed_seconds(self, body: ReceivedBody) -> float:
-        # One piece in advance: it may be partly there, but unseen until it is whole.
+        # One piece in advance: part of it may have arrived, but a read returns it only when it is complete.
         return self._grace_seconds + (body.received_bytes + STREAM_PIECE_BYTES) * self._seconds_per_byte
 
 
 class ReceivedBody:
-    """One body being received, with a clock that runs only while we wait for the sender."""
+    """One body that is being received, with a clock that runs only while we wait for the client."""
 
     def __init__(self, body: RequestBody, connection: socket.socket | None) -> None:
-        """Read from `body`; `connection` is what to shut if the sender is too slow, None if that is impossible."""
+        """Read from `body`. To cut off a slow client, shut down `connection`, or do nothing if that is None."""
         self.received_bytes = 0
         self.is_cut_off = False
         self._source = body
@@ -131,13 +130,13 @@ class ReceivedBody:
 
     @property
     def remaining_bytes(self) -> int | None:
-        """How much of the body is still to come, None if that is not known."""
+        """Bytes of the body that are still to come, or None if unknown."""
         return self._source.remaining_bytes
 
     def readinto(self, buffer: memoryview) -> int:
-        """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
+        """Wait for bytes and write them to the start of the buffer. Return their number, 0 at the end of the body.
 
-        Raises UploadTimeout if the sender was cut off, MalformedRequest if it broke the body's framing.
+        Raises UploadTimeout if the client was cut off, MalformedRequest if it broke the body's framing.
         """
         self._waiting_since = started_at = monotonic()
         try:
@@ -145,14 +144,14 @@ class ReceivedBody:
         finally:
             self._waiting_since = None
             self._waited_seconds += monotonic() - started_at
-            # A connection that we shut looks like one that the sender closed.
+            # A connection that we shut down looks like one that the client closed.
             if self.is_cut_off:
                 raise UploadTimeout
         self.received_bytes += read
         return read
 
     def drop_rest(self) -> None:
-        """Read on to the end of the body if it is near."""
+        """Read and discard the rest of the body, if it is short."""
         if (
             self.is_cut_off
             or self.remaining_bytes == 0
@@ -166,16 +165,16 @@ class ReceivedBody:
                 pass
 
     def waited_seconds(self) -> float:
-        """Tell how long this body's sender was waited for until now."""
+        """Return for how many seconds we have waited for the client."""
         since = self._waiting_since
         return self._waited_seconds + (monotonic() - since if since is not None else 0.0)
 
     def has_unread_bytes(self) -> bool:
-        """Tell whether more has arrived than was read yet."""
+        """Return whether bytes have arrived that were not read yet."""
         return self._connection is not None and has_unread_bytes(self._connection)
 
     def cut_off(self) -> None:
-        """Make the waiting read end; it then raises UploadTimeout."""
+        """End the blocked read, which then raises UploadTimeout."""
         if self._connection is None or self._waiting_since is None or self.is_cut_off:
             return
         self.is_cut_off = True
@@ -184,16 +183,16 @@ class ReceivedBody:
 
 
 def read_small_body(receiver: BodyReceiver, environ: WSGIEnvironment, maximum_bytes: int) -> bytes:
-    """Read a request's body to its end.
+    """Return a request's complete body.
 
     Raises ContentTooLarge, UploadTimeout, MalformedRequest, ConcurrencyLimited, PoolExhausted.
     """
     if int(environ.get("CONTENT_LENGTH") or 0) > maximum_bytes:
         raise ContentTooLarge(maximumBytes=maximum_bytes)
-    gathered = take_gathered(environ)
-    if gathered is not None:
+    arrived = take_arrived(environ)
+    if arrived is not None:
         environ[BODY_READ] = True
-        return gathered
+        return arrived
     content = bytearray()
     piece = memoryview(bytearray(PIECE_BYTES))
     with receiver.admit(environ) as body:

@@ -1,8 +1,8 @@
-"""The bytes of a request body, read piece by piece into buffers that are used again.
+"""The bytes of a request body, read piece by piece into reusable buffers.
 
-gunicorn's own body copies every byte three times, which costs more CPU than the rest of an upload. A body of known
-length is read straight from the connection, with gunicorn's count of what is left kept true for the next request. Any
-other (chunked, other servers) is read the WSGI way.
+gunicorn's own body object copies every byte three times, which costs more CPU than the rest of an upload. A body of
+known length is read directly from the connection; gunicorn's count of remaining bytes is updated, so that it finds the
+next request. Any other body (chunked, other servers) is read through WSGI.
 """
 
 import socket
@@ -20,21 +20,21 @@ STREAM_PIECE_BYTES = 64 << 10
 
 
 class RequestBody(Protocol):
-    """A body being received."""
+    """A body that is being received."""
 
     @property
     def remaining_bytes(self) -> int | None:
-        """How much of the body is still to come, None if that is not known; at 0 the connection can take a request."""
+        """Bytes that are still to come, or None if unknown. At 0 the connection can take another request."""
 
     def readinto(self, buffer: memoryview) -> int:
-        """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
+        """Wait for bytes and write them to the start of the buffer. Return their number, 0 at the end of the body.
 
-        Raises MalformedRequest if the sender breaks the body's framing, and UploadTimeout if it is too slow.
+        Raises MalformedRequest if the client breaks the body's framing, and UploadTimeout if it is too slow.
         """
 
 
 def open_body(environ: WSGIEnvironment) -> RequestBody:
-    """Choose the best way to read a request's body."""
+    """Return the fastest reader that works for the request's body."""
     body = environ["wsgi.input"]
     connection = environ.get("gunicorn.socket")
     if connection is not None and _is_unread_with_known_length(body, connection):
@@ -42,8 +42,8 @@ def open_body(environ: WSGIEnvironment) -> RequestBody:
     return _StreamBody(get_input_stream(environ, safe_fallback=True))
 
 
-def take_gathered(environ: WSGIEnvironment) -> bytes | None:
-    """Give a body that has arrived whole with its head, so that nobody waits for its sender; None if it has not."""
+def take_arrived(environ: WSGIEnvironment) -> bytes | None:
+    """Return a body that has arrived completely with its head, or None if it has not."""
     if not has_arrived(environ):
         return None
     reader = environ["wsgi.input"].reader
@@ -51,7 +51,7 @@ def take_gathered(environ: WSGIEnvironment) -> bytes | None:
 
 
 def has_arrived(environ: WSGIEnvironment) -> bool:
-    """Tell whether a body has arrived whole with its head (`web/server/worker_class.py`) and is still unread."""
+    """Return whether a body has arrived completely with its head (`web/server/worker_class.py`) and is unread."""
     body, connection = environ["wsgi.input"], environ.get("gunicorn.socket")
     if connection is None or not _is_unread_with_known_length(body, connection):
         return False
@@ -59,7 +59,7 @@ def has_arrived(environ: WSGIEnvironment) -> bool:
 
 
 def force_close(environ: WSGIEnvironment) -> None:
-    """Make gunicorn close the connection after this answer, as the beginning of its next request is unknown."""
+    """Make gunicorn close the connection after this response, because it cannot know where the next request begins."""
     body = environ["wsgi.input"]
     if hasattr(body, "failed"):
         body.failed = True
@@ -68,17 +68,17 @@ def force_close(environ: WSGIEnvironment) -> None:
 
 
 def stop_reading(connection: socket.socket) -> None:
-    """Make reads from a connection end now, the waiting one too, though answers may still be written.
+    """End all reads from a connection, a blocked one too. Responses can still be written.
 
-    It also keeps gunicorn's accepting thread from waiting for a slow sender to hang up.
+    It also keeps gunicorn's accepting thread from waiting until a slow client hangs up.
     """
     with suppress(OSError):
-        # The plain socket's method: that of a TLS socket would let the answer leave unencrypted.
+        # The plain socket's method: that of a TLS socket would send the response unencrypted.
         socket.socket.shutdown(connection, socket.SHUT_RD)
 
 
 class _ConnectionBody:
-    """Reads from the connection itself, at most up to the end of the body."""
+    """Reads directly from the connection, at most to the end of the body."""
 
     def __init__(self, body: Any, connection: socket.socket) -> None:
         self._body = body
@@ -115,7 +115,7 @@ class _ConnectionBody:
 
 
 class _StreamBody:
-    """Reads from `wsgi.input` as any WSGI application would."""
+    """Reads from `wsgi.input`, as any WSGI application does."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -127,7 +127,7 @@ class _StreamBody:
         except ClientDisconnected:
             return 0
         except (OSError, ParseException):
-            raise MalformedRequest("The body breaks off or its framing is broken.") from None
+            raise MalformedRequest("The body is incomplete, or its transfer framing is malformed.") from None
         buffer[: len(piece)] = piece
         if not piece:
             self.remaining_bytes = 0
@@ -135,7 +135,7 @@ class _StreamBody:
 
 
 def _is_unread_with_known_length(body: Any, connection: Any) -> bool:
-    """Tell whether this is gunicorn's body of an HTTP/1 request with Content-Length, still unread."""
+    """Return whether this is gunicorn's body of an HTTP/1 request with Content-Length, still unread."""
     reader = getattr(body, "reader", None)
     unreader = getattr(reader, "unreader", None)
     return (

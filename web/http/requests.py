@@ -1,7 +1,7 @@
-"""Read a request's query and JSON body, strictly.
+"""Read a request's query and JSON body strictly.
 
-A wrong spelling is refused before any rule of the domain is asked. Malformed input is 400, well-formed input with a
-wrong value 422, and every wrong field is named (RFC 9457 `errors`).
+A value in a wrong format is refused before any rule of the domain applies. Malformed input gives 400, well-formed input
+with a wrong value 422, and every wrong field is named (RFC 9457 `errors`).
 """
 
 import json
@@ -22,9 +22,9 @@ MAXIMUM_JSON_DEPTH = 64
 MAXIMUM_JSON_CONTAINERS = 100_000
 MAXIMUM_JSON_VALUES = 1_000_000
 MAXIMUM_FINDINGS = 20_000
-"""With more wrong values than these a request is refused as a whole: naming them would cost far more than it tells."""
+"""A request with more invalid values is refused as a whole: naming each of them would cost too much."""
 SHOWN_CHARACTERS = 80
-"""So much of a key is shown."""
+"""A key in an error message is cut to this length."""
 Shape = TypeVar("Shape", bound=BaseModel)
 _NOT_JSON = (ValueError, RecursionError)
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
@@ -39,7 +39,7 @@ class MalformedRequest(DomainError):
 
 
 class MalformedJson(DomainError):
-    """The body is not the JSON object this operation takes."""
+    """The body is not the JSON object that this operation requires."""
 
     code = "malformed_json"
     kind = Kind.MALFORMED
@@ -53,7 +53,7 @@ class DuplicateParameter(DomainError):
 
 
 class UnknownParameter(DomainError):
-    """The request holds a parameter that this operation does not take."""
+    """The request contains a parameter that this operation does not accept."""
 
     code = "unknown_parameter"
     kind = Kind.MALFORMED
@@ -67,14 +67,14 @@ class FieldRequired(DomainError):
 
 
 class UnsupportedMediaType(DomainError):
-    """The body's media type is not one that this operation takes."""
+    """This operation does not accept the body's media type."""
 
     code = "unsupported_media_type"
     kind = Kind.UNSUPPORTED_MEDIA_TYPE
 
 
 def read_query(query_string: str, shape: type[Shape]) -> Shape:
-    """Read the query parameters of one shape; each at most once, none besides."""
+    """Return the query as a model. Each parameter may occur once, and unknown ones are refused."""
     values: dict[str, str] = {}
     for name, value in _pairs(query_string):
         if name not in wire_names(shape):
@@ -90,19 +90,19 @@ def read_query(query_string: str, shape: type[Shape]) -> Shape:
 
 @cache
 def wire_names(shape: type[BaseModel]) -> frozenset[str]:
-    """Give the names of a shape's fields as they are sent."""
-    shape.model_rebuild()  # pydantic gives aliases to a shape that is built late with its build
+    """Return the names of a model's fields as clients send them."""
+    shape.model_rebuild()  # pydantic assigns the aliases of a deferred model only when it is built
     return frozenset(field.alias or name for name, field in shape.model_fields.items())
 
 
 def refuse_query(query_string: str) -> None:
-    """Refuse any query parameter, for operations that take none."""
+    """Refuse any query parameter, for operations that accept none."""
     for name, _ in _pairs(query_string):
         raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
 
 
 def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
-    """Read a JSON body of one shape: UTF-8, no key twice, no NaN, no unknown field; `numbers` as for `parse_json`."""
+    """Return a JSON body as a model. Unknown fields are refused; `numbers` and the other rules as in `parse_json`."""
     try:
         return shape.model_validate(parse_json(raw, **numbers))
     except ValidationError as error:
@@ -110,7 +110,7 @@ def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
 
 
 def refuse(location: str, error: ValidationError) -> NoReturn:
-    """Turn pydantic's findings into the error with the right code, naming every wrong field."""
+    """Raise the error that fits pydantic's findings, with every invalid field by name."""
     found = findings(error)
     fields = [_error(location, ".".join(map(str, item["loc"])), item["msg"]) for item in found]
     kinds = {item["type"] for item in found}
@@ -126,16 +126,16 @@ def refuse(location: str, error: ValidationError) -> NoReturn:
 
 
 def findings(error: ValidationError) -> Sequence[ErrorDetails]:
-    """Give what pydantic found; raise ValidationFailed when that is more than anybody wants to read."""
+    """Return pydantic's findings. Raises ValidationFailed if there are more than MAXIMUM_FINDINGS."""
     if error.error_count() > MAXIMUM_FINDINGS:
-        raise ValidationFailed(f"More than {MAXIMUM_FINDINGS:,} values in the request are wrong.")
+        raise ValidationFailed(f"More than {MAXIMUM_FINDINGS:,} values in the request are invalid.")
     return error.errors(include_url=False, include_context=False, include_input=False)
 
 
 def parse_json(raw: bytes, **numbers: Any) -> Any:
-    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting and number of values.
+    """Parse a JSON body strictly: UTF-8, no repeated key, no NaN, limited nesting and number of values.
 
-    `numbers` are the standard library's `parse_int` and `parse_float`. Raises MalformedJson, which says where.
+    `numbers` are the standard library's `parse_int` and `parse_float`. Raises MalformedJson, which names the position.
     """
     try:
         text = raw.decode("utf-8")
@@ -144,7 +144,7 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
         _bound(text)
         parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, **numbers)
         if _SURROGATE.search(text):
-            # Half a surrogate pair could neither be stored nor repeated in an answer.
+            # Half of a surrogate pair could be neither stored nor repeated in a response.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except _NOT_JSON as error:
@@ -152,12 +152,12 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
 
 
 def _fault(error: ValueError | RecursionError) -> str:
-    """Say what is wrong with a body, and where."""
+    """Return what is wrong with a body, and at which position."""
     match error:
         case UnicodeDecodeError():
-            return f"The body is not UTF-8: byte {error.start} begins no character."
+            return f"The body is not UTF-8: byte {error.start} does not begin a character."
         case UnicodeEncodeError():
-            return "The body holds half a surrogate pair."
+            return "The body contains half of a surrogate pair."
         case json.JSONDecodeError():
             return f"The body is not JSON: {error.msg}, at line {error.lineno}, column {error.colno}."
         case ValueError():
@@ -166,7 +166,7 @@ def _fault(error: ValueError | RecursionError) -> str:
 
 
 def _bound(text: str) -> None:
-    """Bound nesting, objects, arrays and values before a parser makes any."""
+    """Check the nesting and the number of objects, arrays and values, before a parser creates any."""
     openers = text.count("[") + text.count("{")
     if openers <= MAXIMUM_JSON_DEPTH and text.count(",") <= MAXIMUM_JSON_VALUES:
         return
@@ -182,16 +182,18 @@ def _bound(text: str) -> None:
         if depth > MAXIMUM_JSON_DEPTH:
             raise MalformedJson(f"The body is nested deeper than {MAXIMUM_JSON_DEPTH} levels.")
         if containers > MAXIMUM_JSON_CONTAINERS:
-            raise MalformedJson(f"The body holds more than {MAXIMUM_JSON_CONTAINERS:,} objects and arrays.")
+            raise MalformedJson(
+                f"The body contains more than {MAXIMUM_JSON_CONTAINERS:,} objects and arrays."
+            )
         if values > MAXIMUM_JSON_VALUES:
-            raise MalformedJson(f"The body holds more than {MAXIMUM_JSON_VALUES:,} values.")
+            raise MalformedJson(f"The body contains more than {MAXIMUM_JSON_VALUES:,} values.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     if len(read) != len(pairs):
         twice = _first_repeated(name for name, _ in pairs)
-        raise ValueError(f"the key {json.dumps(twice[:SHOWN_CHARACTERS])} stands twice in an object")
+        raise ValueError(f"the key {json.dumps(twice[:SHOWN_CHARACTERS])} is repeated in an object")
     return read
 
 
@@ -209,7 +211,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _pairs(query_string: str) -> Iterable[tuple[str, str]]:
-    """Split a query as HTML forms write it; `;` is no separator, and bytes that are not UTF-8 are refused."""
+    """Yield the parameters of a query in the format of HTML forms; `;` is no separator. Raises MalformedRequest."""
     if not query_string:
         return
     for part in query_string.split("&"):

@@ -1,4 +1,4 @@
-"""The slots that a request holds of the pools it is counted in, and for whom it is counted at the moment."""
+"""The slots that a request holds in each pool, and the key for which they count at the moment."""
 
 from wsgiref.types import WSGIEnvironment
 
@@ -6,14 +6,14 @@ from shared.fairness.admission import Pool, PoolKey, Slot, anonymous_key
 from web.http.client_address import client_address
 
 ADMISSION = "quartermaster.admission"
-"""Key in a request's environ: its `Admission`, where it has one."""
+"""Key in a request's environ: its `Admission`, if it has one."""
 
 
 class Admission:
-    """The slots that one request holds; used by one thread at a time."""
+    """The slots of one request. Only one thread at a time uses it."""
 
     def __init__(self, key: PoolKey, thread: Slot | None = None, *, waited_seconds: float = 0.0) -> None:
-        """Begin with the slot of the request's thread; one that asks how the service is has none."""
+        """Start with the slot of the request's thread, or with none for a health probe."""
         self.key = key
         self.waited_seconds = waited_seconds
         self.is_responding = False
@@ -22,7 +22,7 @@ class Admission:
 
     @property
     def has_thread(self) -> bool:
-        """Whether a slot stands for the request's thread."""
+        """Whether the request holds a slot for its thread."""
         return self._thread is not None
 
     def move(self, key: PoolKey) -> None:
@@ -32,16 +32,16 @@ class Admission:
         self.key = key
 
     def hold(self, pool: Pool) -> None:
-        """Hold a slot of another pool too, until the answer has been sent. Raises ConcurrencyLimited, PoolExhausted."""
+        """Take a slot of another pool until the response has been sent. Raises ConcurrencyLimited, PoolExhausted."""
         self._held.append(pool.acquire(self.key, waited_seconds=self.waited_seconds))
 
     def leave_thread(self) -> None:
-        """Give back the thread's slot alone: what is left to be done holds none."""
+        """Release the thread's slot alone, because a deferred response needs no thread."""
         if self._thread is not None:
             self._thread.release()
 
     def end(self) -> None:
-        """Give everything back; again does nothing."""
+        """Release all slots. Calling it again has no effect."""
         if self._thread is not None:
             self._thread.release()
         while self._held:
@@ -49,6 +49,6 @@ class Admission:
 
 
 def pool_key(environ: WSGIEnvironment) -> PoolKey:
-    """Give the key that a request is counted for at this moment."""
+    """Return the key for which a request counts at the moment."""
     admission: Admission | None = environ.get(ADMISSION)
     return admission.key if admission is not None else anonymous_key(client_address(environ))

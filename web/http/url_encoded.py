@@ -1,4 +1,4 @@
-"""Read what HTML forms and queries are written in: `name=value`, joined by `&`, with `+` and `%` sequences."""
+"""Parse `application/x-www-form-urlencoded`: `name=value` pairs, joined by `&`, with `+` and `%` sequences."""
 
 from urllib.parse import unquote_to_bytes
 
@@ -6,7 +6,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class TooManyFields(ValueError):
-    """A form has more fields than its reader takes."""
+    """A form has more fields than allowed."""
 
 
 class RepeatedField(ValueError):
@@ -14,7 +14,7 @@ class RepeatedField(ValueError):
 
 
 def read_fields(encoded: bytes, *, maximum: int) -> dict[str, str]:
-    """Give each field of a form; what is empty counts as not sent.
+    """Return the fields of a form. Empty values count as not sent.
 
     Raises TooManyFields, RepeatedField, UnicodeDecodeError.
     """
@@ -31,5 +31,5 @@ def read_fields(encoded: bytes, *, maximum: int) -> dict[str, str]:
 
 
 def decode(part: bytes) -> str:
-    """Undo the encoding of a name or a value; raises UnicodeDecodeError."""
+    """Decode a name or a value. Raises UnicodeDecodeError."""
     return unquote_to_bytes(part.replace(b"+", b" ")).decode("utf-8")

@@ -1,7 +1,7 @@
-"""The value types of the wire, each with exactly one spelling, which describe themselves in OpenAPI.
+"""Types of single values on the wire. Each accepts exactly one format, and describes itself in OpenAPI.
 
-Pydantic alone reads `0` as 1970 and `1_20` as 120, drops a seventh fraction digit and takes braces around a UUID;
-clients would come to depend on each such leniency.
+Pydantic by itself accepts `0` as 1970, `1_20` as 120, braces around a UUID, and truncates a seventh fraction digit.
+Clients would come to depend on each of these.
 """
 
 import re
@@ -33,7 +33,7 @@ MALFORMED_ID = "malformed_id"
 
 
 def parse_id(value: object) -> UUID:
-    """Read a UUID in its hyphenated form."""
+    """Return a UUID in its hyphenated form."""
     if isinstance(value, UUID):
         return value
     if isinstance(value, str) and _ID.fullmatch(value):
@@ -42,7 +42,7 @@ def parse_id(value: object) -> UUID:
 
 
 def parse_count(value: object) -> int:
-    """Read a whole number from 0 to 2^63 - 1, as JSON writes one or as its plain decimal digits in a query."""
+    """Return a whole number from 0 to 2^63 - 1, from JSON or from plain decimal digits in a query."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAXIMUM_COUNT:
         return value
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) <= MAXIMUM_COUNT:
@@ -53,14 +53,14 @@ def parse_count(value: object) -> int:
 
 
 def parse_json_count(value: object) -> int:
-    """Read a whole number from JSON, where digits in a string are not one."""
+    """Return a whole number from JSON, which must not be a string."""
     if isinstance(value, str):
         raise PydanticCustomError("count", "must be a number, not a string")
     return parse_count(value)
 
 
 def parse_instant(value: object) -> datetime:
-    """Read an RFC 3339 time in UTC with at most six fractional digits."""
+    """Return an RFC 3339 time in UTC with at most six fractional digits."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, str) and _INSTANT.fullmatch(value):
@@ -74,22 +74,22 @@ def parse_instant(value: object) -> datetime:
 
 
 def render_instant(value: datetime) -> str:
-    """Write a time as RFC 3339 UTC with `Z`, with its fraction only where it has one."""
+    """Return a time as RFC 3339 UTC with `Z`, without a fraction if that is zero."""
     return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def parse_text(value: object) -> str:
-    """Read text without control characters or lone surrogates."""
+    """Return text that contains no control characters and no lone surrogates."""
     if not isinstance(value, str):
         raise PydanticCustomError("text", "must be a string")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
-        raise PydanticCustomError("text", "must not hold control characters")
+        raise PydanticCustomError("text", "must not contain control characters")
     return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Marks a string as text of so many characters, none of them a control character."""
+    """Marks a string as text of a limited length without control characters."""
 
     minimum: int
     maximum: int
@@ -116,7 +116,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """Narrows a count to a range, and to multiples of a step."""
+    """Limits a count to a range, and to multiples of `step`."""
 
     minimum: int
     maximum: int
@@ -166,7 +166,7 @@ Name = Annotated[str, Text(minimum=1, maximum=200)]
 
 
 class CamelModel(BaseModel):
-    """A JSON object of the wire: camelCase keys, nothing unknown."""
+    """A JSON object of the API, with camelCase keys. Unknown keys are refused."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -174,21 +174,21 @@ class CamelModel(BaseModel):
         extra="forbid",
         frozen=True,
         strict=True,
-        defer_build=True,  # a front answers most routes never, and what validates all takes 3 MiB
+        defer_build=True,  # a process never needs most validators, and building all takes 3 MiB
     )
 
 
 class RequestModel(CamelModel):
-    """What a client sends, query parameters or a JSON body: only the wire's own names are read."""
+    """A model of query parameters or of a JSON body. It reads the wire's names only, not Python's."""
 
     model_config = ConfigDict(populate_by_name=False)
 
 
 class SnakeModel(CamelModel):
-    """A JSON object below `/v1`, whose keys are OpenAI's snake_case."""
+    """A JSON object below `/v1`, with OpenAI's snake_case keys."""
 
     model_config = ConfigDict(alias_generator=None)
 
 
 class SnakeRequestModel(SnakeModel):
-    """What a client sends below `/v1`."""
+    """A model of what clients send below `/v1`."""

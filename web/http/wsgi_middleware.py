@@ -1,8 +1,8 @@
-"""WSGI middleware below any logger, tracer or error page: what must happen before Flask sees a request.
+"""WSGI middleware that runs before Flask, and before any logger, tracer or error page sees the request.
 
-It moves the read grant out of the address, so that nothing further in can write it down: access logs, spans, error
-pages and `request.url` all see an address without the secret. It finds the client's address behind trusted proxies
-(`client_address`). And it makes `Connection: close` on an answer true.
+It removes read grants from the URL, so that no access log, span, error page or `request.url` contains the secret. It
+replaces the address of a trusted proxy by the client's (`client_address`). And it makes gunicorn respect a response's
+`Connection: close`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from web.http.client_address import Network, apply_forwarded_for
 
 GRANTS = "quartermaster.grants"
-"""Key in a request's environ: the read grants that stood in its query."""
+"""Key in a request's environ: the read grants of its query."""
 
 BODY_READ = "quartermaster.body_read"
 """Key in a request's environ: whether its body has been read to the end."""
@@ -23,7 +23,7 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 def wrap_application(application: Application, trusted_proxies: Sequence[Network] = ()) -> Application:
-    """Wrap a WSGI application in the middleware; `trusted_proxies` may say whose requests they pass on."""
+    """Wrap a WSGI application in the middleware. Requests from `trusted_proxies` may name their client."""
 
     def middleware(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         _hide_grants(environ)
@@ -60,9 +60,9 @@ def _hide_grants(environ: Environ) -> None:
 
 
 def _force_close(start_response: StartResponse) -> None:
-    """Tell gunicorn, which ignores the header of an application, to close after this answer.
+    """Make gunicorn close the connection after this response; it ignores an application's `Connection` header.
 
-    It would otherwise read the rest of a refused body, gigabytes if need be, before the next request.
+    Otherwise it would read the rest of a refused body, possibly gigabytes, before the next request.
     """
     response = getattr(start_response, "__self__", None)
     if response is not None and hasattr(response, "force_close"):

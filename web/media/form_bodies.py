@@ -54,7 +54,7 @@ def receive_form(
                 fields.take(event)
         parser.finish()
         if whole and any(whole.digest() != digest for digest in expected_digests):
-            raise DigestMismatch("The body does not have the digest sent in the request's header.")
+            raise DigestMismatch("The body's digest differs from the one in the request's header.")
         return ReceivedForm(fields=fields.finish(), content=content.finish(), head=bytes(keeper.head))
 
 

@@ -272,7 +272,7 @@ def test_the_default_agent_is_the_oldest(front: Front, cast: Cast) -> None:
     ("body", "said"),
     [
         (b'{\n "message": }', "Expecting value, at line 2, column 13."),
-        (b'{"message": {"n": 1, "n": 2}}', 'the key "n" stands twice in an object'),
+        (b'{"message": {"n": 1, "n": 2}}', 'the key "n" is repeated in an object'),
         (b'{"message": NaN}', "NaN is not JSON"),
         (b'{"message": "\xff"}', "byte 13 begins no character"),
         (b'{"message": "\\ud800"}', "half a surrogate pair"),
