@@ -16,7 +16,7 @@ from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.observability.telemetry import REFUSED_CREDENTIALS
 from web.credits.payment_signatures import SIGNATURES
 from web.dependencies.rate_limits import RateLimited
-from web.framework.authentication import Authentication, limit_rate, limit_failed_authentication
+from web.framework.authentication import Authentication, limit_failed_authentication, limit_rate
 from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import RawBody, Routes
 from web.http.requests import MAXIMUM_JSON_BYTES, MalformedJson, parse_json

@@ -23,7 +23,7 @@ from shared.identity.token_endpoint.oauth_metadata import (
 from shared.identity.token_endpoint.workflow_exchange import SubjectTokenRefused, exchange_workflow_token
 from shared.identity.tokens.access_tokens import AccessToken
 from shared.identity.tokens.key_rotation import PUBLICATION_SECONDS
-from web.framework.authentication import Authentication, limit_rate, limit_failed_authentication
+from web.framework.authentication import Authentication, limit_failed_authentication, limit_rate
 from web.framework.calls import JsonResponse, RequestContext, request_id
 from web.framework.routes import FormBody, Routes
 from web.http.client_address import client_address

@@ -20,7 +20,7 @@ from shared.media.networks.signatures import check_signed_headers, verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, standard_names, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.observability.telemetry import REFUSED_CREDENTIALS
-from web.framework.authentication import check_header_rules, limit_rate, limit_failed_authentication
+from web.framework.authentication import check_header_rules, limit_failed_authentication, limit_rate
 from web.framework.calls import RequestContext
 from web.http.requests import MAXIMUM_JSON_BYTES
 from web.media.distribution_admission import count_for_distribution
