@@ -1,9 +1,9 @@
-"""Admit a call: hold its credits within its organization's share, after a bounded, fair wait if need be.
+"""Admission of model calls: reserve a call's credits within its organization's share, after a bounded, fair wait.
 
-The hold decides, in Postgres and for all processes; before it, where a model has a limit of its own, Valkey does, of
-which nothing is asked for any other. Each process orders those that it keeps waiting: one of each organization (and,
-for its limit, of each model) tries at a time, its credentials take turns, and the next tries when one is admitted or a
-call ends.
+Two limits apply in this order: the model's own `concurrency_limit`, if it has one, by slots in Valkey; and the
+organization's share of the workers' slots, which Postgres enforces in the statement that reserves the credits. A
+refused call waits in its process. One call of each organization (and model) retries at a time, and its credentials take
+turns.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 RETRY_SECONDS = 0.25
 MAX_WAITING_CALLS = 1024
-"""Calls that one process keeps waiting for their share; shared among organizations as slots are."""
+"""How many calls of one process may wait for admission. `Pool` shares these places among organizations."""
 
 
 class ModelsOverloaded(DomainError):
-    """More calls are waiting than can be answered soon; nothing was charged, try again."""
+    """Too many model calls are waiting. Nothing was charged. Retry after the time in `Retry-After`."""
 
     code = "overloaded"
     kind = Kind.UNAVAILABLE
@@ -41,7 +41,10 @@ class ModelsOverloaded(DomainError):
 
 
 Attempt = Callable[[], DomainError | None]
-"""What tries to be admitted at once; else gives what a caller that tries no more is told."""
+"""One try without waiting.
+
+It returns None if the call was admitted, otherwise the error for a caller that stops waiting.
+"""
 
 
 class CallAdmission:
@@ -50,7 +53,7 @@ class CallAdmission:
     def __init__(
         self, database: Database, shares: Shares, slots: ModelSlots, *, max_wait_seconds: float
     ) -> None:
-        """Let nobody wait yet, and later nobody longer than this."""
+        """Create an admission whose calls wait at most `max_wait_seconds`."""
         self._database = database
         self._max_wait_seconds = max_wait_seconds
         self._shares = shares
@@ -74,11 +77,12 @@ class CallAdmission:
         limit: int | None = None,
         waited_seconds: float = 0.0,
     ) -> None:
-        """Hold a call's credits, or wait until its organization may have another call, of this model in particular.
+        """Reserve a call's credits, waiting until its model and its organization have room for another call.
 
-        `limit` is how many calls the model may have at once, whosever they are. Raises ConcurrencyLimited where the
-        organization has calls and no room for more, ModelsOverloaded where it has none and there is no room, and what
-        `holds.hold` raises. `end` gives back what was taken by then.
+        `limit` is the model's number of concurrent calls over all organizations; None means unlimited. `waited_seconds`
+        is deducted from the maximum wait. Raises ConcurrencyLimited if the organization has open calls and no room for
+        more, ModelsOverloaded if it has none, and the errors of `holds.hold`. After an error, call `end` to release a
+        slot that was taken.
         """
         wait_until = time.monotonic() + max(0.0, self._max_wait_seconds - waited_seconds)
         if limit is not None:
@@ -96,12 +100,12 @@ class CallAdmission:
     def try_to_take(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int
     ) -> DomainError | None:
-        """Take one of a model's slots for a call if it is its organization's turn; else give the refusal."""
+        """Take one of a model's slots if the organization is next for it. Return the refusal otherwise."""
         held = self.slots.try_to_take(call_id, organization_id, model=model, limit=limit)
         return None if held is None else error_for_refusal(held)
 
     def try_to_hold(self, invocation: holds.NewInvocation) -> DomainError | None:
-        """Hold a call's credits if its organization may have another call now; else give the refusal."""
+        """Reserve a call's credits if the organization may have another call now. Return the refusal otherwise."""
         assert invocation.provider is not None  # noqa: S101 (a call to be made has an upstream)
         try:
             with (
@@ -115,9 +119,9 @@ class CallAdmission:
         return None
 
     def end(self, call_id: UUID) -> None:
-        """Note that a call has ended, or is not waited for any more, and let the next organization in turn try.
+        """Record that a call has ended, or was given up, and wake the next organization that waits.
 
-        Waits for no server: a slot of a model with a limit is given back by a thread of its own.
+        Does no I/O: a background thread releases the call's slot of its model.
         """
         self._shares.end(call_id)
         self._share_queue.wake_next()
@@ -126,7 +130,7 @@ class CallAdmission:
             self._slot_releaser.wake()
 
     def _release_slots(self) -> None:
-        """Give back the slots that were left, and let the next in line for one try."""
+        """Release the slots of ended calls, and wake one waiting call of a limited model for each."""
         while self._slots_to_release:
             self.slots.release(self._slots_to_release.popleft())
             self._model_queue.wake_next()
@@ -134,8 +138,12 @@ class CallAdmission:
     def _admit(
         self, attempt: Attempt, queue: _WaitQueue, place: PoolKey, key: PoolKey, wait_until: float
     ) -> None:
-        """Try now, unless others of the same place wait; else wait there. `key` is who waits."""
-        # Who did not even get to try has others of its own waiting.
+        """Try now if no call of the same organization waits, otherwise wait.
+
+        `key` is charged for the place in the pool.
+        """
+        # Without a try of its own, the call gets the error of an organization that has open calls: other calls of it
+        # wait.
         refused: DomainError = ConcurrencyLimited()
         if not queue.has(place.tenant):
             if (error := attempt()) is None:
@@ -153,13 +161,14 @@ class CallAdmission:
         waiter = queue.enter(place)
         try:
             while time.monotonic() < wait_until:
-                # Spread, so that those who wait do not all look at the same moments.
+                # Jitter: calls that wait in many processes must not all ask the database at the same moment.
                 if not waiter.wait(RETRY_SECONDS * random.uniform(1.0, 1.5)):  # noqa: S311
                     queue.wake_if_idle(place.tenant)
                     continue
                 if (error := attempt()) is None:
                     return
                 refused = error
+                # The call keeps its place: only the wake-up was spent.
                 queue.requeue_first(place, waiter)
             raise refused
         finally:
@@ -167,7 +176,7 @@ class CallAdmission:
 
 
 def error_for_refusal(held: int) -> DomainError:
-    """Say whose lack it is that a call was not admitted, by how many its organization has."""
+    """Return ConcurrencyLimited if the organization has open calls, else ModelsOverloaded."""
     return ConcurrencyLimited() if held else ModelsOverloaded()
 
 
@@ -178,7 +187,7 @@ class _Tenant:
 
 
 class _WaitQueue:
-    """Those who wait, by organization and credential; `Event`s are set when it is their turn to try."""
+    """The waiting calls by organization and credential. A call's event is set when it may retry."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[Hashable, _Tenant] = OrderedDict()
@@ -195,7 +204,7 @@ class _WaitQueue:
         return waiter
 
     def requeue_first(self, key: PoolKey, waiter: threading.Event) -> None:
-        """Wait on, as the first of one's organization."""
+        """Put a call that was refused again first in its organization."""
         with self._lock:
             waiter.clear()
             tenant = self._tenants[key.tenant]
@@ -204,14 +213,14 @@ class _WaitQueue:
             tenant.queues.move_to_end(key.member, last=False)
 
     def wake_if_idle(self, name: Hashable) -> None:
-        """Let the next of an organization try, if none has for a while."""
+        """Wake the organization's next call if none of it was woken for `RETRY_SECONDS`."""
         with self._lock:
             tenant = self._tenants[name]
             if time.monotonic() - tenant.woken_at >= RETRY_SECONDS:
                 self._wake(tenant)
 
     def wake_next(self) -> None:
-        """Let the first of the next organization try."""
+        """Wake the first call of the next organization, round robin."""
         if not self._tenants:  # as nearly always
             return
         with self._lock:
@@ -221,7 +230,7 @@ class _WaitQueue:
                 self._wake(tenant)
 
     def leave(self, key: PoolKey, waiter: threading.Event) -> None:
-        """Go, and let the next of the organization try."""
+        """Remove a call, and wake the next of its organization."""
         with self._lock:
             tenant = self._tenants[key.tenant]
             queue = tenant.queues[key.member]
@@ -236,5 +245,6 @@ class _WaitQueue:
     def _wake(self, tenant: _Tenant) -> None:
         tenant.woken_at = time.monotonic()
         member, queue = next(iter(tenant.queues.items()))
+        # Round robin among the organization's credentials.
         tenant.queues.move_to_end(member)
         queue[0].set()

@@ -1,8 +1,7 @@
-"""Cancel calls that nobody waits for any more, from a thread of the front: no answer waits until Valkey has taken it.
+"""Cancel calls that no client waits for, from a background thread of the web process.
 
-All that are to be cancelled leave in one round trip, within milliseconds. While Valkey does not answer they are kept
-and told later: the worker of a call that says nothing meanwhile would not notice that nobody listens. The thread
-begins with the first of them, and rests while there is none.
+One round trip to Valkey cancels all calls of a batch. While Valkey is unreachable, cancellations are kept and retried:
+the worker of a silent call would not notice otherwise that its client has left.
 """
 
 import threading
@@ -22,14 +21,14 @@ BATCH_SECONDS = 0.01
 RETRY_SECONDS = 1.0
 BATCH_SIZE = 500
 MAX_PENDING = 10_000
-"""Cancellations that one process keeps; beyond them the oldest are forgotten, whose calls end at their next reply."""
+"""Pending cancellations of one process. Beyond it the oldest is dropped; its call ends at its next reply."""
 
 
 class Cancellations:
     """The calls of a process that are to be cancelled; safe to share between threads."""
 
     def __init__(self, queue: CallQueue) -> None:
-        """Cancel the calls of this queue."""
+        """Create the sender of cancellations to this queue."""
         self._queue = queue
         self._pending: dict[UUID, None] = {}
         self._lock = threading.Lock()
@@ -42,15 +41,16 @@ class Cancellations:
         )
 
     def add(self, invocation_id: UUID) -> None:
-        """Have a call cancelled soon; waits for no server."""
+        """Cancel a call within milliseconds. Does no I/O."""
         with self._lock:
             self._pending[invocation_id] = None
             if len(self._pending) > MAX_PENDING:
+                # The oldest goes first: its call has had the most time to notice by itself.
                 del self._pending[next(iter(self._pending))]
         self._sender.wake()
 
     def close(self) -> None:
-        """Tell what is left, if Valkey answers, and take no more."""
+        """Send what is pending, if Valkey is reachable, and stop."""
         self._sender.stop(wait=True)
         try:
             self._send()
@@ -62,6 +62,7 @@ class Cancellations:
             with self._lock:
                 batch = list(islice(self._pending, BATCH_SIZE))
             try:
+                # Outside the lock, so that `add` never waits for Valkey.
                 self._queue.withdraw(*batch)
             except redis.RedisError as error:
                 raise ServiceUnavailable("Valkey takes no cancellations of model calls.") from error

@@ -1,7 +1,7 @@
-"""The catalog: which models there are, what they cost, and where each is asked (docs/specification/models.md#catalog).
+"""The catalog: the models, their prices, and the upstreams that serve them (docs/specification/models.md#catalog).
 
-A catalog is immutable; another takes its place when the operators' file changes (`catalog_file`). Prices are whole
-micro-credits per million tokens, never floats.
+A catalog is immutable. `catalog_file` replaces it when the operators' file changes. Prices are whole micro-credits per
+million tokens, never floats.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,14 @@ from shared.models.errors import InvalidRequest
 
 
 class ProviderKind(StrEnum):
-    """How a provider is spoken to."""
+    """The protocol of a provider."""
 
     OPENAI_COMPATIBLE = "openai-compatible"
     SCRIPTED = "scripted"
 
 
 class Endpoint(StrEnum):
-    """Which of our creation endpoints a model may be called through."""
+    """A creation endpoint of this service that can call a model."""
 
     CHAT_COMPLETIONS = "chat.completions"
     RESPONSES = "responses"
@@ -32,7 +32,10 @@ class Endpoint(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderEntry:
-    """A provider as the operators configured it; holds the names of secrets, never a secret."""
+    """A provider as the operators configured it.
+
+    It holds the names of environment variables with secrets, never a secret.
+    """
 
     name: str
     kind: ProviderKind
@@ -51,9 +54,9 @@ class ProviderEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """One place where a model can be asked: a provider, the model's name there, and the dialect to use.
+    """One place that serves a model: a provider, the model's name there, and the dialect.
 
-    `streams_only`: it refuses to reply with the whole.
+    `streams_only`: the upstream supports streamed replies only.
     """
 
     provider: ProviderEntry
@@ -64,7 +67,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """A model that callers may name; `created` in Unix seconds."""
+    """A model that callers may name. `created` is in Unix seconds."""
 
     id: str
     name: str
@@ -86,21 +89,21 @@ class ModelEntry:
 
     @property
     def produces_text(self) -> bool:
-        """Whether the model belongs into the list of text-producing models."""
+        """Whether the list of text-producing models contains it."""
         return "text" in self.output_modalities
 
     def supports(self, endpoint: Endpoint) -> bool:
-        """Whether the model may be called through this endpoint."""
+        """Return whether the model may be called through this endpoint."""
         return self.produces_text and endpoint in self.supported_endpoints
 
 
 class Catalog:
-    """All models of one moment; never changes."""
+    """All models at one moment; immutable."""
 
     __slots__ = ("_by_id", "entries", "providers")
 
     def __init__(self, models: Iterable[ModelEntry]) -> None:
-        """Take the models in the order in which they are listed; their ids are unique."""
+        """Create a catalog of models with unique ids, in the order in which they are listed."""
         self._by_id: Mapping[str, ModelEntry] = MappingProxyType({model.id: model for model in models})
         self.entries: tuple[ModelEntry, ...] = tuple(
             model for model in self._by_id.values() if model.produces_text
@@ -111,19 +114,20 @@ class Catalog:
         )
 
     def find(self, model_id: str) -> ModelEntry | None:
-        """Give the model of exactly this id, text-producing or not."""
+        """Return the model with exactly this id, text-producing or not, or None."""
         return self._by_id.get(model_id)
 
     def __len__(self) -> int:
-        """Count all models."""
+        """Return the number of models."""
         return len(self._by_id)
 
 
 def upstreams_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
-    """Give the entry with those of its upstreams to which the request can be said.
+    """Return the entry with only those upstreams whose dialect can express the request.
 
-    Raises InvalidRequest, naming the field, when there is none.
+    Raises InvalidRequest, naming the field, if no upstream remains.
     """
+    # The usual case. A translation would cost as much as parsing the body again.
     if all(upstream.dialect is request.dialect for upstream in entry.upstreams):
         return entry
     translatable, refusal = [], InvalidRequest()

@@ -1,8 +1,8 @@
-"""The catalog in force: read at the start, and again whenever the operators' file has changed.
+"""The catalog in force: read at start, and again when the operators' file has changed.
 
-A change is in force in every process within two seconds, without a restart. A broken change leaves the catalog before
-in force and is logged. A process that serves calls watches the file with a thread; in others a reader looks first.
-Without a file there are the scripted models only.
+A change is in force in every process within two seconds, without a restart. An invalid change is logged, and the
+previous catalog stays in force. Processes that serve calls poll the file with a thread (`watch`); others check when
+they read. Without a file, the catalog has only the scripted models.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 CHECK_INTERVAL_SECONDS = 1.0
 SETTLED_SECONDS = 0.5
-"""A file that was changed longer ago is not being written any more."""
+"""A file whose last change is older than this is complete: no editor is still writing it."""
 SCRIPTED_CATALOG = '''
 [providers.scripted]
 kind = "scripted"
@@ -53,10 +53,10 @@ _SecretRoute = tuple[str, str | None, str | None, str | None, _Pairs, _Pairs]
 
 
 class CatalogFile:
-    """Gives the current catalog; cheap enough for every request, safe to share between threads."""
+    """Provides the current catalog; cheap enough for every request, safe to share between threads."""
 
     def __init__(self, path: Path | None, *, check_interval_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
-        """Read the file, or take the scripted models if there is none. Raises CatalogInvalid."""
+        """Read the file, or use the scripted models if `path` is None. Raises CatalogInvalid."""
         self._path = path
         self._check_interval_seconds = check_interval_seconds
         self._checking = threading.Lock()
@@ -69,16 +69,16 @@ class CatalogFile:
         )
 
     def current(self) -> Catalog:
-        """Give the catalog in force, after a look at the file if the last was a while ago.
+        """Return the catalog in force, after a check of the file if one is due.
 
-        One thread reads a changed file; the others go on with the catalog before.
+        One thread reads a changed file. The others continue with the previous catalog.
         """
         if time.monotonic() >= self._next_check_at:
             self.check()
         return self._catalog
 
     def check(self) -> None:
-        """Read the file if it has changed, unless another thread is doing so."""
+        """Read the file if it has changed, unless another thread is reading it."""
         if self._path is None or not self._checking.acquire(blocking=False):
             return
         try:
@@ -88,21 +88,25 @@ class CatalogFile:
             self._checking.release()
 
     def watch(self) -> CatalogFile:
-        """Look at the file from now on, whether anybody asks for the catalog or not."""
+        """Poll the file from now on in a thread, and return self."""
         if self._path is not None:
             self._watcher.start()
         return self
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop polling."""
         self._watcher.stop()
 
     def trusts(self, provider: ProviderEntry) -> bool:
-        """Whether a provider needs no secret, or one that a catalog of this process has sent there in the same way."""
+        """Return whether a provider's secrets may be sent along its route.
+
+        True if it needs no secret, or if a catalog that this process has read used the same secrets on the same route.
+        """
         if provider.api_key_env is None and not provider.header_envs:
             return True
         route = _secret_route(provider)
         if not self._has_trusted(route):
+            # The catalog of the web process may be newer than this one.
             self.check()
         return self._has_trusted(route)
 
@@ -111,7 +115,7 @@ class CatalogFile:
 
     def _reload_if_changed(self, path: Path) -> None:
         signature = self._signature()
-        # A file that has just changed may still be being written: half of it can be valid TOML.
+        # A recently changed file may be incomplete, and the first half of a file can be valid TOML.
         is_settled = signature == self._last_seen or self._is_old(path)
         self._last_seen = signature
         if signature == self._loaded or not is_settled:
@@ -122,9 +126,11 @@ class CatalogFile:
         except CatalogInvalid as error:
             log.warning("catalog.invalid", problems=error.problems)
             return
-        if self._signature() != signature:  # it changed while it was read
+        # It changed while it was read: read it again at the next check.
+        if self._signature() != signature:
             self._loaded = None
             return
+        # Earlier routes stay trusted: queued calls may still name them.
         self._trusted = self._trusted | catalog.providers
         self._catalog = catalog
         log.info("catalog.loaded", path=str(path), models=len(catalog))
@@ -144,7 +150,7 @@ class CatalogFile:
 
 
 def _secret_route(provider: ProviderEntry) -> _SecretRoute:
-    """Say where a provider's calls go, by what way, in whose trust, and with which secrets beside which headers."""
+    """Return the identity of a route for secrets: address, proxy, certificate authorities, headers and secret names."""
     return (
         provider.base_url,
         provider.proxy,

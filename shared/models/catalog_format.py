@@ -1,6 +1,9 @@
-"""Read the operators' catalog file: TOML in, a `Catalog` out, or every mistake by file and key.
+"""The operators' catalog file: its keys, its parsing, and its errors (`deploy/models.example.toml` explains the keys).
 
-Checks here what concerns several tables (unique ids, upstreams that exist), in `catalog_schema` what a key may hold.
+A valid TOML text becomes a `Catalog`; an invalid one raises every mistake by file and key. The pydantic tables check
+single keys, the functions below check rules over several tables (unique ids, existing providers). Prices are decimal
+strings, so that no binary fraction becomes money. Secrets stay in the environment, so that the file may be shown to
+anyone.
 """
 
 import tomllib
@@ -86,7 +89,7 @@ class ProviderTable(_Table):
 
 
 class UpstreamTable(_Table):
-    """One of a model's `upstreams`."""
+    """One element of a model's `upstreams`."""
 
     provider: ProviderName
     model: Name
@@ -148,7 +151,7 @@ _RESERVED_HEADERS = frozenset(
 
 
 class CatalogInvalid(Exception):
-    """The catalog file cannot be used; `problems` says where and why, one line each."""
+    """The catalog file is invalid. `problems` has one line for each mistake, with its place."""
 
     def __init__(self, source: str, problems: list[str]) -> None:
         self.problems = [f"{source}: {problem}" for problem in problems[:MAX_PROBLEMS]]
@@ -158,9 +161,10 @@ class CatalogInvalid(Exception):
 
 
 def read_catalog(path: Path) -> Catalog:
-    """Read and check a file. Raises CatalogInvalid, naming everything that is wrong with it."""
+    """Read and check a catalog file. Raises CatalogInvalid with all mistakes."""
     try:
         with path.open("rb") as file:
+            # One byte more than allowed, to detect a larger file without reading it all.
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise CatalogInvalid(str(path), [f"is larger than {MAX_FILE_BYTES >> 20} MiB"])
@@ -172,7 +176,7 @@ def read_catalog(path: Path) -> Catalog:
 
 
 def parse_catalog(text: str, *, source: str) -> Catalog:
-    """Make a catalog of a TOML text; `source` names it in errors. Raises CatalogInvalid."""
+    """Parse a TOML text into a catalog. `source` names the text in errors. Raises CatalogInvalid."""
     try:
         parsed = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -267,7 +271,7 @@ def _upstream(table: UpstreamTable, provider: ProviderEntry) -> Upstream:
 
 
 def _described(problem: Any, parsed: Mapping[str, Any]) -> str:
-    """Write one of pydantic's problems as `models[3] (maker/model).prompt_price: what is wrong`."""
+    """Format a pydantic error as `models[3] (maker/model).prompt_price: message`."""
     path = ""
     for part in problem["loc"]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part

@@ -1,13 +1,12 @@
-"""How many open calls an organization may have at this moment: its share of the slots of the live workers.
+"""An organization's share of model calls: how many open calls it may have at this moment.
 
-Each worker announces its slots every second in Valkey, for five; a dead worker's entry expires by Valkey's clock.
+Each worker announces its slots in Valkey every second, for five seconds; Valkey's clock expires the entry of a dead
+worker. The rule of `shared/fairness/admission.py` is applied twice over all processes: a provider may use
+`PROVIDER_ALPHA` times the free slots; within that, an organization may use all the room, or an equal part among the
+active organizations and one newcomer. A call counts from its hold to its settlement.
 
-The rule of `shared/fairness/admission.py` is applied twice over all processes, because a call counts from hold to
-settlement. A provider may use ALPHA times what is free; within that an organization may have as many open calls as
-there is room, or an equal part for each active organization and one newcomer.
-
-Other processes' calls are known as of a quarter of a second ago; this process's own are counted exactly, or quick
-calls would wait for the next look.
+Other processes' calls are counted every `SNAPSHOT_SECONDS`. Calls of this process are counted exactly, because a short
+call would otherwise wait for the next count.
 """
 
 import math
@@ -35,7 +34,7 @@ log = get_logger(__name__)
 
 SNAPSHOT_SECONDS = 0.25
 PROVIDER_ALPHA = 7
-"""One provider alone may use seven eighths of the slots."""
+"""One provider may use at most seven eighths of the slots."""
 KEY = "quartermaster:model-workers"
 ANNOUNCE_SECONDS = 1.0
 ANNOUNCEMENT_TTL_SECONDS = 5.0
@@ -55,24 +54,28 @@ class _Snapshot:
 
 
 def share_of(slots: int, open_calls: OpenCalls, provider: str) -> int:
-    """Give how many open calls an organization may have that wants one of this provider; 0 where there is no room."""
+    """Return how many open calls an organization may have for one more call of `provider`; 0 if there is no room."""
     free = slots - open_calls.total
     used = open_calls.by_provider.get(provider, 0)
     providers = len(open_calls.by_provider.keys() | {provider})
-    # How many more calls of the provider keep `used < PROVIDER_ALPHA * free`; each takes one from what is free.
+    # Each further call of the provider also takes one slot from `free`: solve `used + more < PROVIDER_ALPHA * (free -
+    # more)`.
     more = math.ceil((PROVIDER_ALPHA * free - used) / (PROVIDER_ALPHA + 1))
     room = min(free, max(more, math.ceil(slots / (providers + 1) - used)))
     if room <= 0:
         return 0
-    # Rounded down: many who each round theirs up would leave nothing.
+    # Rounded down: if every organization rounded its part up, the sum would exceed the room.
     return max(1, room, (room + used) // (max(1, open_calls.organizations) + 1))
 
 
 class Shares:
-    """The shares as one process knows them; safe to share between threads."""
+    """The shares as one process sees them; safe to share between threads."""
 
     def __init__(self, database: Database, valkey: redis.Redis, *, slots_when_unknown: int) -> None:
-        """Ask nothing yet. `slots_when_unknown` counts while no worker says how many it has."""
+        """Create shares without reading anything.
+
+        `slots_when_unknown` applies while no worker has announced its slots.
+        """
         self._database = database
         self._valkey = valkey
         self._slots_when_unknown = slots_when_unknown
@@ -84,9 +87,9 @@ class Shares:
 
     @contextmanager
     def attempt(self, organization_id: UUID, provider: str) -> Iterator[int | None]:
-        """Give how many open calls an organization may have that is about to begin one; None for any number.
+        """Yield the maximum number of open calls for an organization that starts one; None means unlimited.
 
-        Its attempts count for one another: each of many at once would otherwise be given all that is free.
+        Concurrent attempts of an organization reduce each other's share: otherwise each would get all free slots.
         """
         others = self._attempts.enter(organization_id, provider)
         try:
@@ -95,7 +98,7 @@ class Shares:
             self._attempts.leave(organization_id, provider)
 
     def of(self, provider: str, *, attempts: int = 0) -> int | None:
-        """Give how many open calls an organization may have that has so many attempts under way."""
+        """Return an organization's maximum number of open calls, with this many attempts already under way."""
         if not self._is_fair:
             return None
         snapshot = self._current_snapshot()
@@ -108,21 +111,22 @@ class Shares:
         return share_of(snapshot.slots, open_calls, provider)
 
     def begin(self, invocation_id: UUID, provider: str) -> None:
-        """Count a call that was held just now."""
+        """Count a call whose credits were just reserved."""
         self._own.add(invocation_id, provider)
 
     def end(self, invocation_id: UUID) -> None:
-        """Count a call no more: it has ended, or is not this process's any more; the next look decides."""
+        """Stop counting a call of this process, because it has ended or another process owns it now."""
         self._own.remove(invocation_id)
 
     def _current_snapshot(self) -> _Snapshot:
-        """Give what is known; the thread whose turn it is looks, and the others go on with what was known before."""
+        """Return the latest counts. One thread refreshes them; the others use the previous ones."""
         snapshot = self._snapshot
         if snapshot is not None and time.monotonic() - snapshot.read_at < SNAPSHOT_SECONDS:
             return snapshot
         is_first_read = snapshot is None
         if not self._reading.acquire(blocking=is_first_read):
-            return snapshot  # type: ignore[return-value]  # only the first look is waited for
+            # Only the first read blocks: before it there is no previous snapshot.
+            return snapshot  # type: ignore[return-value]
         try:
             if is_first_read and self._snapshot is not None:
                 return self._snapshot
@@ -144,30 +148,30 @@ class Shares:
             with self._database.autocommit() as session:
                 open_calls = count_open_calls(session, own)
         except DomainError as error:
-            # The hold will fail likewise, and say why.
+            # The hold fails for the same reason and reports it to the caller.
             log.warning("open_calls.not_counted", error=error.code)
             return OpenCalls(total=0, organizations=0, by_provider={})
-        # What ended without a word here, as calls whose clients went away do.
+        # These calls ended without a notice to this process, for instance after their clients had left.
         for invocation_id in own - open_calls.own:
             self._own.remove(invocation_id)
         return open_calls
 
 
 class _Attempts:
-    """How many holds of each organization are under way in this process, by provider."""
+    """The holds of each organization under way in this process, by provider."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[UUID, str]] = Counter()
         self._lock = threading.Lock()
 
     def enter(self, organization_id: UUID, provider: str) -> int:
-        """Count one; give how many were under way before."""
+        """Count an attempt. Return how many were under way before it."""
         with self._lock:
             self._counts[organization_id, provider] += 1
             return self._counts[organization_id, provider] - 1
 
     def leave(self, organization_id: UUID, provider: str) -> None:
-        """Count it no more."""
+        """Stop counting an attempt."""
         with self._lock:
             self._counts[organization_id, provider] -= 1
             if not self._counts[organization_id, provider]:
@@ -175,7 +179,7 @@ class _Attempts:
 
 
 class _OwnCalls:
-    """The open calls that this process has begun."""
+    """The open calls that this process has started."""
 
     def __init__(self) -> None:
         self._providers: dict[UUID, str] = {}
@@ -203,7 +207,7 @@ class _OwnCalls:
 
 
 class SlotAnnouncer:
-    """What one worker process says of itself, from its start to its stop."""
+    """Announces the slots of one worker process, from its start to its stop."""
 
     def __init__(self, valkey: redis.Redis, slots: int) -> None:
         self._valkey = valkey
@@ -214,11 +218,12 @@ class SlotAnnouncer:
         )
 
     def start(self) -> None:
-        """Say it every second."""
+        """Announce the slots every second."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take it back: this process takes no more calls."""
+        """Withdraw the announcement: this process takes no more calls."""
+        # Wait for the round under way, which would announce the slots again after the withdrawal.
         self._thread.stop(wait=True)
         try:
             self._valkey.zrem(KEY, self._member)
@@ -233,10 +238,11 @@ class SlotAnnouncer:
 
 
 def read_slots(valkey: redis.Redis) -> int | None:
-    """Add up the slots of the workers that live; None where none is known. Raises redis.RedisError."""
+    """Return the slots of all live workers, or None if no worker is known. Raises redis.RedisError."""
     (seconds, microseconds), members = ask_together(valkey, ("TIME",), ("ZRANGE", KEY, 0, -1, "WITHSCORES"))
     now = int(seconds) + int(microseconds) / 1e6
     scored = (
+        # RESP3 returns pairs, RESP2 one flat list.
         members if members and isinstance(members[0], list) else zip(members[::2], members[1::2], strict=True)
     )
     alive = [member for member, expires_at in scored if float(expires_at) > now]

@@ -1,6 +1,6 @@
-"""What of an upstream's words a caller may read: never a key, an account or an address of the operators'.
+"""Redact an upstream's error text for callers: no key, account or address of the operators.
 
-Upstreams repeat these in their errors. Serves refusals and failures inside streams alike.
+Upstreams repeat these in their errors. Used for refused requests and for failures inside a stream.
 """
 
 import re
@@ -24,5 +24,5 @@ _KEY = re.compile(
 
 
 def disclose(text: str) -> str:
-    """Give an upstream's words without what is not the caller's."""
+    """Return an upstream's text with secrets and addresses replaced by `REMOVED`."""
     return _KEY.sub(REMOVED, _ADDRESS.sub(REMOVED, redact(text[:MAXIMUM_CHARACTERS])))

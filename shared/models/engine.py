@@ -1,12 +1,13 @@
-"""Carry out a call to a model, for a client or an agent: dispatch → open → translate → relay → settle, once.
+"""Run a dispatched model call, for a client or an agent: dispatch → open → translate → relay → settle, once.
 
-The worker of `/v1` (`execution`) and agents (`shared/a2a/behaviors/model_calls`) use it; they differ in who holds the
-credits and who reads the deltas. No transaction is open while tokens move. The right to call is given once; after it
-nothing is repeated that may have cost something.
+Used by the worker of `/v1` (`execution`) and by agents (`shared/a2a/behaviors/model_calls`). They differ in the place
+of the hold and in the reader of the deltas. No transaction is open while tokens arrive. The right to make a call is
+granted once. After that, nothing that may have cost something is repeated.
 
-Every ending is charged by one rule (docs/specification/models.md#calls): what the provider reported, else a marked
-estimate of what it delivered, else nothing. Dispatch and settlement are retried while the database is away, settlement
-for as long as this process lives (`settlements`); if it dies, the sweeps of `shared/credits` decide by the same rule.
+Every call is charged by one rule (docs/specification/models.md#calls): the counts that the provider reported, else a
+marked estimate of what it delivered, else nothing. Dispatch and settlement are retried while the database is
+unavailable, settlement for as long as the process lives (`settlements`). If the process dies, the sweeps of
+`shared/credits` apply the same rule.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -50,20 +51,20 @@ NO_TOKENS = TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What a process carries out calls with; safe to share between threads."""
+    """What a process needs to run model calls; safe to share between threads."""
 
     database: Database
     router: Router
     heartbeats: Heartbeats
     settlements: Settlements
     shows_cost: bool = True
-    """Whether replies say what they cost."""
+    """Whether replies contain their cost."""
 
     @contextmanager
     def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[LeasedCall | None]:
-        """Take the one right to make a held call and keep its lease within the block.
+        """Take the right to make a held call, and keep its lease alive within the block.
 
-        Gives None where the right was given before, or the call has ended.
+        Yields None if the right was taken before, or the call has ended.
         """
         dispatch = self._take_dispatch(invocation_id)
         if dispatch is None:
@@ -74,15 +75,16 @@ class Engine:
             yield leased
 
     def settle(self, leased: LeasedCall, outcome: Outcome) -> str | None:
-        """Charge a dispatched call for what became of it; give its cost as the reply shows it, where it does.
+        """Charge a dispatched call. Return its cost as the reply shows it, or None if replies do not show costs.
 
-        Gives none where Postgres is away for so long that the call is charged later.
+        Also returns None if Postgres was unavailable for too long. The call is charged later then.
         """
         settled = self.settlements.settle(leased.dispatch, outcome)
         failpoints.hit("invocation.settled")
         return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
     def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:
+        # The same token for every retry: a dispatch whose response was lost is found again, not refused.
         token = uuid4()
 
         def dispatch() -> holds.Dispatch | None:
@@ -98,7 +100,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallInput:
-    """What to ask of a model: the entry as it was when the credits were held, and the request."""
+    """The input of a call: the catalog entry at the time of the hold, and the request."""
 
     entry: ModelEntry
     parsed: ParsedRequest
@@ -108,14 +110,17 @@ class CallInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPump(Generic[Chunk]):
-    """What carries a stream on once it has begun, and who is told; `send` gives False when nobody listens any more."""
+    """The loop that reads a stream after its first events, and the receiver of its chunks.
+
+    `send` returns False if the receiver has gone.
+    """
 
     loop: StreamLoop
     send: Callable[[Chunk], bool]
 
 
 class ModelCall(Generic[Chunk]):
-    """A call that was dispatched, and is settled before `relay` ends, however that is."""
+    """A dispatched call. `relay` settles it before it ends, whatever the outcome."""
 
     def __init__(self, engine: Engine, leased: LeasedCall, read: Callable[[list[Delta]], Chunk]) -> None:
         self._engine = engine
@@ -126,7 +131,7 @@ class ModelCall(Generic[Chunk]):
         self._provider: str | None = None
         self._translator: Translator | None = None
         self.ending = read([])
-        """What was read of the deltas that end the reply, well or with an error, once it was settled."""
+        """The chunk made of the deltas that end the reply, successfully or with an error; set by the settlement."""
 
     def relay(
         self,
@@ -134,11 +139,11 @@ class ModelCall(Generic[Chunk]):
         slot: AbstractContextManager[None] | None = None,
         pump: StreamPump[Chunk] | None = None,
     ) -> Generator[Chunk]:
-        """Ask, and give what is read of the deltas, those that arrived together at once; then settle.
+        """Call the upstream and yield chunks of the reply; events that arrive together make one chunk. Then settle.
 
-        Closing this early cancels the call; what had come by then is still read, and charged. `slot` is one of the
-        model's, unless it is held already. With a `pump` all but the first words are said by its loop, in order with
-        what is given here. Raises the DomainError that ended the reply.
+        Closing the generator cancels the call; events that have arrived by then are still read and charged. `slot` is a
+        slot of the model, held while the upstream works. With a `pump`, only the first chunks are yielded; its loop
+        sends the others in order. Raises the DomainError that ended the reply.
         """
         self._call_input, self._pump = call_input, pump
         try:
@@ -147,7 +152,9 @@ class ModelCall(Generic[Chunk]):
                 translator = self._translator = self._new_translator(call_input, stream.upstream)
                 failpoints.hit("invocation.opened")
                 yield from self._stream(stream, translator)
+            # After the slot is released: the upstream has finished, but the settlement may take seconds.
             translator.end(received_done_marker=stream.received_done_marker)
+        # BaseException: GeneratorExit must settle too.
         except BaseException as error:
             known = _as_domain_error(error)
             if self._translator is not None:
@@ -162,7 +169,7 @@ class ModelCall(Generic[Chunk]):
 
     @property
     def reply(self) -> Translator:
-        """The reply as it was told, of a call that was answered."""
+        """The translated reply of a call that reached an upstream."""
         assert self._translator is not None  # noqa: S101 (made with the answer)
         return self._translator
 
@@ -203,9 +210,11 @@ class ModelCall(Generic[Chunk]):
                 try:
                     yield chunk
                 except GeneratorExit:
+                    # The upstream stops generating; only bytes that have already arrived are read.
                     stream.hang_up()
                     self._drain(batches, translator)
                     raise
+            # The first chunk was yielded in this thread, so the loop's chunks come after it.
             if translator.failure is None and self._pump is not None and stream.is_pollable:
                 with stream.polling() as socket:
                     step = partial(self._step, stream, translator, self._pump)
@@ -214,13 +223,13 @@ class ModelCall(Generic[Chunk]):
                 return
 
     def _drain(self, batches: Iterator[list[Event]], translator: Translator) -> None:
-        """Read what had come of a reply that nobody reads any more: its end says what it cost."""
+        """Read the rest of a reply after its reader left: its last events report what it cost."""
         with suppress(DomainError):
             for events in batches:
                 self._feed(events, translator)
 
     def _step(self, stream: UpstreamStream, translator: Translator, pump: StreamPump[Chunk]) -> bool:
-        """Say what has come; False when the stream is for this call's own thread again."""
+        """Send what has arrived. Return False when the call's own thread must continue."""
         events = stream.read_available()
         if events is None or ((chunk := self._feed(events, translator)) and not pump.send(chunk)):
             return False
@@ -229,19 +238,22 @@ class ModelCall(Generic[Chunk]):
     def _feed(self, events: list[Event], translator: Translator) -> Chunk:
         deltas = [delta for event in events for delta in translator.feed(event)]
         if translator.failure is not None and not translator.has_started:
+            # A plain reply was worked on before it failed. A stream that fails at once did no work, unless it reports
+            # usage.
             has_cost = not self._is_streamed or translator.usage is not None
             raise _first_event_error(translator.failure, may_have_cost=has_cost)
+        # The heartbeats write this to the lease: if the process dies, the sweep charges it.
         self._leased.streamed_bytes = translator.completion_size_bytes
         return self._read(deltas)
 
     def _settle(self, outcome: Outcome) -> None:
-        """Charge the call, and write the end of a reply that has begun."""
+        """Charge the call, and set `ending` if the reply has begun."""
         cost = self._engine.settle(self._leased, outcome)
         if self._translator is not None and self._translator.has_started:
             self.ending = self._read(self._translator.finish(cost=cost))
 
     def _failure_outcome(self, error: DomainError) -> Outcome:
-        """Say what a failed or cancelled call is to be charged."""
+        """Return the charge of a failed or cancelled call."""
         status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
         provider = self._provider
         if provider is None and isinstance(error, ProviderError):
@@ -261,7 +273,7 @@ class ModelCall(Generic[Chunk]):
         return self._call_input is None or self._call_input.parsed.is_stream
 
     def _prompt_only_outcome(self, provider: str | None) -> Outcome:
-        """Charge the prompt of a whole reply that was given up: the provider has it; what it wrote nobody knows."""
+        """Return the charge of an abandoned plain reply: its prompt. How much of the reply was generated is unknown."""
         assert self._call_input is not None  # noqa: S101 (call_input before it was given up)
         counts = TokenCounts(
             prompt_tokens=estimate_prompt_tokens(self._call_input.parsed), completion_tokens=0
@@ -276,7 +288,10 @@ class ModelCall(Generic[Chunk]):
 
 
 def _as_domain_error(error: BaseException) -> DomainError:
-    """Say what ended a call: a known error, a mistake of ours, or that nobody reads it any more."""
+    """Return the error that ended a call.
+
+    A closed generator becomes CallCancelled, an unknown error a ProviderError.
+    """
     if isinstance(error, DomainError):
         return error
     if not isinstance(error, Exception):
@@ -286,7 +301,7 @@ def _as_domain_error(error: BaseException) -> DomainError:
 
 
 def _first_event_error(failure: Failure, *, may_have_cost: bool) -> DomainError:
-    """Answer with a status what an upstream reports as its first event: nothing was said; what it reports is owed."""
+    """Return the error for an upstream whose first event is a failure. The client gets it as a status."""
     if failure.code == ContextLengthExceeded.code:
         return ContextLengthExceeded(failure.message)
     return ProviderError(failure.message, may_have_cost=may_have_cost)

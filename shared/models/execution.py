@@ -1,9 +1,9 @@
-"""The worker's door to the engine: find room for a call, carry it out, and tell the front that waits for it.
+"""The worker's use of the engine: schedule calls by provider, run them, and send replies to the web process.
 
-Fair queueing: the worker's slots are a pool whose tenants are providers, and one alone may use seven eighths. A call
-whose provider has no room is put aside, without a thread, until a thread ends a call of the provider or a worker with
-room for it reads the queue of its calls put aside. The last frame goes out only when the call has been settled: what
-the client reads has been charged, unless Postgres is away for too long (`settlements`).
+Scheduling is fair among providers: the worker's slots are a pool whose tenants are providers, and one provider may use
+at most seven eighths. A call without room at its provider is parked in a queue of that provider and occupies no thread.
+It is taken when a call of the provider ends, or by another worker that has room. The last frame is sent after the
+settlement: the client has been charged for what it reads, unless Postgres is unavailable for too long (`settlements`).
 """
 
 import threading
@@ -49,7 +49,7 @@ _REQUEST_LOST = "The call was lost before it began, and nothing was charged; try
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """What a worker process carries out calls with."""
+    """What a worker process needs to run queued calls."""
 
     engine: Engine
     slots: ModelSlots
@@ -63,7 +63,7 @@ class Executor:
     def over(
         cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile, queue: CallQueue | None = None
     ) -> Self:
-        """Make one whose requests come, and whose replies leave, by this Valkey; so do messages, without a queue."""
+        """Create an executor whose requests and replies travel by this Valkey; without a `queue`, messages do too."""
         publisher = ReplyPublisher(valkey)
         return cls(
             engine=engine,
@@ -77,13 +77,14 @@ class Executor:
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
-    """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
+    """Run an invocation, unless another worker has the right to it, it has ended, or its request is gone."""
     with (
         closing(ReplyWriter(executor.publisher, address)) as writer,
         executor.engine.dispatch(address.invocation_id, writer) as leased,
     ):
         if leased is None:
             return
+        # Only after the dispatch: the request is deleted as it is read, so only the worker with the right may read it.
         request = _take(executor, address.invocation_id)
         if request is None:
             _end_unmade(executor, leased)
@@ -94,7 +95,7 @@ def execute(executor: Executor, address: ReplyAddress) -> None:
 
 @contextmanager
 def _traced(request: AcceptedRequest) -> Iterator[None]:
-    """Let the call, and its log lines, belong to the trace of the request that it came by."""
+    """Attach the call and its log lines to the trace of the request that created it."""
     parent = request.traceparent
     token = bind_log_context(trace_id=trace_id(parent)) if parent else None
     try:
@@ -114,7 +115,7 @@ def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
 
 
 def _end_unmade(executor: Executor, leased: LeasedCall) -> None:
-    """End a call whose request is gone: withdrawn by the front that waited for it, or lost."""
+    """End a call whose request is gone because the web process withdrew it, or because Valkey lost it."""
     is_withdrawn = _is_cancelled(executor, leased.dispatch.invocation_id)
     status = Status.CANCELLED if is_withdrawn else Status.FAILED
     executor.engine.settle(leased, Outcome(status=status, counts=NO_TOKENS))
@@ -142,6 +143,7 @@ def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall)
         with closing(call.relay(call_input, slot, pump)) as frames:
             for data in frames:
                 if not leased.send(ReplyKind.DATA, data):
+                    # Raised into the block, so that `relay` closes the stream and settles.
                     raise CallCancelled(may_have_cost=True)
     except DomainError as error:
         _send_failure(error, leased, call.ending + end)
@@ -150,16 +152,16 @@ def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall)
 
 
 def _trusted_upstreams(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
-    """Leave out upstreams whose secrets the worker's own catalog has never sent there in that way; maybe all.
+    """Remove upstreams whose secrets this worker's catalog has never sent along their route; possibly all.
 
-    Else a writer to Valkey could have a secret sent elsewhere.
+    Otherwise anyone who can write to Valkey could redirect a secret.
     """
     upstreams = tuple(at for at in entry.upstreams if catalog.trusts(at.provider))
     return entry if len(upstreams) == len(entry.upstreams) else replace(entry, upstreams=upstreams)
 
 
 def _send_failure(error: DomainError, leased: LeasedCall, frames: bytes) -> None:
-    """End a stream that has begun with its error frames; answer any other with the error itself."""
+    """End a stream that has begun with its error frames; otherwise send the error itself."""
     if leased.has_sent_data:
         leased.send(ReplyKind.END, frames)
     else:
@@ -168,14 +170,14 @@ def _send_failure(error: DomainError, leased: LeasedCall, frames: bytes) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedCall:
-    """A call to be made, and the slot that it holds in this worker."""
+    """A call to run, and the slot that it occupies in this worker."""
 
     call: QueuedCall
     slot: Slot
 
 
 class CallScheduler:
-    """The waiting calls as one worker process takes them; safe to share between threads."""
+    """The scheduling of queued calls in one worker process; safe to share between threads."""
 
     def __init__(self, queue: CallQueue, *, slots: int) -> None:
         self._queue = queue
@@ -184,11 +186,14 @@ class CallScheduler:
         self._lock = threading.Lock()
 
     def closed_queues(self) -> frozenset[str]:
-        """Name the queues of calls put aside whose providers have no room here."""
+        """Return the queues of parked calls whose providers have no room in this worker."""
         return frozenset(parked_queue(str(provider)) for provider in self._pool.tenants_at_limit())
 
     def admit(self, call: QueuedCall) -> AdmittedCall | None:
-        """Take a slot for a call, or put it aside: then None. One that Valkey does not take is lost, and returned."""
+        """Take a slot for a call, or park the call and return None.
+
+        If Valkey refuses a parked call, the call is lost here, and its web process sends it again.
+        """
         slot = self._pool.try_acquire(PoolKey(call.provider, None))
         if slot is not None:
             return AdmittedCall(call=call, slot=slot)
@@ -201,20 +206,21 @@ class CallScheduler:
         return None
 
     def requeue(self, call: QueuedCall) -> None:
-        """Leave a call to another worker. One that Valkey does not take is lost, and returned by its front."""
+        """Return a call to its queue for another worker. If Valkey fails, its web process sends it again."""
         try:
             self._queue.requeue(call)
         except redis.RedisError as error:
             log.warning("call.not_given_back", provider=call.provider, error=str(error))
 
     def take_parked(self, provider: str) -> AdmittedCall | None:
-        """Take a call that any worker has put aside for want of room at this provider; None when there is none."""
+        """Take a call that any worker has parked for this provider. Return None if there is none."""
         with self._lock:
             self._parked |= {provider}
         return self.take_following(provider)
 
     def take_following(self, provider: str) -> AdmittedCall | None:
-        """Take a call that was put aside for want of what has just been given back; None when there is none."""
+        """Take a parked call after a call of its provider has ended. Return None if there is none."""
+        # Usually no call is parked, and no round trip is needed.
         if provider not in self._parked:
             return None
         try:

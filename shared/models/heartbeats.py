@@ -1,11 +1,11 @@
-"""Heartbeats of model calls, at both ends: a worker says that its calls live, and a front asks whether one does.
+"""Heartbeats of model calls: sent by workers, read by web processes.
 
-In the worker one thread tells each waiting front that its call is alive, and notices that a client has gone. Another
-renews the leases of all calls in one statement, with the counts of what was streamed, from which the call of a dead
-worker is charged.
+In a worker, one thread sends a heartbeat to each waiting web process and finds cancelled calls. Another renews the
+leases of all calls in one statement, together with the number of streamed tokens, from which a dead worker's calls are
+charged.
 
-In the front one statement a second reads the leases of all calls that are silent. Its thread begins with the first
-question and rests while there is none; nobody who asks waits for it.
+In a web process, one statement a second reads the leases of all silent calls. The thread sleeps while there is none,
+and callers of `find` never wait for it.
 """
 
 import threading
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 ROUND_SECONDS = 1.0
 ALIVE_SECONDS = 2.0
 RENEW_SECONDS = 4.0
-"""How often a call's lease is renewed: several times within it."""
+"""How often a call's lease is renewed: several times within its duration."""
 FIRST_NOTE_SECONDS = 2.0
 RENEWAL_BATCH = 500
 READ_SECONDS = 1.0
@@ -41,10 +41,10 @@ READ_BATCH = 5000
 
 
 class Listener(Protocol):
-    """The receiver of what a call says; a `ReplyWriter` is one."""
+    """The receiver of a call's replies, for instance a `ReplyWriter`."""
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
-        """Take a reply; False when nobody listens any more. Raises redis.RedisError."""
+        """Send a reply. Return False if the receiver has gone. Raises redis.RedisError."""
 
 
 FindCancelled = Callable[[Sequence[UUID]], Collection[UUID]]
@@ -55,7 +55,7 @@ def _none_cancelled(_: Sequence[UUID]) -> Collection[UUID]:
 
 
 class LeasedCall:
-    """One call under way, as its own thread and the attendant share it."""
+    """One call under way, shared by its own thread and the heartbeat threads."""
 
     def __init__(self, dispatch: holds.Dispatch, listener: Listener) -> None:
         self.dispatch = dispatch
@@ -67,7 +67,7 @@ class LeasedCall:
         self.sent_at = self.renewed_at = time.monotonic()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
-        """Send a reply; False, and cancelled, when nobody waits for it or it cannot be sent."""
+        """Send a reply. If that fails or the receiver has gone, cancel the call and return False."""
         self.sent_at = time.monotonic()
         self.has_sent_data |= kind is ReplyKind.DATA
         try:
@@ -80,13 +80,13 @@ class LeasedCall:
         return is_received
 
     def is_due(self, now: float) -> bool:
-        """Whether to renew the lease: every few seconds, and soon after the first words."""
+        """Return whether to renew the lease: every few seconds, and soon after the first streamed bytes."""
         is_first = self.streamed_bytes > 0 and not self.is_noted
         return now - self.renewed_at > (FIRST_NOTE_SECONDS if is_first else RENEW_SECONDS)
 
     @property
     def progress(self) -> holds.Progress:
-        """How far the call has come."""
+        """What a renewal writes to the lease."""
         return holds.Progress(
             invocation_id=self.dispatch.invocation_id,
             token=self.dispatch.token,
@@ -95,30 +95,30 @@ class LeasedCall:
 
 
 class Heartbeats:
-    """The calls of this process; the threads begin with the first."""
+    """The calls of this process. The threads start with the first call."""
 
     def __init__(self, database: Database, find_cancelled: FindCancelled = _none_cancelled) -> None:
-        """Ask `find_cancelled` which of some calls nobody waits for any more."""
+        """Create heartbeats; `find_cancelled` returns those of some calls that were cancelled."""
         self._database = database
         self._find_cancelled = find_cancelled
-        # A thread each: a Postgres that does not answer silences nobody.
+        # Two threads, so that an unresponsive Postgres does not stop the heartbeats.
         self._calls = InFlight(
             {"call-attendant": self._send_heartbeats, "call-leases": self._renew_due},
             pause_seconds=ROUND_SECONDS,
         )
 
     def keep_alive(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[LeasedCall]:
-        """Keep a call alive within the block."""
+        """Send heartbeats for a call and renew its lease within the block."""
         return self._calls.track(LeasedCall(dispatch, listener))
 
     def cancel_all(self) -> None:
-        """Cancel every call under way: this process is about to end."""
+        """Cancel every call under way, because this process is about to end."""
         for leased in self._calls.all():
             leased.cancelled.set()
 
     @property
     def running(self) -> int:
-        """How many calls are under way."""
+        """The number of calls under way."""
         return len(self._calls)
 
     def _send_heartbeats(self, calls: Sequence[LeasedCall]) -> None:
@@ -129,11 +129,12 @@ class Heartbeats:
                 leased.send(ReplyKind.ALIVE)
 
     def _cancel_unwanted(self, calls: Sequence[LeasedCall]) -> None:
-        """Ask for all calls at once: with every reply, as streams send them, it would double their cost."""
+        """Cancel the calls that their clients gave up."""
         under_way = [leased for leased in calls if not leased.cancelled.is_set()]
         if not under_way:
             return
         try:
+            # One round trip for all calls: a check with every reply would double a reply's cost.
             unwanted = self._find_cancelled([leased.dispatch.invocation_id for leased in under_way])
         except redis.RedisError as error:
             log.warning("cancellations.not_read", error=str(error))
@@ -149,6 +150,7 @@ class Heartbeats:
             self._renew(due[start : start + RENEWAL_BATCH], now)
 
     def _renew(self, calls: Sequence[LeasedCall], now: float) -> None:
+        # Read before the renewal: bytes that arrive during it are not in what it writes.
         are_streaming = [leased.streamed_bytes > 0 for leased in calls]
         try:
             with self._database.autocommit() as session:
@@ -161,7 +163,7 @@ class Heartbeats:
 
 
 class LeaseReader:
-    """The leases of one process's silent calls; safe to share between threads."""
+    """Reads the leases of one process's silent calls; safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -174,7 +176,7 @@ class LeaseReader:
         )
 
     def find(self, invocation_id: UUID) -> Lease | None:
-        """Give a call's lease as it was a moment ago; None while it is not known. Ask again in a while."""
+        """Return a call's lease as of a moment ago, or None if it is not known yet. Call again later."""
         now = time.monotonic()
         with self._lock:
             self._requested_at[invocation_id] = now
@@ -182,14 +184,16 @@ class LeaseReader:
         with self._lock:
             age = now - self._read_at
             lease = self._known.get(invocation_id) if age < FRESH_SECONDS else None
+        # The lease has run on since it was read.
         return replace(lease, remaining_seconds=lease.remaining_seconds - age) if lease is not None else None
 
     def close(self) -> None:
-        """Ask no more, before the database goes."""
+        """Stop reading, before the database closes."""
         self._reader.stop(wait=True)
 
     def _read(self) -> None:
         with self._lock:
+            # Calls that no client asks about any more drop out.
             since = time.monotonic() - 3 * FRESH_SECONDS
             self._requested_at = {
                 at: requested for at, requested in self._requested_at.items() if requested > since

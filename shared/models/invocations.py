@@ -1,7 +1,7 @@
-"""Accept a call to a model: the front's half of an invocation (docs/specification/models.md#calls).
+"""Accept a call to a model: the web process's half of an invocation (docs/specification/models.md#calls).
 
-Permission, catalog, credits, queue, in this order. Whatever fails after the hold gives it back at once; if this
-process dies, a sweep does.
+The order is permission, catalog, credits, queue. A failure after the hold releases it at once. If this process dies, a
+sweep releases it.
 """
 
 import time
@@ -42,7 +42,7 @@ ENDPOINTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many calls may wait in the queue, and how many completion tokens a call reserves at the most."""
+    """The maximum number of queued calls, and of completion tokens for which a call reserves credits."""
 
     queued_calls: int
     reserved_completion_tokens: int
@@ -50,9 +50,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoker:
-    """What the front sends calls through.
+    """What a web process needs to send calls.
 
-    `threads` ask the servers what becomes of a silent call: nothing that an answer does while it waits may wait itself.
+    `threads` query the servers about silent calls, because the thread that sends responses must not block.
     """
 
     database: Database
@@ -66,9 +66,9 @@ class Invoker:
 
 
 def require_model_access(caller: Caller) -> UUID:
-    """Give the organization that pays; raise BillingOrganizationRequired or ModelAuthorizationDenied.
+    """Return the organization that pays. Raises BillingOrganizationRequired or ModelAuthorizationDenied.
 
-    The permission counts over the whole organization: over one identity it spends nobody's credits.
+    The permission must cover the whole organization, because the call spends the organization's credits.
     """
     organization_id = require_billing_organization(caller)
     if Permission.MODEL_EXECUTE not in caller.permissions_on(organization_id=organization_id):
@@ -77,7 +77,7 @@ def require_model_access(caller: Caller) -> UUID:
 
 
 def get_model(catalog: Catalog, model_id: str) -> ModelEntry:
-    """Get a text-producing model of the catalog; raises ModelNotFound."""
+    """Return a text-producing model of the catalog. Raises ModelNotFound."""
     entry = catalog.find(model_id)
     if entry is None:
         raise ModelNotFound(param="model")
@@ -85,7 +85,7 @@ def get_model(catalog: Catalog, model_id: str) -> ModelEntry:
 
 
 def get_callable_model(catalog: Catalog, request: ParsedRequest) -> ModelEntry:
-    """Get the model that a request names, for calling it; raises ModelNotFound, ModelNotSupported."""
+    """Return the model that a request names, for a call. Raises ModelNotFound, ModelNotSupported."""
     entry = get_model(catalog, request.model)
     if not entry.supports(ENDPOINTS[request.dialect]):
         raise ModelNotSupported(param="model")
@@ -100,21 +100,21 @@ def invoke(
     *,
     waited_seconds: float = 0.0,
 ) -> Inbox:
-    """Accept a call, hold its credits, and queue it; give the inbox of its replies, which the caller closes.
+    """Accept a call: reserve its credits and queue it. Return the inbox of its replies, which the caller closes.
 
-    What the caller has waited before is taken off the wait for its organization's share. Raises
-    BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
-    ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, BudgetExceeded,
-    RateLimitExceeded, ModelNotAllowed, ServiceUnavailable.
+    `waited_seconds` is deducted from the maximum wait for the organization's share. Raises BillingOrganizationRequired,
+    ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest, ModelsOverloaded, ConcurrencyLimited,
+    InsufficientCredits, CreditPolicySuspended, BudgetExceeded, RateLimitExceeded, ModelNotAllowed, ServiceUnavailable.
     """
     payer_id = require_model_access(caller)
     entry = upstreams_for(get_callable_model(catalog, request), request)
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens
     invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)
-    # Listen first: the reply may be there before the call is known to be queued.
+    # Subscribe first: a reply may arrive before this process knows that the call is queued.
     inbox = _listen(invoker, invocation.id)
     try:
+        # Fair among the payer's credentials, too.
         key = PoolKey(payer_id, caller.credential_id)
         invoker.admission.hold(invocation, key, limit=entry.concurrency_limit, waited_seconds=waited_seconds)
         failpoints.hit("invocation.held")
@@ -128,7 +128,10 @@ def invoke(
 
 
 def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
-    """Give back the hold of a call that no worker has begun; False when one has, or may have: the database is away."""
+    """Release the hold of a call that no worker has begun.
+
+    Returns False if a worker has begun it, or if the database is unavailable, so that a worker may have.
+    """
     try:
         with invoker.database.autocommit() as session:
             voided = holds.void(session, invocation_id)
@@ -173,7 +176,8 @@ def _queue(
     try:
         invoker.queue.put(address, accepted, organization_id=payer_id)
     except redis.RedisError:
-        # Valkey may have taken the call and not said so: if a worker has begun, or may, that is the call.
+        # A failed `put` does not prove that Valkey lost the call. If a worker may have begun it, keep waiting for that
+        # call.
         if give_up(invoker, address.invocation_id):
             raise ModelsOverloaded from None
 
@@ -187,7 +191,10 @@ def new_invocation(
     *,
     reserved_tokens: int,
 ) -> holds.NewInvocation:
-    """Describe a call whose credits are to be held: for its prompt, and at most so many completion tokens a choice."""
+    """Describe a call whose credits are to be reserved.
+
+    The hold covers the estimated prompt and at most `reserved_tokens` completion tokens for each choice.
+    """
     prompt_tokens = estimate_prompt_tokens(request)
     most = request.max_output_tokens or entry.max_completion_tokens or reserved_tokens
     completion_tokens = min(most, reserved_tokens) * request.n

@@ -1,14 +1,13 @@
-"""How many calls to a model run at once, over all processes: slots in Valkey made of leases, shared by organization.
+"""A model's `concurrency_limit`: slots in Valkey, over all processes, as leases that organizations share.
 
-Protects upstreams that can only do so much (a local server above all), and each organization's part of them. A free
-slot goes to the organization that holds the fewest of those that want one, then to the one that has waited longest: one
-that was refused is remembered in the line for as long as it takes to ask again. Alone, an organization may hold seven
-times what is free.
+It protects upstreams with limited capacity, such as a local server, and each organization's part of it. A free slot
+goes to the waiting organization with the fewest slots, then to the one that has waited longest. A refused organization
+keeps its place for `WANTED_SECONDS`, in which its callers retry. Alone, an organization may use seven eighths of the
+slots.
 
-The front that admits a call takes its slot, and the worker that makes it takes the slot over; what waits in a queue
-holds it too. Leases run out by the server's clock unless their process renews them, so a killed process blocks its
-slots for seconds. If Valkey does not answer the call goes ahead: the limit protects an upstream's comfort, not anyone's
-credits.
+The web process takes a call's slot at admission, and the worker takes the slot over; a queued call occupies its slot. A
+lease expires by Valkey's clock unless its process renews it, so a killed process blocks its slots for seconds. If
+Valkey is unavailable, calls proceed without the limit: it protects an upstream's load, not credits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +27,12 @@ log = get_logger(__name__)
 LEASE_SECONDS = 15.0
 RENEW_EVERY_SECONDS = 5.0
 WANTED_SECONDS = 3.0
-"""How long an organization that was refused keeps its place in the line: clients ask again after a second or two."""
+"""How long a refused organization keeps its place in the queue; clients retry after a second or two."""
 ALPHA = 7
 """An organization alone may use seven eighths of the slots, and all of fewer than eight."""
 
-# KEYS: the leases by their end, the organizations in line by when they began to wait, and by when they last asked. A
-# lease begins with its organization. Gives -1 for a slot, else how many the organization holds.
+# KEYS: the leases by expiry; the waiting organizations by the start of their wait; the same by their last try. A
+# lease's name begins with its organization. Returns -1 if a slot was taken, else the organization's number of slots.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -96,7 +95,7 @@ class ModelSlots:
     """The slots of one process; safe to share between threads."""
 
     def __init__(self, valkey: Redis, *, lease_seconds: float = LEASE_SECONDS) -> None:
-        """Take a client; the thread that renews leases starts with the first."""
+        """Create slots over this client. The thread that renews leases starts with the first slot."""
         self._valkey = valkey
         self._lease_seconds = lease_seconds
         self._take: Any = valkey.register_script(_TAKE)
@@ -109,9 +108,11 @@ class ModelSlots:
         )
 
     def try_to_take(self, call_id: UUID, organization_id: UUID, *, model: str, limit: int) -> int | None:
-        """Take one of a model's `limit` slots for a call; else give how many the organization holds.
+        """Take one of a model's `limit` slots for a call.
 
-        A refusal puts the organization into the model's line. A second time for a call changes nothing.
+        Return None if taken, else the organization's number of slots.
+
+        A refusal puts the organization into the model's queue. Taking the slot of the same call again changes nothing.
         """
         lease = _Lease(model, f"{organization_id}:{call_id}")
         keys = [_leases(model), f"model:line:{model}", f"model:asked:{model}"]
@@ -119,6 +120,7 @@ class ModelSlots:
         try:
             lease_count = int(self._take(keys=keys, args=values))
         except RedisError:
+            # The call proceeds without the limit.
             log.warning("model_slots.unavailable")
             return None
         if lease_count >= 0:
@@ -128,7 +130,7 @@ class ModelSlots:
         return None
 
     def stop_renewing(self, call_id: UUID) -> bool:
-        """Renew the slot of a call no more, if one was taken here; tell whether one was. Asks no server."""
+        """Stop renewing a call's slot. Return whether this process took one. Does no I/O."""
         lease = self._taken.get(call_id)
         if lease is None:
             return False
@@ -136,7 +138,7 @@ class ModelSlots:
         return True
 
     def release(self, call_id: UUID) -> None:
-        """Give back the slot of a call, if one was taken here and nobody has taken it over."""
+        """Release a call's slot, if this process took it and no worker has taken it over."""
         lease = self._taken.pop(call_id, None)
         if lease is not None:
             self._drop(lease)
@@ -145,9 +147,9 @@ class ModelSlots:
     def taken_over(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int | None
     ) -> Iterator[None]:
-        """Hold the slot during the block that was taken for a call, in whichever process, and give it back.
+        """Take over a call's slot for the block, whichever process took it, and release it after the block.
 
-        It is held where it has run out meanwhile, too: the call is made, and counts.
+        If the lease has expired meanwhile, the slot is taken nevertheless: the call runs and must count.
         """
         if limit is None:
             yield
@@ -165,12 +167,13 @@ class ModelSlots:
             self._drop(lease)
 
     def close(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._held.stop(wait=True)
 
     def _drop(self, lease: _Lease) -> None:
         self._held.discard(lease)
-        with suppress(RedisError):  # it runs out by itself
+        # The lease expires by itself.
+        with suppress(RedisError):  # the lease expires by itself
             self._valkey.zrem(_leases(lease.model), lease.name)
 
     def _renew_held(self, lease_count: Sequence[_Lease]) -> None:

@@ -1,7 +1,7 @@
-"""Turn OpenRouter's public list of models into the text of a catalog file.
+"""Convert OpenRouter's public list of models to the text of a catalog file.
 
-What cannot be charged exactly, produces no text or has a free-form price is left out and named. One US dollar becomes
-one credit unless a factor says otherwise.
+Models without text output, with free-form prices, or with prices that cannot be charged exactly are left out and
+reported. One US dollar becomes one credit unless a factor says otherwise.
 """
 
 import json
@@ -19,9 +19,9 @@ _PARTS = {
     "input_cache_write": "cache_write_price",
     "internal_reasoning": "reasoning_price",
 }
-"""Dollars for a token; the list writes 0 for what a model has no price of its own for."""
+"""Dollars per token. The list writes 0 for a part without a price of its own."""
 _ALIKE = {"image": "prompt", "image_token": "prompt", "audio": "prompt", "audio_output": "completion"}
-"""Media that are tokens of the prompt or completion where they cost the same."""
+"""Media that count as tokens of the prompt or completion if their price is the same."""
 _MODALITIES = frozenset({"text", "image", "audio", "video", "file"})
 _SIX_PLACES = Decimal("0.000001")
 _HEAD = """\
@@ -34,22 +34,22 @@ api_key_env = "OPENROUTER_API_KEY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """The text of a catalog file, and a line for each model that was left out."""
+    """The text of a catalog file, and one line for each model that was left out."""
 
     toml: str
     left_out: tuple[str, ...]
 
 
 class NotAModelList(Exception):
-    """This is not the JSON that OpenRouter's list of models answers."""
+    """The document is not the JSON of OpenRouter's list of models. Save the response of `GET /api/v1/models`."""
 
 
 def import_openrouter(
     text: str | bytes, *, credits_per_dollar: Decimal = Decimal(1), uncharged: Collection[str] = ()
 ) -> Import:
-    """Make a catalog of the answer of `GET /api/v1/models`; prices are rounded up at the sixth decimal place.
+    """Convert the response of `GET /api/v1/models` to a catalog; prices are rounded up to six decimal places.
 
-    A price that is not charged leaves its model out, unless it is one of `uncharged`. Raises NotAModelList.
+    A price that cannot be charged leaves its model out, unless `uncharged` contains its name. Raises NotAModelList.
     """
     try:
         entries = json.loads(text)["data"]
@@ -77,7 +77,7 @@ class _LeftOut(Exception):
 def _prices(
     listed: Mapping[str, Any], credits_per_dollar: Decimal, uncharged: Collection[str]
 ) -> dict[str, str]:
-    """Give the prices by their keys in the catalog's file."""
+    """Return the prices by their keys in the catalog file."""
     per_token = credits_per_dollar * TOKENS_PER_PRICE
     prices = {f"{key}_price": _price(listed[key], per_token) for key in ("prompt", "completion")}
     charged_apart = {key for key in listed if _is_some(listed[key])} - {"prompt", "completion", *uncharged}
@@ -93,7 +93,7 @@ def _prices(
 
 
 def _is_some(price: object) -> bool:
-    """Tell a price from its absence, which the list also writes as 0 or as an empty list."""
+    """Return whether a price is present; the list also writes 0 or an empty list for an absent one."""
     return bool(price) if price is None or isinstance(price, list) else Decimal(str(price)) != 0
 
 
@@ -123,7 +123,7 @@ def _model(entry: Mapping[str, Any], prices: Mapping[str, str]) -> Iterator[str]
 
 
 def _checked(table: str) -> str:
-    """Give the text back if a catalog may hold it. Raises ValueError."""
+    """Return the text if it is a valid model table. Raises ValueError."""
     ModelTable.model_validate(tomllib.loads(table)["models"][0])
     return table
 
@@ -131,7 +131,8 @@ def _checked(table: str) -> str:
 def _price(dollars: object, factor: Decimal) -> str:
     price = Decimal(str(dollars)) * factor
     if not price.is_finite() or price < 0:
-        raise _LeftOut("has no fixed price")  # OpenRouter writes -1 for routers that pick a model themselves
+        # OpenRouter writes -1 for routers that choose a model themselves.
+        raise _LeftOut("has no fixed price")
     return format(price.quantize(_SIX_PLACES, rounding=ROUND_CEILING).normalize(), "f")
 
 
@@ -146,6 +147,7 @@ def _line(key: str, value: str | int | list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Write a TOML basic string: JSON's escapes are TOML's, but DEL must be escaped and lone surrogates cannot be."""
+    """Return a TOML basic string."""
+    # JSON's escapes are valid in TOML, but TOML allows neither lone surrogates nor an unescaped DEL.
     clean = text.encode("utf-8", "replace").decode()
     return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")

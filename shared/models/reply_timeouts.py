@@ -1,8 +1,8 @@
-"""Wait for the replies of a call, with a limit on every silence.
+"""Wait for the replies of a call, with a timeout on every silence.
 
-A call that waits nowhere although no worker has begun it is queued anew. One that no worker begins in time is given
-back; one whose worker falls silent, or whose replies are lost, ends with an error and is settled by what its worker
-did or by estimate. A worker is silent when it neither replies nor renews the call's lease. Closing the wait cancels
+A call that is in no queue although no worker has begun it is queued again. A call that no worker begins in time is
+released. A call whose worker falls silent, or whose replies are lost, ends with an error, and is settled by its worker
+or by estimate. A worker is silent if it neither sends replies nor renews the call's lease. Closing the iterator cancels
 the call.
 """
 
@@ -28,18 +28,18 @@ log = get_logger(__name__)
 
 PING_SECONDS = 2.0
 QUEUE_SECONDS = 30.0
-"""How long a call may wait for a worker; shorter than the lease of its hold."""
+"""Maximum time in the queue; shorter than the lease of the hold."""
 IDLE_SECONDS = 7.0
-"""How long a worker may say nothing of a call and not renew its lease; both happen every few seconds."""
+"""Maximum time without a reply and without a renewal of the lease; both happen every few seconds."""
 MAX_IDLE_SECONDS = 30.0
-"""How long replies may fail to come although the lease is renewed, or Postgres does not say."""
+"""Maximum time without a reply although the lease is renewed, or while Postgres does not return the lease."""
 GIVE_UP_SECONDS = 30.0
-"""How long Postgres may take to say whether a call that is given back had begun."""
+"""Maximum time for Postgres to report whether a released call had begun."""
 _REFUSALS = {413: Kind.TOO_LARGE, 422: Kind.INVALID}
 
 
 class CallLost(DomainError):
-    """The reply was lost on its way; the call may have been charged, and is not repeated."""
+    """The reply was lost on its way. The call may have been charged and is not repeated."""
 
     code = "provider_error"
     kind = Kind.UPSTREAM_FAILED
@@ -47,7 +47,7 @@ class CallLost(DomainError):
 
 
 class CallFailed(DomainError):
-    """The call failed at the worker, which says how."""
+    """The call failed in the worker, with the error that the worker reported."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class CallFailed(DomainError):
 
 
 def describe_failure(error: DomainError) -> bytes:
-    """Write an error so that `CallFailed` says the same; what may have cost a provider is not to be tried again."""
+    """Serialize an error for `CallFailed`. An error that may have cost something is marked as final."""
     document = {
         "code": error.code,
         "kind": error.kind.value,
@@ -74,7 +74,7 @@ def describe_failure(error: DomainError) -> bytes:
 
 
 def _upstream_refusal(error: UpstreamRefused) -> dict[str, Any]:
-    """Pass on what the upstream found wrong with the request: the caller alone can put it right."""
+    """Return the upstream's own error: only the caller can correct the request."""
     return {
         "code": error.error["code"] or error.code,
         "kind": _REFUSALS.get(error.status, Kind.MALFORMED).value,
@@ -84,19 +84,19 @@ def _upstream_refusal(error: UpstreamRefused) -> dict[str, Any]:
 
 
 def ping_seconds() -> float:
-    """Tell how long to wait for a reply before looking whether one will come."""
+    """Return the seconds to wait for a reply before checking whether one will come."""
     return PING_SECONDS
 
 
 def replies(
     invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float] = ping_seconds
 ) -> Generator[Reply | None]:
-    """Give the DATA and END replies of a call as they come, and None whenever none came in `wait_seconds()`.
+    """Yield the DATA and END replies of a call as they arrive, and None after each `wait_seconds()` without one.
 
-    A caller that does not wait here asks again when the inbox rings its wake-up, and every `PING_SECONDS`. Ends after
-    END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator early to
-    cancel the call. But for `wait_seconds()` nothing here waits, for a server or for anything else: one thread serves
-    the answers of all clients (`web/server/response_writer.py`).
+    A caller that does not block here calls again when the inbox wakes it, and every `PING_SECONDS`. The iterator ends
+    after END. Raises CallFailed, CallLost, and ModelsOverloaded if no worker began in time. Close the iterator early to
+    cancel the call. Except for `wait_seconds()`, nothing here blocks or does I/O, because one thread serves the
+    responses of all clients (`web/server/response_writer.py`).
     """
     is_over = False
     try:
@@ -108,6 +108,7 @@ def replies(
             if is_over:
                 return
     except ModelsOverloaded:
+        # The call was released before it began: nothing is left to cancel.
         is_over = True
         raise
     finally:
@@ -133,7 +134,7 @@ def _receive(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) 
 
 
 class IdleTimeout:
-    """The time in which nothing is heard of a call, and what to make of it; waits for no server itself."""
+    """The timeout of one call's replies. Does no I/O in the caller's thread."""
 
     def __init__(self, invoker: Invoker, inbox: Inbox) -> None:
         self._invoker = invoker
@@ -145,27 +146,27 @@ class IdleTimeout:
         self.reset()
 
     def reset(self) -> None:
-        """Note that something was heard."""
+        """Restart the timeout, because a reply has arrived."""
         self._received_at = self._idle_since = time.monotonic()
         self.close()
 
     def close(self) -> None:
-        """Have no server asked any more."""
+        """Cancel the queries to servers that have not started."""
         for future in (self._requeueing, self._giving_up):
             if future is not None:
                 future.cancel()
         self._requeueing = self._giving_up = None
 
     def check(self) -> None:
-        """Bear the silence, if its time is not over; call it every few seconds.
+        """Check the timeout; call it every few seconds.
 
-        Raises ModelsOverloaded for a call that no worker has begun, and which is given back; CallLost for one whose
-        worker has died, or whose last reply was missed.
+        Raises ModelsOverloaded if no worker has begun the call and its hold was released. Raises CallLost if its worker
+        has died or its last reply was missed.
         """
         now = time.monotonic()
         if now - self._idle_since <= IDLE_SECONDS / 2:
             return
-        # Asked for before it is needed, because an answer takes a moment.
+        # Requested before it is needed, because the first result comes a moment later.
         lease = self._invoker.leases.find(self._invocation_id)
         if now - self._idle_since <= IDLE_SECONDS:
             return
@@ -195,7 +196,7 @@ class IdleTimeout:
             )
 
     def _give_up(self) -> None:
-        """Have the call given back; the wake-up tells when it is known whether it was."""
+        """Release the call's hold in a background thread, and wake the inbox when that is done."""
         self._giving_up = self._invoker.threads.submit(give_up, self._invoker, self._invocation_id)
         self._giving_up.add_done_callback(lambda _: self._inbox.notify())
 
@@ -208,10 +209,10 @@ class IdleTimeout:
             raise ModelsOverloaded
         if lease is None:
             raise CallLost
-        self.reset()  # a worker has begun at this moment
+        self.reset()
 
     def _check_ended(self, now: float) -> None:
-        """Let the last reply, which is sent after the settlement, have a moment to arrive."""
+        """Allow the last reply, which is sent after the settlement, a moment to arrive."""
         if self._ended_at is None:
             self._ended_at = now
         elif now - self._ended_at > PING_SECONDS:
@@ -223,6 +224,7 @@ class IdleTimeout:
         renewed_at = now - (DISPATCH_LEASE_SECONDS - lease.remaining_seconds)
         if now - renewed_at > IDLE_SECONDS:
             raise CallLost
+        # The renewal counts as a sign of life, at the time when it happened.
         self._idle_since = renewed_at
 
 

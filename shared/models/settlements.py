@@ -1,10 +1,10 @@
-"""Charge the calls of a process, and keep what Postgres could not take in time, for as long as the process lives.
+"""Charge the calls of a process. Settlements that Postgres cannot take in time are kept and retried.
 
-A provider's report is known to the worker that made the call and to nobody else. So an outcome that is not taken
-within `SETTLE_SECONDS` is tried again in the background until it is, or the process has to end. Settling is safe to
-repeat, and corrects what a sweep has charged by estimate meanwhile (`shared/credits/settlement.py`): the lease of the
-call need not be kept. What is lost with a process that is killed is bounded by its calls that had ended since Postgres
-went away (docs/specification/credits.md#holds).
+Only the worker that made a call knows the provider's report. If Postgres does not accept a settlement within
+`SETTLE_SECONDS`, a background thread retries it until it succeeds or the process must end. Settling is idempotent, and
+corrects the estimate of a sweep (`shared/credits/settlement.py`), so the call's lease need not be kept. A killed
+process loses only the reports of calls that ended after Postgres became unavailable
+(docs/specification/credits.md#holds).
 """
 
 import time
@@ -27,12 +27,12 @@ from shared.runtime.retry import is_transient, retry
 log = get_logger(__name__)
 
 SETTLE_SECONDS = 20.0
-"""How long the end of a reply waits for its charge: longer than a database takes to restart."""
+"""How long the end of a reply waits for its charge: longer than a restart of the database."""
 RETRY_SECONDS = 1.0
 SHUTDOWN_SECONDS = 25.0
-"""How long after it was asked to stop a process still settles: a little less than the patience of who asks."""
+"""How long a process settles after it was asked to stop: slightly less than its supervisor's timeout."""
 MAX_PENDING = 10_000
-"""Outcomes that one process keeps; more than it has threads, and no call begins without Postgres."""
+"""Settlements that one process keeps. It has fewer threads, and no call begins without Postgres."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Settlements:
     """The settlements of one process; safe to share between threads. Close it at the process's end."""
 
     def __init__(self, database: Database) -> None:
-        """Begin a thread with the first outcome that is late."""
+        """Create settlements. The retry thread starts with the first that Postgres does not take."""
         self._database = database
         self._pending: dict[UUID, _PendingSettlement] = {}
         self._stops_at: float | None = None
@@ -57,9 +57,9 @@ class Settlements:
         )
 
     def settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement | None:
-        """Charge a dispatched call for what became of it; None where Postgres is away, and it is charged later.
+        """Charge a dispatched call. Return None if Postgres is unavailable and the call is charged later.
 
-        Raises SettlementRefused for a dispatch that is not the call's.
+        Raises SettlementRefused if the dispatch is not the call's.
         """
         try:
             return retry(partial(self._settle, dispatch, outcome), for_seconds=self._timeout_seconds())
@@ -70,11 +70,11 @@ class Settlements:
         return None
 
     def shut_down(self) -> None:
-        """Wait no longer for Postgres than this process may take to stop; it was asked to."""
+        """Limit all waiting for Postgres to `SHUTDOWN_SECONDS` from now."""
         self._stops_at = time.monotonic() + SHUTDOWN_SECONDS
 
     def close(self) -> None:
-        """Charge what is late, if Postgres comes back before this process must end; log what remains."""
+        """Charge what is pending, if Postgres returns before the process must end. Log the remaining ones."""
         self._retrier.stop(wait=True)
         try:
             retry(self._settle_pending, for_seconds=self._timeout_seconds())
@@ -102,19 +102,20 @@ class Settlements:
         self._retrier.wake()
 
     def _settle_pending(self) -> None:
-        """Charge what is late, up to the first that Postgres does not take. Raises ServiceUnavailable."""
+        """Charge pending calls, up to the first that Postgres does not take. Raises ServiceUnavailable."""
         for invocation_id, pending in list(self._pending.items()):
             try:
                 self._settle(pending.dispatch, pending.outcome)
             except DomainError as error:
                 if is_transient(error):
+                    # Postgres is unavailable again: the others would only wait as long.
                     raise
                 _log_lost(pending, error)
             del self._pending[invocation_id]
 
 
 def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> None:
-    """Tell operators what a call consumed that is charged by its sweep, by what was noted of it."""
+    """Log the counts of a call that its sweep charges by estimate."""
     counts = pending.outcome.counts
     log.warning(
         "invocation.not_settled",
@@ -127,11 +128,14 @@ def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> 
 
 
 NONE = "none"
-"""The provider of a call that reached none."""
+"""The label of calls that reached no provider."""
 
 
 def count_settled(outcome: Outcome, settled: Settlement) -> None:
-    """Count one call that was charged."""
+    """Count a charged call by provider: its outcome, tokens and cost.
+
+    Organization and model would be too many series.
+    """
     provider = outcome.provider or NONE
     _calls(provider, outcome.status.value).inc()
     if outcome.counts is not None:
@@ -143,7 +147,7 @@ def count_settled(outcome: Outcome, settled: Settlement) -> None:
 
 @cache
 def _calls(provider: str, status: str) -> Counter:
-    """Find the series; there are as many as operators name providers."""
+    """Return the counter; there are as many as operators configure providers."""
     return MODEL_CALLS.labels(provider, status)
 
 

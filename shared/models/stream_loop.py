@@ -1,8 +1,8 @@
-"""One thread that carries on the streams of a process, once they have begun.
+"""One thread that reads all streams of a process, once they have begun.
 
-To wake a thread costs several times what is done for a chunk, and 16 threads wake each other up. So a call's own
-thread opens its stream, and ends it, and sleeps in between: this one takes what has come for all of them, every few
-milliseconds, and whatever a stream wants to wait for (a cut event, the end, an error) is its call's own affair again.
+Waking a thread costs several times the work for a chunk, and 16 threads wake each other. So a call's own thread opens
+and ends its stream and sleeps in between. This thread polls all streams every few milliseconds. Whenever a stream needs
+to wait (for the rest of an event, its end, an error), it returns to its call's thread.
 """
 
 import select
@@ -19,10 +19,10 @@ POLL_SECONDS = 1.0
 
 
 class Pollable(Protocol):
-    """A socket, or what has one: it is readable when more has come."""
+    """An object with a socket, which is readable when more bytes have arrived."""
 
     def fileno(self) -> int:
-        """Give the descriptor."""
+        """Return the file descriptor."""
 
 
 class _PumpedStream:
@@ -35,10 +35,10 @@ class _PumpedStream:
 
 
 class StreamLoop:
-    """The loop of one process; its thread begins with the first stream."""
+    """The loop of one process. Its thread starts with the first stream."""
 
     def __init__(self, batching: Callable[[], AbstractContextManager[None]]) -> None:
-        """Take each turn within `batching()`, which may gather what the streams say."""
+        """Create a loop that runs each round within `batching()`, which may gather the messages of the round."""
         self._batching = batching
         self._streams: dict[int, _PumpedStream] = {}
         self._epoll = select.epoll()
@@ -47,13 +47,14 @@ class StreamLoop:
         )
 
     def pump(self, source: Pollable, step: Callable[[], bool]) -> None:
-        """Have `step` called whenever something has come, until it says False; it must not wait.
+        """Call `step` whenever bytes have arrived, until it returns False. `step` must not block.
 
-        Blocks until then, and raises what it raised.
+        Blocks until then, and raises the exception that `step` raised.
         """
         stream = _PumpedStream(step)
         descriptor = source.fileno()
         self._streams[descriptor] = stream
+        # EPOLLRDHUP: a hang-up of the other end must wake the loop even if no byte comes.
         self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP)
         self._thread.wake()
         stream.is_over.wait()
@@ -69,13 +70,15 @@ class StreamLoop:
         try:
             with self._batching():
                 over += [stream for descriptor, _ in ready if (stream := self._step(descriptor)) is not None]
-        finally:  # a call that is carried no more sleeps until it is told
+        finally:  # also after an error: the threads of ended streams sleep until they are woken
+            # After the messages of this round were sent: the call's thread may only send what follows them.
             for stream in over:
                 stream.is_over.set()
+        # A fixed pace gathers the chunks of all streams into one round.
         time.sleep(max(0.0, began_at + INTERVAL_SECONDS - time.monotonic()))
 
     def _step(self, descriptor: int) -> _PumpedStream | None:
-        """Carry one stream on; give it back when it is its call's own affair again."""
+        """Advance one stream. Return it if its call's thread must continue, else None."""
         stream = self._streams[descriptor]
         try:
             if stream.step():

@@ -1,1 +1,1 @@
-"""Model calls between the web process and a worker: queue, replies, limits per organization."""
+"""Queues of model calls between web processes and workers."""

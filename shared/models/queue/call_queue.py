@@ -1,12 +1,17 @@
-"""Accepted calls on their way to a worker: Celery messages, and their requests beside them in Valkey for a while.
+"""Queued model calls in Valkey: Celery messages, and beside them the requests, for a limited time.
 
-Sixteen queues, by a hash of provider and organization, are read in turn. A call without room at its provider is put
-aside, in a queue of the provider: no thread waits for it. On Valkey messages are not acknowledged: the row says who may
-make a call, and the front that waits sends a lost message again. A front that waits no longer marks its call as
-cancelled; the worker looks for marks between chunks.
+There are sixteen queues, by a hash of provider and organization, read round robin. A call without room at its provider
+is parked in a queue of that provider. Messages on Valkey are not acknowledged: the row in Postgres decides which worker
+may make a call, and the waiting web process sends a lost message again. To cancel a call, its web process sets a mark,
+which workers poll.
 
-Prompts are never in Postgres, in a message or in a log. Beside each travels its catalog entry, because the worker may
-have read another file.
+A message has the form that kombu stores for Celery's protocol 2, and equal calls have equal messages. The web process
+writes it directly, in one round trip with the request, because `send_task` would cost as much as the rest of the queue.
+A test compares it with kombu's own. The form belongs to the queues' names: another form needs other names, so that no
+worker reads what it does not understand.
+
+Prompts are in no table, message or log. The catalog entry travels with the request, because the worker may have read
+another file.
 """
 
 import json
@@ -36,7 +41,7 @@ _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedCall:
-    """A call as it waits: where its replies go, the provider that is asked first, and its queue."""
+    """A queued call: the address of its replies, the first provider to call, and its queue."""
 
     address: ReplyAddress
     provider: str
@@ -44,22 +49,23 @@ class QueuedCall:
 
 
 def queue_of(provider: str, organization_id: UUID) -> str:
-    """Name the queue of an organization's calls to a provider."""
+    """Return the queue of an organization's calls to a provider."""
+    # CRC-32 and not `hash`, which differs between processes.
     return MODELS[zlib.crc32(f"{provider}/{organization_id}".encode()) % len(MODELS)]
 
 
 def parked_queue(provider: str) -> str:
-    """Name the queue of a provider's calls that were put aside."""
+    """Return the queue of a provider's parked calls."""
     return MODELS_ASIDE + provider
 
 
 def key_of(queue: str) -> str:
-    """Name the list in Valkey that is a queue; the next message is its last entry."""
+    """Return the key of the Valkey list that is a queue. Its last entry is the next message."""
     return KEY_PREFIX + queue
 
 
 def message_parts(call: QueuedCall) -> dict[str, Any]:
-    """Give the parts of a call's message."""
+    """Return the parts of a call's message."""
     task_id = str(call.address.invocation_id)
     fields = {"channel": call.address.channel, "provider": call.provider}
     return {
@@ -87,12 +93,12 @@ def message_parts(call: QueuedCall) -> dict[str, Any]:
 
 
 def write_message(call: QueuedCall) -> str:
-    """Write a call as an entry of a queue in Valkey."""
+    """Serialize a call to an entry of a queue in Valkey."""
     return _ENCODE(message_parts(call))
 
 
 def read_message(headers: dict[str, Any], body: str | bytes, delivery_info: dict[str, Any]) -> QueuedCall:
-    """Read a call's message. Raises KeyError, TypeError or ValueError for what is none."""
+    """Parse a call's message. Raises KeyError, TypeError or ValueError if it is invalid."""
     _, fields, _ = json.loads(body)
     address = ReplyAddress(invocation_id=UUID(headers["id"]), channel=str(fields["channel"]))
     return QueuedCall(
@@ -101,13 +107,13 @@ def read_message(headers: dict[str, Any], body: str | bytes, delivery_info: dict
 
 
 def read_entry(entry: bytes) -> QueuedCall:
-    """Read an entry of a queue. Raises KeyError, TypeError or ValueError for what is none."""
+    """Parse an entry of a queue in Valkey. Raises KeyError, TypeError or ValueError if it is invalid."""
     message = json.loads(entry)
     return read_message(message["headers"], message["body"], message["properties"]["delivery_info"])
 
 
 KEPT_SECONDS = 60
-"""Longer than the lease of a hold, after which nobody may make the call."""
+"""Longer than the lease of a hold, after which no worker may make the call."""
 _REMEMBERED_ENTRIES = 4096
 _ENTRY = TypeAdapter(ModelEntry)
 _KEYS = tuple(map(key_of, MODELS))
@@ -115,9 +121,9 @@ _KEYS = tuple(map(key_of, MODELS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRequest:
-    """A request whose credits are held, and its model as the catalog had it then.
+    """A request whose credits are reserved, and its model's catalog entry at that time.
 
-    `created`, in Unix seconds, is what the reply will say of itself.
+    `created`, in Unix seconds, becomes the reply's creation time.
     """
 
     entry: ModelEntry
@@ -126,41 +132,45 @@ class AcceptedRequest:
     created: int
     body: dict[str, Any]
     traceparent: str | None = None
-    """The trace of the request that it came by."""
+    """The trace of the HTTP request that created the call."""
 
     def parsed(self) -> ParsedRequest:
-        """Tell the facts of the body again; the front has validated it."""
+        """Return the request's facts. The body is not validated again: the web process has done that."""
         return describe(self.dialect, self.body, is_stream=self.is_stream)
 
 
 class CallQueue:
-    """The calls that wait, as front and worker see them; a method is one round trip unless it says more.
+    """The queued calls, for web processes and workers. A method costs one round trip unless its text says more.
 
-    All raise redis.RedisError.
+    All methods raise redis.RedisError.
     """
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Suppose that there is room until the first call is put."""
+        """Create a queue that is assumed to have room until the first `put`."""
         self._valkey = valkey
         self._in_last_queue: int | None = 0
 
     def is_full(self, limit: int) -> bool:
-        """Tell whether so many calls wait; asked of Valkey only if a queue was long, or failed, when it was put to."""
+        """Return whether at least `limit` calls are queued.
+
+        Queries Valkey only if the queue of the last `put` was long, or that `put` failed.
+        """
         last = self._in_last_queue
+        # Calls spread evenly over the queues, so one queue's length estimates the total.
         return (last is None or last * len(_KEYS) >= limit) and self.count() >= limit
 
     def count(self) -> int:
-        """Count the calls that wait, without those put aside."""
+        """Return the number of queued calls without the parked ones."""
         return sum(ask_together(self._valkey, *(("LLEN", key) for key in _KEYS)))
 
     def oldest_seconds(self) -> float:
-        """Tell how long the call has waited that is next of all, by its id; 0 where none waits."""
+        """Return the age of the oldest next call in seconds, by its id; 0 if no call is queued."""
         entries = ask_together(self._valkey, *(("LINDEX", key, -1) for key in _KEYS))
         made = [made_at(read_entry(entry).address.invocation_id) for entry in entries if entry is not None]
         return max(0.0, time.time() - min(made)) if made else 0.0
 
     def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
-        """Let a call wait for a worker."""
+        """Queue a call for a worker."""
         provider = request.entry.upstreams[0].provider.name
         call = QueuedCall(address=address, provider=provider, queue=queue_of(provider, organization_id))
         try:
@@ -174,9 +184,10 @@ class CallQueue:
             raise
 
     def requeue_if_lost(self, call: QueuedCall) -> bool:
-        """Let a call wait again, as the next, if it waits nowhere: a worker took it and died before it began.
+        """Queue a call again, as the next, if it is in no queue. Return whether it was lost.
 
-        For a worker that is merely slow to begin this does no harm: the row says who may make the call.
+        A call is lost if a worker took it and died before it began. Requeueing the call of a worker that is only slow
+        is harmless: the row decides which worker may make it.
         """
         key, entry = key_of(call.queue), write_message(call)
         aside = key_of(parked_queue(call.provider))
@@ -186,38 +197,38 @@ class CallQueue:
         return True
 
     def requeue(self, call: QueuedCall) -> None:
-        """Let a call wait again, as the next of its queue."""
+        """Return a call to its queue, as the next."""
         self._valkey.rpush(key_of(call.queue), write_message(call))
 
     def park(self, call: QueuedCall) -> None:
-        """Let a call wait for room at its provider."""
+        """Queue a call until its provider has room."""
         self._valkey.lpush(key_of(parked_queue(call.provider)), write_message(call))
 
     def take_parked(self, provider: str) -> QueuedCall | None:
-        """Take the call that has waited longest for this provider; None when there is none."""
+        """Take the call that has waited longest for this provider. Return None if there is none."""
         taken: Any = self._valkey.rpop(key_of(parked_queue(provider)))
         return read_entry(taken) if taken is not None else None
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
-        """Take a call's request out; None when nobody waits for the call, or its time is over."""
+        """Take a call's request out of Valkey. Return None if it was withdrawn or has expired."""
         stored: Any = self._valkey.getdel(_request_key(invocation_id))
         if stored is None:
             return None
         return read_request(stored)
 
     def drop_requests(self, *invocation_ids: UUID) -> None:
-        """Forget the requests of calls that no worker will make."""
+        """Delete the requests of calls that no worker will make."""
         self._valkey.delete(*map(_request_key, invocation_ids))
 
     def withdraw(self, *invocation_ids: UUID) -> None:
-        """Cancel calls, begun or not, because nobody waits for them any more; two round trips for all of them."""
-        # Marked first: a worker that finds no request looks whether the call was cancelled.
+        """Cancel calls, begun or not, that their clients gave up; two round trips in all."""
+        # The mark first: a worker that finds no request checks whether the call was cancelled.
         cancel(self._valkey, *invocation_ids)
         self.drop_requests(*invocation_ids)
 
 
 def write_request(invocation_id: UUID, request: AcceptedRequest) -> tuple[Any, ...]:
-    """Give the command that keeps a call's request for a while."""
+    """Return the Valkey command that stores a call's request for `KEPT_SECONDS`."""
     values = {
         "entry": _write_entry(request.entry),
         "dialect": request.dialect.value,
@@ -232,7 +243,7 @@ def write_request(invocation_id: UUID, request: AcceptedRequest) -> tuple[Any, .
 
 
 def read_request(stored: bytes) -> AcceptedRequest:
-    """Read a call's request; what a front of the next release adds is left out."""
+    """Parse a call's request. Fields that a newer release added are ignored."""
     values = json.loads(stored)
     return AcceptedRequest(
         entry=_read_entry(values["entry"]),
@@ -250,18 +261,15 @@ def _request_key(invocation_id: UUID) -> str:
 
 @lru_cache(maxsize=_REMEMBERED_ENTRIES)
 def _write_entry(entry: ModelEntry) -> str:
-    """Write an entry, without what is for readers of the catalog, and for the front, alone."""
+    """Serialize a catalog entry without the fields that only the web process needs."""
     return _ENTRY.dump_json(replace(entry, name="", description="", supported_endpoints=())).decode()
 
 
 @lru_cache(maxsize=_REMEMBERED_ENTRIES)
 def _read_entry(text: str) -> ModelEntry:
-    """Read an entry; raises ValueError for anything else.
-
-    A front of the release before knows fewer prices, one of the next release more: what either names and the other
-    does not costs as in its hold.
-    """
+    """Parse a catalog entry. Raises ValueError if it is invalid."""
     values = json.loads(text)
+    # Between releases, processes know different sets of prices: a missing price costs as in the hold.
     values["prices"] = asdict(Prices.complete(values["prices"]))
     return _ENTRY.validate_python(values)
 
@@ -270,18 +278,18 @@ CANCEL_SECONDS = 900
 
 
 def cancel(valkey: redis.Redis, *invocation_ids: UUID) -> None:
-    """Tell the workers, in one round trip, that nobody waits for these any more. Raises redis.RedisError."""
+    """Mark calls as cancelled for the workers, in one round trip. Raises redis.RedisError."""
     marks = (("SET", _cancel_key(at), b"1", "EX", CANCEL_SECONDS) for at in invocation_ids)
     ask_together(valkey, *marks)
 
 
 def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:
-    """Tell whether an invocation was cancelled. Raises redis.RedisError."""
+    """Return whether a call was cancelled. Raises redis.RedisError."""
     return bool(valkey.exists(_cancel_key(invocation_id)))
 
 
 def find_cancelled(valkey: redis.Redis, invocation_ids: Sequence[UUID]) -> set[UUID]:
-    """Tell which of these invocations were cancelled, in one round trip. Raises redis.RedisError."""
+    """Return those of these calls that were cancelled, in one round trip. Raises redis.RedisError."""
     marks: Any = valkey.mget([_cancel_key(invocation_id) for invocation_id in invocation_ids])
     return {invocation_id for invocation_id, mark in zip(invocation_ids, marks, strict=True) if mark}
 

@@ -1,8 +1,9 @@
-"""Model calls over a broker that is not their Valkey: the messages go by RabbitMQ, their requests stay in Valkey.
+"""Model calls on RabbitMQ: the messages travel by RabbitMQ, the requests stay in Valkey.
 
-A message is acknowledged when its call begins: a call that has begun is never made again, even if its worker dies.
-Which calls wait is remembered beside their requests, for their number and age. A call whose queues are empty was lost,
-and its front sends it again; one too many does no harm, because the row says who may make a call.
+A message is acknowledged when its call begins: a call that has begun is never made again, even if its worker dies. A
+sorted set in Valkey records the queued calls, for their number and age. If a call's queues are empty, the call was
+lost, and its web process sends it again. A duplicate is harmless, because the row in Postgres decides which worker may
+make a call.
 """
 
 import time
@@ -34,39 +35,43 @@ from shared.models.queue.call_queue import (
 from shared.runtime.clock_skew import CLOCKS_APART_SECONDS
 
 WAITING = "quartermaster:waiting-calls"
-"""The calls that wait for a worker, by the moment they were put."""
+"""The queued calls by the time of their `put`."""
 
 
 class CallNotTaken(redis.RedisError):
-    """The broker takes or gives no call now; to those who use a queue of calls, what a Valkey that is away is."""
+    """RabbitMQ accepts or returns no call now; callers handle it as an unavailable Valkey."""
 
 
 class BrokeredCallQueue(CallQueue):
-    """The calls that wait, where their messages go by a broker of their own."""
+    """The queued calls, with messages on RabbitMQ."""
 
     def __init__(self, valkey: redis.Redis, broker: Broker) -> None:
-        """Suppose that there is room until the first call is put."""
+        """Create a queue that is assumed to have room until the first `put`."""
         super().__init__(valkey)
         self._messages = BrokerMessages(broker)
         self._waiting: int | None = 0
 
     def is_full(self, limit: int) -> bool:
-        """Tell whether so many calls wait; asked of Valkey only if there were many, or one failed, at the last."""
+        """Return whether at least `limit` calls are queued.
+
+        Queries Valkey only if there were many at the last `put`, or that `put` failed.
+        """
         return (self._waiting is None or self._waiting >= limit) and self.count() >= limit
 
     def count(self) -> int:
-        """Count the calls that wait."""
+        """Return the number of queued calls."""
         *_, number = ask_together(self._valkey, self._forget_old(), ("ZCARD", WAITING))
         return int(number)
 
     def oldest_seconds(self) -> float:
-        """Tell how long the call has waited that waits longest; 0 where none waits."""
+        """Return the age of the oldest queued call in seconds; 0 if no call is queued."""
         *_, oldest = ask_together(self._valkey, self._forget_old(), ("ZRANGE", WAITING, "0", "0"))
         return max(0.0, time.time() - made_at(UUID(oldest[0].decode()))) if oldest else 0.0
 
     def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
-        """Let a call wait for a worker."""
+        """Queue a call for a worker."""
         invocation_id, provider = address.invocation_id, request.entry.upstreams[0].provider.name
+        # Unknown until both servers have the call: the next `is_full` must count.
         self._waiting = None
         *_, waiting = ask_together(
             self._valkey,
@@ -81,7 +86,7 @@ class BrokeredCallQueue(CallQueue):
         self._waiting = int(waiting)
 
     def requeue_if_lost(self, call: QueuedCall) -> bool:
-        """Let a call wait again if nothing waits where it would: a worker took it and died before it began."""
+        """Queue a call again if its queues are empty, because a worker took it and died before it began."""
         with _translated_errors():
             broker = self._messages.broker
             if broker.depth(call.queue) or broker.depth(parked_queue(call.provider)):
@@ -90,26 +95,26 @@ class BrokeredCallQueue(CallQueue):
         return True
 
     def requeue(self, call: QueuedCall) -> None:
-        """Let a call wait, as the last of its queue."""
+        """Queue a call as the last of its queue: RabbitMQ cannot insert at the front."""
         self._send(call.queue, call)
 
     def park(self, call: QueuedCall) -> None:
-        """Let a call wait for room at its provider."""
+        """Queue a call until its provider has room."""
         self._send(parked_queue(call.provider), call)
 
     def take_parked(self, provider: str) -> QueuedCall | None:
-        """Take the call that has waited longest for this provider; None when there is none."""
+        """Take the call that has waited longest for this provider. Return None if there is none."""
         with _translated_errors():
             taken = self._messages.take(parked_queue(provider))
         return None if taken is None else read_message(taken.headers, taken.body, taken.delivery_info)
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
-        """Take a call's request out; None when nobody waits for the call, or its time is over."""
+        """Take a call's request out of Valkey. Return None if it was withdrawn or has expired."""
         self._valkey.zrem(WAITING, invocation_id.hex)
         return super().take_request(invocation_id)
 
     def drop_requests(self, *invocation_ids: UUID) -> None:
-        """Forget the requests of calls that no worker will make."""
+        """Delete the requests of calls that no worker will make."""
         self._valkey.zrem(WAITING, *(invocation_id.hex for invocation_id in invocation_ids))
         super().drop_requests(*invocation_ids)
 
@@ -119,13 +124,13 @@ class BrokeredCallQueue(CallQueue):
             self._messages.send(queue, parts["body"], parts["headers"])
 
     def _forget_old(self) -> tuple[str, ...]:
-        # Another front put them, by its own clock.
+        # Another web process wrote the entries, by its own clock.
         over = time.time() - KEPT_SECONDS - CLOCKS_APART_SECONDS
         return ("ZREMRANGEBYSCORE", WAITING, "-inf", str(over))
 
 
 def open_call_queue(settings: Settings, valkey: redis.Redis) -> CallQueue:
-    """Open the queue of calls, over the Valkey of their requests."""
+    """Return the queue of calls for the configured broker; `valkey` stores the requests."""
     address = broker_of_calls(settings)
     if scheme_of(address) in RABBITMQ_SCHEMES:
         return BrokeredCallQueue(valkey, Broker.of(address))
@@ -133,7 +138,7 @@ def open_call_queue(settings: Settings, valkey: redis.Redis) -> CallQueue:
 
 
 def broker_of_calls(settings: Settings) -> str:
-    """Give the address by which calls' messages travel: RabbitMQ, or the Valkey where their requests are."""
+    """Return the URL of the broker for calls: RabbitMQ if configured, else the Valkey of their requests."""
     if scheme_of(settings.broker) in RABBITMQ_SCHEMES:
         return settings.broker
     return settings.models_redis_url or settings.redis_url
