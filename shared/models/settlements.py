@@ -107,8 +107,8 @@ class Settlements:
             try:
                 self._settle(pending.dispatch, pending.outcome)
             except DomainError as error:
+                # Postgres is unavailable again: the remaining settlements would only wait as long.
                 if is_transient(error):
-                    # Postgres is unavailable again: the others would only wait as long.
                     raise
                 _log_lost(pending, error)
             del self._pending[invocation_id]

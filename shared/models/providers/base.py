@@ -1,7 +1,7 @@
-"""The port to a provider: open a call, read events, hang up.
+"""The port to a provider: open a call, read its events, hang up.
 
-Events are the parsed JSON of the upstream's own dialect, errors within a stream among them; a single JSON document is
-one event. Providers raise the errors of `errors` and nothing else.
+Events are the parsed JSON of the upstream's own dialect, including errors inside a stream. A single JSON document is
+one event. Providers raise only the errors of `errors`.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,21 @@ Event = dict[str, Any]
 
 
 class Cancellation(Protocol):
-    """Tells that nobody waits any more; a `threading.Event` is one. Asked often: neither method may do I/O."""
+    """Whether a call was cancelled; a `threading.Event` is one. Polled often, so neither method may do I/O."""
 
     def is_set(self) -> bool:
-        """Whether to hang up."""
+        """Return whether the call was cancelled."""
 
     def wait(self, timeout: float | None = None, /) -> bool:
-        """Sleep until it is set or the time is over; return whether it is set."""
+        """Wait until the call is cancelled or `timeout` seconds have passed. Return whether it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRequest:
-    """One call: the body in the upstream's dialect, and the bounds. `deadline_at` is of the monotonic clock."""
+    """One call: its body in the upstream's dialect, and its timeouts.
+
+    `deadline_at` is in the monotonic clock's seconds.
+    """
 
     upstream: Upstream
     body: Event
@@ -42,52 +45,58 @@ class UpstreamRequest:
 
 
 class UpstreamStream(Protocol):
-    """An answer under way. Leave the `with` block early to hang up without hearing what has come."""
+    """A response under way. Leave the `with` block early to hang up without reading what has arrived."""
 
     upstream: Upstream
 
     @property
     def received_done_marker(self) -> bool:
-        """Whether the upstream has ended its stream with `[DONE]`, or answered with a whole document."""
+        """Whether the upstream ended its stream with `[DONE]`, or replied with one document."""
 
     def __enter__(self) -> Self:
-        """Begin to read."""
+        """Start reading."""
 
     def __exit__(self, *raised: object) -> None:
-        """Let go of the connection: kept if the answer was read to its end, else closed."""
+        """Release the connection: to the pool if the response was read to its end, else closed."""
 
     def batches(self) -> Iterator[list[Event]]:
-        """Give events as they arrive, those that arrived together in one list; ends where the upstream's stream ends.
+        """Yield events as they arrive, in lists of those that arrived together, until the upstream's stream ends.
 
-        Whether that end was a good one only the events tell. Raises ProviderError, ProviderTimeout, CallCancelled,
-        all with `may_have_cost`.
+        The events alone show whether the reply was complete. Raises ProviderError, ProviderTimeout, CallCancelled, all
+        with `may_have_cost`.
         """
 
     def __iter__(self) -> Iterator[Event]:
-        """Give the events one by one."""
+        """Yield the events one by one."""
 
     def hang_up(self) -> None:
-        """Have `batches` give what has come, and no more, and raise CallCancelled where that was not all."""
+        """Close the connection.
+
+        `batches` yields what has arrived, then raises CallCancelled unless that was the whole reply.
+        """
 
     @property
     def is_pollable(self) -> bool:
-        """Whether a socket tells of all that is still to come, so that a loop may `read_available` it."""
+        """Whether the socket's readiness covers all remaining data, so that a loop may use `read_available`."""
 
     def polling(self) -> AbstractContextManager[Pollable]:
         """Allow `read_available` within the block, whenever the socket is readable; only while `is_pollable`."""
 
     def read_available(self) -> list[Event] | None:
-        """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
+        """Return the events that have arrived, without waiting; None if `batches` must continue.
+
+        Raises ProviderError.
+        """
 
 
 class Provider(Protocol):
     """One configured provider; safe to share between threads."""
 
     def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> UpstreamStream:
-        """Send the request and wait until the upstream begins to answer with success.
+        """Send the request, and wait for the head of a successful response.
 
-        Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled. Never repeats.
+        Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled. Never retries.
         """
 
     def close(self) -> None:
-        """Close idle connections; calls under way go on."""
+        """Close idle connections. Calls under way continue."""

@@ -1,13 +1,14 @@
-"""What goes wrong between us and a provider, and whether it may have cost something.
+"""Errors of providers, whether they may have cost something, and the meaning of an upstream's error response.
 
-    ProviderError               502   broke off, answered nonsense, refused our credentials …
-    ├── ProviderTimeout         504   too slow: to begin, within the answer, or in all
-    ├── ProviderOverloaded      503   has no room at the moment; comes with a time to wait
-    ├── UpstreamRefused         400   found the request itself wrong; its error is passed on
-    └── CallCancelled                 we hung up, because nobody waits for the answer any more
+    ProviderError               502   broke off, invalid response, rejected our credentials …
+    ├── ProviderTimeout         504   too slow: to begin, within the response, or in all
+    ├── ProviderOverloaded      503   no capacity at the moment; comes with a time to wait
+    ├── UpstreamRefused         400   the request itself is invalid; the upstream's error is passed on
+    └── CallCancelled                 we hung up, because the client has left
 
-Protects two rules: a call that may have cost something is never repeated (`may_have_cost`), and no text of an
-upstream reaches a log: `str()` of these errors is a sentence of ours.
+Protects two rules: a call that may have cost something is never repeated (`may_have_cost`), and no upstream's text
+reaches a log: `str()` of these errors is a sentence of ours. A response counts as free only if it certainly was;
+callers see nothing about the operators' account at the provider (keys, quota, addresses).
 """
 
 import json
@@ -35,9 +36,9 @@ class ProviderError(DomainError):
         retry_after_seconds: int | None = None,
         upstream_status: int | None = None,
     ) -> None:
-        """Say whether the provider may have begun to work, and whether asking it again soon could help.
+        """Set whether the provider may have begun to work, and whether a repetition could succeed soon.
 
-        The code that chose the provider puts its name into `provider`.
+        The router sets `provider`, because only it knows the name.
         """
         super().__init__(detail, retry_after_seconds=retry_after_seconds)
         self.may_have_cost = may_have_cost
@@ -54,7 +55,7 @@ class ProviderTimeout(ProviderError):
 
 
 class ProviderOverloaded(ProviderError):
-    """The provider of this model takes no more calls at the moment; try again."""
+    """The provider of this model has no capacity at the moment. Retry after the time in `Retry-After`."""
 
     code = "overloaded"
     kind = Kind.UNAVAILABLE
@@ -66,7 +67,7 @@ class ProviderOverloaded(ProviderError):
         retry_after_seconds: int | None = None,
         upstream_status: int | None = None,
     ) -> None:
-        """Ask for a retry after a second unless told otherwise; an overloaded provider has done nothing."""
+        """Set a retry after `retry_after_seconds`, by default 1. An overloaded provider has done nothing."""
         super().__init__(
             detail,
             may_have_cost=False,
@@ -77,10 +78,10 @@ class ProviderOverloaded(ProviderError):
 
 
 class UpstreamRefused(ProviderError):
-    """The provider of this model refused the request as it stands.
+    """The provider of this model rejected the request as invalid.
 
-    `status` is 400, 413 or 422; `error` has the upstream's own `message`, `type`, `param` and `code`, bounded, for
-    the caller's eyes only.
+    `status` is 400, 413 or 422. `error` has the upstream's `message`, `type`, `param` and `code`, shortened; only the
+    caller may read it.
     """
 
     code = "upstream_refused"
@@ -111,8 +112,9 @@ _GATEWAY_TIMEOUTS = frozenset({504, 522, 524})
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """Make the error that an answer of this status means; `body` may be cut short."""
+    """Return the error that a response with this status means; `body` may be truncated."""
     error = _error_object(body)
+    # An exhausted quota also comes as 429, but waiting does not help.
     if status in _OVERLOADED and error.get("code") not in _QUOTA_CODES:
         return ProviderOverloaded(retry_after_seconds=retry_after_seconds(headers), upstream_status=status)
     if status in _REQUEST_IS_WRONG:
@@ -129,7 +131,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ProviderErr
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> int | None:
-    """Read how long the upstream wants to be left alone, in whole seconds up to an hour; None if it does not say."""
+    """Return how long the upstream asks to wait, in whole seconds up to an hour, or None if it does not say."""
     seconds = _number(headers.get("retry-after-ms"), divisor=1000)
     if seconds is None:
         seconds = _number(headers.get("retry-after"))
@@ -154,12 +156,13 @@ def _seconds_until(value: str | None) -> float | None:
 
 
 def _error_object(body: bytes) -> dict[str, Any]:
-    """Find the error in the shapes upstreams use: an object or a text in `error`, a text in `detail`, or flat."""
+    """Return the error object: an object or text in `error`, a text in `detail`, or a flat object."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    if isinstance(parsed, list) and parsed:  # Gemini's OpenAI-compatible endpoint wraps errors in a list
+    # Gemini's OpenAI-compatible endpoint wraps errors in a list.
+    if isinstance(parsed, list) and parsed:
         parsed = parsed[0]
     if not isinstance(parsed, dict):
         return {}

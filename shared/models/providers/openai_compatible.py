@@ -1,7 +1,7 @@
-"""A provider that speaks OpenAI's HTTP interface: OpenAI, OpenRouter, Ollama, vLLM, llama.cpp's server and the like.
+"""A provider with OpenAI's HTTP interface: OpenAI, OpenRouter, Ollama, vLLM, llama.cpp's server and similar ones.
 
-One call is one request: no redirects, no cookies or credentials of the surroundings, and no repeats but of a request
-that was lost with an idle connection before the upstream had any of it.
+One call is one request, without redirects, cookies or credentials from the environment. A request is repeated only if
+its idle connection broke before the upstream had received a byte of it.
 """
 
 import json
@@ -43,7 +43,7 @@ class OpenAiCompatibleProvider:
     def __init__(
         self, entry: ProviderEntry, watchdog: Watchdog, *, environment: Mapping[str, str] = os.environ
     ) -> None:
-        """Take the secrets from the environment now; without them every call fails, before it costs anything."""
+        """Read the secrets from the environment. If one is missing, every call fails before it costs anything."""
         self._entry = entry
         self._watchdog = watchdog
         self._adapter = ProviderAdapter()
@@ -54,7 +54,7 @@ class OpenAiCompatibleProvider:
             log.warning("provider.secret_missing", provider=entry.name, variables=self._missing)
 
     def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> AnswerStream:
-        """Send the request and wait until the upstream begins to answer with success.
+        """Send the request, and wait for the head of a successful response.
 
         Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
         """
@@ -75,16 +75,17 @@ class OpenAiCompatibleProvider:
             raise
 
     def close(self) -> None:
-        """Close idle connections; calls under way go on."""
+        """Close idle connections. Calls under way continue."""
         self._adapter.close()
 
     def _answer(self, request: UpstreamRequest, call: Call) -> AnswerStream:
         body = self._send(self._prepared(request), request, call)
         try:
-            # http.client takes a header block that the watchdog cut short for a whole answer; no body follows it.
+            # http.client accepts a header block that the watchdog cut short as a whole response; no body follows it.
             response = response_of(body)
             if call.reason is not None and not (response and response.has_buffered_bytes()):
                 call.raise_if_cut(may_have_cost=True)
+            # Work on the received bytes is not the upstream's silence.
             call.pause_timer()
             _refuse_unusable(body, call)
         except BaseException:
@@ -95,7 +96,7 @@ class OpenAiCompatibleProvider:
     def _send(
         self, prepared: requests.PreparedRequest, request: UpstreamRequest, call: Call
     ) -> BaseHTTPResponse:
-        # Nearly always the watchdog is faster; the socket's own timeout is the second line.
+        # The watchdog usually acts first; the socket's own timeout is the fallback.
         read_timeout_seconds = SOCKET_SLACK_SECONDS + (
             max(request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds)
             if request.is_streamed
@@ -106,7 +107,7 @@ class OpenAiCompatibleProvider:
         except _FAILED as error:
             if not call.is_unacknowledged or call.reason is not None:
                 raise call.failure(_connection_failure(call)) from error
-        # The upstream had closed the idle connection, and has not had the request: it is sent once more.
+        # The upstream had closed the idle connection and has no byte of the request: send it once more.
         call.is_sent = call.is_unacknowledged = False
         try:
             return self._send_once(prepared, call, read_timeout_seconds, connects_anew=True)
@@ -153,12 +154,14 @@ def _connection_failure(call: Call) -> ProviderError:
 
 
 def _refuse_unusable(body: BaseHTTPResponse, call: Call) -> None:
-    """Raise what any answer but a readable success means."""
+    """Raise the error of a response that is not a readable success."""
     if body.status not in _SUCCESS:
+        # The error text is only for the caller's information; do not wait long for it.
         call.shorten_deadline(SECONDS_FOR_A_REFUSAL)
         raise refusal(body.status, body.headers, _start_of(body))
     if body.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise ProviderError("The provider compressed its answer although asked not to.", may_have_cost=True)
+    # A web page means a wrong address, so no model has worked.
     if body.headers.get("content-type", "").lower().startswith("text/html"):
         raise ProviderError(
             "The provider answered a page for people in place of a model's output.", may_have_cost=False

@@ -1,7 +1,7 @@
-"""Reading an upstream's answer: bytes from its socket, events out, and why it ended.
+"""Read an upstream's response: bytes from its socket become events, and its end becomes a reason.
 
-Accepts what real servers do: any line ends, a JSON document in place of a stream, a wrong content type, no `[DONE]`,
-a last event without its blank line. Refuses cut or endless bodies, and anything that is not JSON.
+Accepts what real servers send: any line ends, a JSON document instead of a stream, a wrong content type, no `[DONE]`, a
+last event without its blank line. Refuses truncated or endless bodies, and anything that is not JSON.
 """
 
 import json
@@ -25,27 +25,29 @@ MAX_WHITE_SPACE_BYTES = 64 << 10
 MAX_ANSWER_BYTES = 512 << 20
 MAX_JSON_BYTES = 16 << 20
 SECONDS_FOR_THE_END = 0.3
-"""How long the bytes after `[DONE]` may take; they only decide whether the connection can be used again."""
+"""Maximum time for the bytes after `[DONE]`, which only decide whether the connection can be reused."""
 _TERMINATOR = b"[DONE]"
-_decode = json.JSONDecoder().decode  # json.loads would guess an encoding first
-_BROKEN = (OSError, HTTPError, ValueError)  # ValueError: a TLS socket that was shut is read
+# A decoder of our own, because json.loads would first guess an encoding.
+_decode = json.JSONDecoder().decode
+# ValueError is what a read of a TLS socket raises after it was shut down.
+_BROKEN = (OSError, HTTPError, ValueError)
 
 
 class Body(Protocol):
     """A response body of urllib3."""
 
     def read1(self, amt: int | None = None) -> bytes:
-        """Take what is there, at most so many bytes; nothing at the end."""
+        """Return the bytes that have arrived, at most `amt`; empty at the end."""
 
     def release_conn(self) -> None:
-        """Give the connection back to its pool."""
+        """Return the connection to its pool."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 class AnswerStream:
-    """The events of one answer."""
+    """The events of one response."""
 
     def __init__(self, upstream: Upstream, body: Body, call: Call, watchdog: Watchdog) -> None:
         self.upstream = upstream
@@ -61,11 +63,14 @@ class AnswerStream:
         self._is_at_end = False
 
     def __enter__(self) -> Self:
-        """Begin to read."""
+        """Start reading."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Keep the connection if the answer was read to its end, else close it, which tells the upstream to stop."""
+        """Return the connection to the pool if the response was read to its end.
+
+        Otherwise close it to stop the upstream.
+        """
         if self._is_terminated and not self._is_at_end:
             self._read_end_of_body()
         self._watchdog.forget(self._call)
@@ -76,17 +81,18 @@ class AnswerStream:
 
     @property
     def received_done_marker(self) -> bool:
-        """Whether the upstream ended its stream with `[DONE]`, or answered with a whole document."""
+        """Whether the upstream ended its stream with `[DONE]`, or replied with one document."""
         return self._is_terminated
 
     def __iter__(self) -> Iterator[Event]:
-        """Give the events one by one."""
+        """Yield the events one by one."""
         for batch in self.batches():
             yield from batch
 
     def batches(self) -> Iterator[list[Event]]:
-        """Give the events in the lists in which they arrived."""
+        """Yield the events in lists of those that arrived together."""
         start = self._first_bytes()
+        # The content type is not reliable, so the first byte decides.
         if start.lstrip()[:1] in (b"{", b"["):
             document = self._document(start)
             self._is_terminated = True
@@ -96,7 +102,7 @@ class AnswerStream:
 
     @property
     def is_pollable(self) -> bool:
-        """Whether a socket tells of all that is still to come, so that a loop may `read_available` it."""
+        """Whether the socket's readiness covers all remaining data, so that a loop may use `read_available`."""
         is_open = self._is_streamed and not self._is_terminated and self._error is None
         return is_open and self._response is not None and self._response.is_pollable
 
@@ -112,7 +118,10 @@ class AnswerStream:
             self._call.pause_timer()
 
     def read_available(self) -> list[Event] | None:
-        """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
+        """Return the events that have arrived, without waiting; None if `batches` must continue.
+
+        Raises ProviderError.
+        """
         assert self._response is not None  # noqa: S101 (within `polling`)
         received = None if self._call.reason is not None else self._response.read_available()
         if received is None:
@@ -122,7 +131,10 @@ class AnswerStream:
         return self._events_of(received)
 
     def hang_up(self) -> None:
-        """Have `batches` give what has come, and no more, and raise CallCancelled where that was not all."""
+        """Close the connection.
+
+        `batches` yields what has arrived, then raises CallCancelled unless that was the whole reply.
+        """
         self._call.cancel()
 
     def _streamed(self, received: bytes) -> Iterator[list[Event]]:
@@ -139,7 +151,7 @@ class AnswerStream:
             yield last
 
     def _events_of(self, received: bytes) -> list[Event]:
-        """Read the events that these bytes complete, up to one that is refused, which `batches` raises."""
+        """Return the events that these bytes complete, up to an invalid one. `batches` raises its error."""
         events: list[Event] = []
         try:
             self._parse(self._parser.feed(received), events)
@@ -150,7 +162,7 @@ class AnswerStream:
         return events
 
     def _parse(self, received: list[SseEvent], events: list[Event]) -> None:
-        """Add the events to the list, up to the terminator or the first that makes no sense."""
+        """Append events to the list, up to the terminator or the first invalid event."""
         for name, data in received:
             if data.startswith(_TERMINATOR):
                 self._is_terminated = True
@@ -166,11 +178,12 @@ class AnswerStream:
         if not isinstance(event, dict):
             raise self._failure("The provider sent something that is not a JSON object.")
         if name and "type" not in event and self.upstream.dialect is Dialect.RESPONSES:
+            # Some servers name a Responses event only in its SSE `event` field.
             event["type"] = name
         return event
 
     def _cut_event(self) -> list[Event]:
-        """Read an event that the end of the body cut off: whole JSON was not cut, anything else was never sent."""
+        """Return an event that the end of the body cut off, if its JSON is complete. Otherwise it was never sent."""
         events: list[Event] = []
         with suppress(ProviderError):
             self._parse(self._parser.finish(), events)
@@ -182,6 +195,7 @@ class AnswerStream:
             received = self._read()
             if not received:
                 raise self._failure("The provider answered nothing.")
+            # Servers send white space to keep the connection open while they work.
             if len(start) > MAX_WHITE_SPACE_BYTES:
                 raise self._failure("The provider answered nothing but white space.")
             start += received
@@ -190,7 +204,7 @@ class AnswerStream:
         return start
 
     def _document(self, start: bytes) -> Event:
-        """Read the whole answer; one that ends with its JSON was not cut, however its connection ended."""
+        """Return the whole response. If its JSON is complete, it was not truncated, however the connection ended."""
         content, broken = bytearray(start), None
         try:
             while len(content) <= MAX_JSON_BYTES and (received := self._read()):
@@ -215,10 +229,12 @@ class AnswerStream:
                 "The connection to the provider broke in the middle of its answer."
             ) from error
         if not received:
-            # A socket that the watchdog shut gives what it holds, and then looks like an answer that has ended.
+            # A socket that the watchdog shut down returns its buffered bytes, and then seems to be at the response's
+            # end.
             self._call.raise_if_cut(may_have_cost=True)
             self._is_at_end = True
-            self._call.release()  # urllib3 has given the connection back already
+            # urllib3 has already returned the connection to its pool, where another call may use it.
+            self._call.release()
             return b""
         self._count(received)
         return received
@@ -230,7 +246,7 @@ class AnswerStream:
             raise self._failure("The provider's answer is larger than is sane.")
 
     def _read_end_of_body(self) -> None:
-        """See the body's end after `[DONE]`, so that the connection can be used again; not worth any waiting."""
+        """Read the body's end after `[DONE]`, so that the connection can be reused; not worth a long wait."""
         self._call.shorten_deadline(SECONDS_FOR_THE_END)
         try:
             self._is_at_end = self._body.read1(READ_BYTES) == b"" and self._call.reason is None

@@ -1,8 +1,8 @@
-"""Which upstream answers a call: the fallback order, retries, and the wait between them.
+"""Choose the upstream of a call: fallback order, retries, and the wait between them.
 
-A call goes to another upstream, or to the same again, only if the attempt before surely cost nothing and nothing has
-been answered. The next upstream is asked at once; when all have failed, another round begins after a jittered,
-growing wait that heeds `Retry-After`.
+A call goes to another upstream, or to the same again, only if the attempt before certainly cost nothing and nothing of
+a reply was sent. The next upstream is called at once. When all have failed, another round begins after a growing wait
+with jitter that respects `Retry-After`.
 """
 
 import random
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 8.0
 REST_SECONDS = 2.0
-"""How long an upstream that failed is asked last, unless it said how long itself."""
+"""How long a failed upstream is tried last, unless its response said how long."""
 MAX_PROVIDERS = 256
 
 
@@ -49,7 +49,7 @@ class _Plan:
 
 
 class Router:
-    """Opens calls to the upstreams of catalog entries; one for each process, safe to share between threads."""
+    """Opens calls to the upstreams of catalog entries. One per process; safe to share between threads."""
 
     def __init__(self, *, watchdog: Watchdog | None = None) -> None:
         self._watchdog = watchdog or Watchdog()
@@ -66,10 +66,10 @@ class Router:
         deadline_at: float | None = None,
         call_id: str | None = None,
     ) -> UpstreamStream:
-        """Open a call; the stream's `upstream` tells who answers, and in which dialect.
+        """Open a call. The stream's `upstream` is the one that responded.
 
-        `body_for` writes the body for an upstream. `deadline_at`, of the monotonic clock, can shorten the entry's own
-        deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
+        `body_for` returns the body for an upstream. `deadline_at`, in the monotonic clock's seconds, can shorten the
+        entry's own deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
         """
         ends_at = time.monotonic() + entry.deadline_seconds
         plan = _Plan(
@@ -82,7 +82,7 @@ class Router:
         return self._first_answer(plan)
 
     def close(self) -> None:
-        """Close idle connections and the watch over calls."""
+        """Close idle connections and stop the watchdog."""
         with self._lock:
             providers, self._providers = list(self._providers.values()), {}
         for provider in providers:
@@ -156,7 +156,8 @@ class Router:
             return provider
         with self._lock:
             if entry not in self._providers:
-                if len(self._providers) >= MAX_PROVIDERS:  # many reloads ago
+                # Reloads of the catalog add providers; the oldest is no longer in use.
+                if len(self._providers) >= MAX_PROVIDERS:
                     self._providers.pop(next(iter(self._providers))).close()
                 self._providers[entry] = self._connect(entry)
             return self._providers[entry]
@@ -167,7 +168,7 @@ class Router:
         return OpenAiCompatibleProvider(entry, self._watchdog)
 
     def _in_order(self, upstreams: tuple[Upstream, ...]) -> list[Upstream]:
-        """Put those that failed a moment ago last; otherwise the order is the operators'."""
+        """Return the upstreams in the operators' order, those that failed a moment ago last."""
         if not self._resting:
             return list(upstreams)
         now = time.monotonic()
@@ -182,7 +183,7 @@ class Router:
 
 @cache
 def _answered(provider: str) -> tuple[Counter, Histogram]:
-    """Find the series of a provider's good answers, of which there are as many as operators name providers."""
+    """Return the metrics of a provider's successful responses, cached; operators name only so many providers."""
     return PROVIDER_REQUESTS.labels(provider, "answered"), PROVIDER_FIRST_BYTE_SECONDS.labels(provider)
 
 
@@ -191,7 +192,7 @@ def _key(upstream: Upstream) -> tuple[str, str]:
 
 
 def _ends_the_call(error: ProviderError) -> bool:
-    """Whether no other upstream may be asked: the work may be done, the request is wrong, or nobody waits."""
+    """Return whether to call no other upstream: it may have worked, the request is invalid, or the client has left."""
     return error.may_have_cost or isinstance(error, UpstreamRefused | CallCancelled)
 
 
@@ -200,7 +201,7 @@ def _may_be_repeated(error: ProviderError) -> bool:
 
 
 def _more_telling(before: ProviderError | None, error: ProviderError) -> ProviderError:
-    """Choose what the caller hears when all failed: that there is no room now, soonest first, else the latest."""
+    """Return the error to report after all failed: the overload with the earliest retry, else the latest error."""
     if not isinstance(before, ProviderOverloaded):
         return error
     if not isinstance(error, ProviderOverloaded):
@@ -209,7 +210,7 @@ def _more_telling(before: ProviderError | None, error: ProviderError) -> Provide
 
 
 def _wait(plan: _Plan, round_number: int, failure: ProviderError) -> None:
-    """Sleep before another round; give up if that would outlast the deadline."""
+    """Wait before another round. Raises `failure` at once if the wait would exceed the deadline."""
     backoff = backoff_seconds(round_number, first=FIRST_WAIT_SECONDS, longest=LONGEST_WAIT_SECONDS)
     seconds = max(failure.retry_after_seconds or 0, 0.5 * backoff) + random.uniform(0, 0.5 * backoff)  # noqa: S311
     if time.monotonic() + seconds >= plan.deadline_at:

@@ -1,4 +1,4 @@
-"""What the scripted provider is told to do: directives in the last user text, one a line, each beginning with `!`.
+"""The script of a scripted reply: directives in the last user text, one a line, each beginning with `!`.
 
 README.md lists them. Any other line is text to repeat.
 """
@@ -19,7 +19,7 @@ _RESULTS = ("tool", "function_call_output")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call of a function that the reply asks for; `arguments` is JSON text."""
+    """A call of a function in the reply; `arguments` is JSON text."""
 
     name: str
     arguments: str
@@ -27,7 +27,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One reply. `…_after` count pieces of text already given; None: never."""
+    """One reply. `…_after` count the pieces of text that precede the event; None means never."""
 
     text: str = ""
     reasoning: str = ""
@@ -47,23 +47,23 @@ class Script:
 
     @property
     def pieces(self) -> list[str]:
-        """The text in pieces of one word, each of which counts as one token."""
+        """The text in pieces of one word each; a piece counts as one token."""
         return _PIECE.findall(self.text)
 
     @property
     def completion_tokens(self) -> int:
-        """Words of everything the reply holds, reasoning included."""
+        """The words of everything in the reply, including its reasoning."""
         calls = sum(1 + len(call.arguments.split()) for call in self.tool_calls)
         return len(self.pieces) + self.reasoning_tokens + calls
 
     @property
     def reasoning_tokens(self) -> int:
-        """Words of the reasoning."""
+        """The words of the reasoning."""
         return len(self.reasoning.split())
 
 
 def read_script(dialect: Dialect, body: Mapping[str, Any]) -> Script:
-    """Work out the reply to a request of either dialect."""
+    """Return the script of the reply to a request of either dialect."""
     texts = list(_chat_texts(body) if dialect is Dialect.CHAT else _responses_texts(body))
     last_user_text = next((text for role, text in reversed(texts) if role == "user"), "")
     script = Script(prompt_tokens=max(1, sum(len(text.split()) for _, text in texts)))
@@ -76,7 +76,7 @@ def read_script(dialect: Dialect, body: Mapping[str, Any]) -> Script:
             script = changed
     results = _results(texts)
     if results:
-        # A framework asks again with what its tool said; the same call would have it do so for ever.
+        # An agent framework sends the tool's result with the same user text; a second call would make it loop forever.
         script = replace(script, tool_calls=())
     if not (script.text or script.tool_calls):
         script = replace(script, text=_reply(text_lines, results))
@@ -84,7 +84,7 @@ def read_script(dialect: Dialect, body: Mapping[str, Any]) -> Script:
 
 
 def _results(texts: Sequence[tuple[str, str]]) -> list[str]:
-    """Find what tools said since the last user text."""
+    """Return the tools' results since the last user text."""
     since = takewhile(lambda text: text[0] != "user", reversed(texts))
     return [text for role, text in since if role in _RESULTS][::-1]
 
@@ -96,7 +96,7 @@ def _reply(text_lines: Sequence[str], results: Sequence[str]) -> str:
 
 
 def _apply_directive(script: Script, line: str) -> Script | None:
-    """Apply a directive; None if the line is not one."""
+    """Apply a directive. Return None if the line is not one."""
     name, _, argument = line.strip().partition(" ")
     directive = _DIRECTIVES.get(name)
     try:
@@ -129,7 +129,7 @@ def _after(text: str) -> int:
 
 
 def _fail(script: Script, argument: str) -> Script:
-    """Read `500`, `500 after 3` or `429 retry-after 7`."""
+    """Parse `500`, `500 after 3` or `429 retry-after 7`."""
     status, _, rest = argument.partition(" ")
     if rest.startswith("after "):
         return replace(script, fail_after=_after(rest))

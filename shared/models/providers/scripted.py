@@ -1,7 +1,7 @@
-"""A provider that follows a script instead of asking a model, for tests and first steps; README.md has the directives.
+"""A provider that follows a script instead of calling a model, for tests and first steps; README.md has the directives.
 
-The same request gives the same events, usage counts the words that were read and written, and deadlines, cancelling
-and failures are the port's own.
+The same request gives the same events. Usage counts the words of prompt and reply. Deadlines, cancellation and failures
+are those of the port.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shared.models.stream_loop import Pollable
 
 
 class ScriptedProvider:
-    """Follows the script that each request holds."""
+    """Follows the script that each request contains."""
 
     def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> ScriptedStream:
         """Wait and fail as the script says, else begin the reply."""
@@ -46,7 +46,7 @@ class ScriptedProvider:
         return ScriptedStream(request, script, pacing)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no connections."""
 
 
 class ScriptedStream:
@@ -65,38 +65,38 @@ class ScriptedStream:
         self.received_done_marker = False
 
     def __enter__(self) -> Self:
-        """Begin to read."""
+        """Start reading."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """There is no connection."""
+        """Do nothing: there is no connection."""
 
     def __iter__(self) -> Iterator[Event]:
-        """Give the events one by one."""
+        """Yield the events one by one."""
         for batch in self.batches():
             yield from batch
 
     def batches(self) -> Iterator[list[Event]]:
-        """Give the events, or the document, at the script's pace, up to where it goes wrong."""
+        """Yield the events, or the document, at the script's pace, up to the scripted failure."""
         if self._is_streamed:
             yield from self._scripted_events()
         else:
             yield [self._document([event for batch in self._scripted_events() for event in batch])]
 
     def hang_up(self) -> None:
-        """Say no more."""
+        """Stop the reply."""
         self._pacing.is_hung_up = True
 
     def polling(self) -> AbstractContextManager[Pollable]:
-        """There is no socket."""
+        """Raise NotImplementedError: there is no socket."""
         raise NotImplementedError
 
     def read_available(self) -> list[Event] | None:
-        """There is no socket."""
+        """Raise NotImplementedError: there is no socket."""
         raise NotImplementedError
 
     def _document(self, events: list[Event]) -> Event:
-        """Make one document of what a stream would have told."""
+        """Return one document with the content of a stream's events."""
         if self.received_done_marker:
             return chat_completion(self._script, self._body)
         match events[-1]:
@@ -135,7 +135,7 @@ class ScriptedStream:
 
 
 class _Pacing:
-    """Waits that end with the call's deadline or its cancelling."""
+    """Waits that end with the call's deadline or cancellation."""
 
     def __init__(self, request: UpstreamRequest, cancelled: Cancellation) -> None:
         self._deadline_at = request.deadline_at

@@ -1,4 +1,4 @@
-"""A scripted reply as the chunks of a chat completion, in the order in which OpenAI sends them, or as one document."""
+"""A scripted reply as chat completion chunks or Responses events, in OpenAI's order, or as one document."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _BASE = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created"
 
 
 def chat_events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEvent]:
-    """Write the chunks: role, reasoning, text, tool calls, finish reason, usage."""
+    """Yield the chunks: role, reasoning, text, tool calls, finish reason, usage."""
     choices = range(body.get("n") or 1)
     for index in choices:
         yield _chunk(index, {"role": "assistant", "content": ""}), False
@@ -33,7 +33,7 @@ def chat_events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEve
 
 
 def chat_completion(script: Script, body: Mapping[str, Any]) -> Event:
-    """Write the whole reply as one document."""
+    """Return the whole reply as one document."""
     message: Event = {"role": "assistant", "content": None, "refusal": None}
     if script.pieces:
         message["refusal" if script.is_refusal else "content"] = "".join(script.pieces)
@@ -57,7 +57,7 @@ def chat_completion(script: Script, body: Mapping[str, Any]) -> Event:
 
 
 def chat_failure() -> Event:
-    """Write an error in the middle of a stream, or in place of a reply, as OpenRouter and vLLM do."""
+    """Return an error in the form that OpenRouter and vLLM use inside a stream, or instead of a reply."""
     return {
         "error": {"message": "The script says to fail.", "type": "server_error", "code": "scripted_failure"}
     }
@@ -71,7 +71,7 @@ def _chunk(
 
 
 def _tool_calls(index: int, script: Script) -> Iterator[Event]:
-    """Send each call's name first and its arguments in two halves, as real upstreams cut them anywhere."""
+    """Yield each call's name first and its arguments in two halves, because real upstreams split them anywhere."""
     for number, call in enumerate(script.tool_calls):
         function = {"name": call.name, "arguments": ""}
         head = {"index": number, "id": f"call_scripted_{number}", "type": "function", "function": function}
@@ -104,13 +104,13 @@ def _chat_usage(script: Script, choices: int) -> Event:
 
 
 def response_events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEvent]:
-    """Write the events: created, each output item from added to done, completed or incomplete."""
+    """Yield the events: created, each output item from added to done, completed or incomplete."""
     for number, (event, is_piece) in enumerate(_events(script, body)):
         yield {**event, "sequence_number": number}, is_piece
 
 
 def failure_of_response(script: Script, given: int) -> Event:
-    """Write the event of a response that failed after so many pieces, with what it has consumed."""
+    """Return the event of a response that failed after this many pieces, with its usage so far."""
     response = _response({}, "failed")
     response["error"] = {"code": "server_error", "message": "The script says to fail."}
     if script.reports_usage:
@@ -196,7 +196,7 @@ def _refusal_part(text: str) -> Event:
 
 
 def _response(body: Mapping[str, Any], status: str) -> Event:
-    """Write the response object: what was asked is repeated, the rest has OpenAI's defaults."""
+    """Return the response object: the request's settings, otherwise OpenAI's defaults."""
     return {
         "id": "resp_scripted",
         "object": "response",

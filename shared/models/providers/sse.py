@@ -1,7 +1,7 @@
-"""Server-sent events from bytes, without I/O (WHATWG HTML, 9.2).
+"""Parse server-sent events from bytes, without I/O (WHATWG HTML, 9.2).
 
-Lines may end in LF, CRLF or CR and be cut anywhere; comments, ids and retry times are dropped. An event has a largest
-size, and only what is unfinished is kept.
+Lines may end in LF, CRLF or CR and be split anywhere. Comments, ids and retry times are ignored. An event has a maximum
+size, and only unfinished data is kept.
 """
 
 from typing import NamedTuple
@@ -18,11 +18,11 @@ class SseEvent(NamedTuple):
 
 
 class EventTooLarge(Exception):
-    """An event is larger than anything a sane upstream sends."""
+    """An event exceeds the maximum size."""
 
 
 class SseParser:
-    """Takes bytes as they come, gives the events they complete."""
+    """Turns bytes, as they arrive, into events."""
 
     __slots__ = (
         "_data",
@@ -46,15 +46,16 @@ class SseParser:
         self._is_at_start = True
 
     def feed(self, received: bytes) -> list[SseEvent]:
-        """Give the events that these bytes complete. Raises EventTooLarge."""
+        """Return the events that these bytes complete. Raises EventTooLarge."""
+        # The LF of a CRLF that was split between two reads.
         if self._is_after_cr and received:
             self._is_after_cr = False
             received = received.removeprefix(b"\n")
         if b"\r" in received:
             self._is_after_cr = received.endswith(b"\r")
             received = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Pieces of an unfinished line are joined once, when its end has come: a large event in small pieces costs no
-        # more than its size.
+        # Pieces of an unfinished line are joined once, at its end, so that a large event in small pieces costs linear
+        # time.
         head, newline, rest = received.rpartition(b"\n")
         if not newline:
             self._hold(rest)
@@ -68,7 +69,7 @@ class SseParser:
         return events
 
     def finish(self) -> list[SseEvent]:
-        """Give what is left when the bytes have ended: an event without its blank line, whole or cut."""
+        """Return the last event if it lacks only its blank line; its data may be truncated."""
         return self.feed(b"\n\n")
 
     def _hold(self, piece: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Tell whether a request that was lost with its connection was ever taken by the other side.
+"""Detect whether the other side received any byte of a request that was lost with its connection.
 
-A server may close an idle connection at the very moment at which a request is sent over it. Whether it had the request
-or not, nothing comes back; but TCP acknowledges every byte that the other side's kernel accepts. A request of which no
-byte was acknowledged was read by nobody, and can be sent again whatever it may cost.
+A server may close an idle connection at the very moment a request is sent over it, and nothing comes back either way.
+But TCP acknowledges every byte that the other side's kernel accepts. If no byte of a request was acknowledged, no
+process has read it, and it can be sent again whatever it may cost.
 """
 
 import socket
@@ -13,10 +13,11 @@ _BYTES_ACKED = struct.Struct("=120xQ")
 
 
 def acknowledged_bytes(connection: socket.socket) -> int | None:
-    """Count the bytes that the other side has accepted since connecting; None where the system does not tell."""
+    """Return the bytes that the other side has accepted since connecting, or None if they are unknown."""
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size)
         (count,) = _BYTES_ACKED.unpack(info)
     except (OSError, AttributeError, struct.error):
         return None
-    return count or None  # a connection that has carried an answer has sent something
+    # A connection that has served a request has a positive count; zero means that the kernel lacks the field.
+    return count or None

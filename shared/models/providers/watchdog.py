@@ -1,10 +1,10 @@
-"""Timeouts of upstreams: hang up on those that are too slow, or that nobody waits for any more.
+"""Timeouts and cancellation of upstream calls: hang up on slow upstreams, and on calls without a client.
 
-A socket's own timeout begins anew with every byte, and nothing interrupts a thread that reads. So one thread of the
-process watches all calls and shuts a socket under its reader, which then finds out here why its connection broke.
+A socket's own timeout restarts with every byte, and nothing interrupts a thread that reads. So one thread of the
+process watches all calls and shuts a socket down under its reader, which then finds the reason here.
 
-Silence is the upstream's only while somebody waits for its bytes and none have come: a reader that is busy elsewhere,
-or a process that slept, must not have a paid answer cut off.
+Silence counts as the upstream's only while a reader waits for bytes and none have arrived. A busy reader, or a process
+that slept, must not abort a paid response.
 """
 
 import math
@@ -56,7 +56,7 @@ class Call:
         first_byte_timeout_seconds: float,
         idle_timeout_seconds: float,
     ) -> None:
-        """Start the clock for the first byte."""
+        """Create the call and start the timer for its first byte."""
         self._cancelled = cancelled
         self._deadline_at = deadline_at
         self._idle_seconds = idle_timeout_seconds
@@ -68,11 +68,11 @@ class Call:
         self._is_released = False
         self.is_sent = False
         self.is_unacknowledged = False
-        """Whether the connection broke before the upstream had accepted a byte of the request."""
+        """Whether the connection broke before the upstream had acknowledged a byte of the request."""
         self.reason: Reason | None = None
 
     def attach(self, cut: Callable[[], object], has_unread_bytes: Callable[[], bool]) -> None:
-        """Say what hangs up from now on, and what tells of unread bytes; hangs up at once if a bound has passed."""
+        """Set the function that hangs up and the check for unread bytes. Hangs up at once if a timeout has passed."""
         with self._lock:
             self._cut = cut
             self._unread = has_unread_bytes
@@ -80,50 +80,51 @@ class Call:
                 _ignoring_closed_socket(cut)
 
     def mark_sent(self) -> None:
-        """Say that the whole request has left: from now on the upstream may work on it."""
+        """Record that the whole request was sent: the upstream may work on it from now on."""
         self.is_sent = True
 
     def resume_timer(self) -> None:
-        """Note that somebody waits for bytes of the answer: from now on the upstream may be silent for too long."""
+        """Start the timer for the upstream's silence, because a reader waits for bytes."""
         self._idle_expires_at = time.monotonic() + self._idle_seconds
         self._timeout_reason = Reason.SILENCE
 
     def pause_timer(self) -> None:
-        """Note that nobody waits for bytes: what is done with those that came is not the upstream's silence."""
+        """Stop the timer, because the reader is busy with bytes that have arrived."""
         self._idle_expires_at = math.inf
 
     def shorten_deadline(self, seconds: float) -> None:
-        """Allow only so much more time: what is awaited now is of no value to anyone."""
+        """Move the deadline to at most this many seconds from now."""
         self._deadline_at = min(self._deadline_at, time.monotonic() + seconds)
 
     def cancel(self) -> None:
-        """Hang up now: nobody waits for the answer."""
+        """Hang up now, because the client has left."""
         self._end(Reason.CANCELLED)
 
     def release(self) -> None:
-        """Watch no more; the connection may serve others now and is never cut again."""
+        """Stop watching: the connection may serve another call now and is never cut again."""
         with self._lock:
             self._is_released = True
             self._cut = None
 
     def check(self, now: float) -> None:
-        """Cut the call if it is time to."""
+        """Cut the call if a timeout has passed or it was cancelled."""
         if now >= self._deadline_at:
             self._end(Reason.DEADLINE)
+        # Bytes that arrived but were not read yet are not silence.
         elif now >= self._idle_expires_at and not self._has_unread_bytes():
             self._end(self._timeout_reason)
         elif self._cancelled.is_set():
             self.cancel()
 
     def raise_if_cut(self, *, may_have_cost: bool) -> None:
-        """Raise what the watchdog did, if it did something."""
+        """Raise the error of the watchdog's cut, if it has cut the call."""
         if self.reason is Reason.CANCELLED:
             raise CallCancelled(may_have_cost=may_have_cost)
         if self.reason is not None:
             raise ProviderTimeout(str(self.reason), may_have_cost=may_have_cost, is_worth_repeating=True)
 
     def failure(self, otherwise: ProviderError) -> ProviderError:
-        """Tell why the connection broke: we cut it, or something else happened."""
+        """Return the error of the watchdog's cut, or `otherwise` if the connection broke by itself."""
         try:
             self.raise_if_cut(may_have_cost=otherwise.may_have_cost)
         except ProviderError as error:
@@ -144,7 +145,7 @@ class Call:
 
 
 class Watchdog:
-    """Watches the calls of one process; its thread starts with the first and sleeps while there are none."""
+    """Watches the calls of one process. Its thread starts with the first call and sleeps while there are none."""
 
     def __init__(self, *, check_interval_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
         self._calls: set[Call] = set()
@@ -161,25 +162,26 @@ class Watchdog:
         with self._lock:
             self._calls.add(call)
             is_first = len(self._calls) == 1
+        # Only the first call must wake the thread; later ones are seen in its next round.
         if is_first:
             self._thread.wake()
 
     def forget(self, call: Call) -> None:
-        """Stop looking after a call."""
+        """Stop watching a call."""
         call.release()
         with self._lock:
             self._calls.discard(call)
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._thread.stop(wait=True)
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return self."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self.close()
 
     def _check_all(self) -> None:
