@@ -13,7 +13,7 @@ import click
 
 from deploy import process_types
 from deploy.cli.client.saved_logins import DATABASE_IS_CONFIGURED
-from deploy.cli.display.output import take_json_flag
+from deploy.cli.display.output import take_output_options
 from deploy.cli.exit_codes import exit_code_table
 from deploy.cli.help_examples import add_examples
 from deploy.secret_files import read_secret_files
@@ -92,10 +92,10 @@ class LazyGroup(click.Group):
     """A group that imports the module of a command only when the command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; `--json` may be anywhere on the command line."""
-        # For commands that pass flags on to another program, `--json` is that program's.
+        """Parse the arguments; `--json` and `--field` may be anywhere on the command line."""
+        # Commands that pass flags on to another program leave these to that program.
         first = next((word for word in args if not word.startswith("-")), None)
-        taken = args if first in _PASSING_FLAGS else take_json_flag(ctx, args)
+        taken = args if first in _PASSING_FLAGS else take_output_options(ctx, args)
         return super().parse_args(ctx, taken)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -122,7 +122,8 @@ def main(context: click.Context) -> None:
     QM_HOME (an installation of `make up`), `quartermaster login`, ./var (the default QM_HOME).
     Administrative commands use the database of DATABASE_URL if that is set; else the same target, over its database
     if it is an installation of `make up`, over HTTP otherwise.
-    At a terminal, commands print tables; otherwise, or with --json, they print JSON.
+    At a terminal, commands print tables; otherwise, or with --json, they print JSON. With --field PATH they print one
+    field of it, for example `--field id` or `--field files.0.id`.
     """
     read_secret_files(os.environ)
     context.meta[DATABASE_IS_CONFIGURED] = "DATABASE_URL" in os.environ

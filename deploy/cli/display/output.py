@@ -1,4 +1,4 @@
-"""Decide the output format of all commands: tables at a terminal, JSON otherwise or with `--json`."""
+"""Decide the output format of all commands: tables at a terminal, else JSON; one field with `--field`."""
 
 import json
 import sys
@@ -8,20 +8,45 @@ from typing import Any
 import click
 
 JSON_FLAG = "--json"
+FIELD_OPTION = "--field"
 _AS_JSON = "quartermaster.as_json"
+_FIELD = "quartermaster.field"
 
 
-def take_json_flag(context: click.Context, arguments: list[str]) -> list[str]:
-    """Return the arguments without `--json`, which may be anywhere before `--`, and record it in the context."""
+def take_output_options(context: click.Context, arguments: list[str]) -> list[str]:
+    """Return the arguments without `--json` and `--field PATH`, and record both in the context.
+
+    They may be anywhere before `--`. Raises BadOptionUsage if `--field` has no value.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    if JSON_FLAG in arguments[:end]:
-        context.meta[_AS_JSON] = True
-    return [word for place, word in enumerate(arguments) if word != JSON_FLAG or place > end]
+    kept = []
+    words = iter(arguments[:end])
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word == JSON_FLAG:
+            context.meta[_AS_JSON] = True
+        elif name == FIELD_OPTION:
+            path = value if equals else next(words, "")
+            if not path:
+                raise click.BadOptionUsage(
+                    FIELD_OPTION, "Option '--field' requires the path of a field, as `id`."
+                )
+            context.meta[_FIELD] = path
+        else:
+            kept.append(word)
+    return kept + arguments[end:]
 
 
 def print_document(shown: Mapping[str, Any]) -> None:
-    """Print a command's result as a table or as JSON."""
-    if is_interactive():
+    """Print a command's result as a table or as JSON, or only the field that `--field` names.
+
+    Raises ClickException if the result has no such field.
+    """
+    context = click.get_current_context(silent=True)
+    path = context.meta.get(_FIELD) if context is not None else None
+    if path is not None:
+        click.echo(_field(shown, path))
+    elif is_interactive():
         # Imported here: processes of the service start through this program and need no table library.
         from rich.console import Console
 
@@ -46,3 +71,16 @@ def is_json_requested() -> bool:
 def is_terminal() -> bool:
     """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
+
+
+def _field(document: Mapping[str, Any], path: str) -> str:
+    """Return a field as text: a string as it is, anything else as JSON. Raises ClickException if it is missing."""
+    value: Any = document
+    for step in path.split("."):
+        try:
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        except (IndexError, KeyError, TypeError, ValueError):
+            # The command has had its effect, and its result may hold a secret that is shown once: print all of it.
+            click.echo(json.dumps(document, indent=2), err=True)
+            raise click.ClickException(f"The result, printed above, has no field `{path}`.") from None
+    return value if isinstance(value, str) else json.dumps(value, indent=2)

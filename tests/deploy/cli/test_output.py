@@ -132,3 +132,42 @@ def test_exit_codes_are_told_by_the_help_and_by_the_guide() -> None:
     for code, meaning in MEANINGS.items():
         assert f"| {code:d} | {meaning} |" in guide
         assert f"{code:d}  {meaning.replace('`', '')}" in help_text
+
+
+@click.command(cls=LazyGroup)
+def sample() -> None:
+    """A group like `main`."""
+
+
+@sample.command()
+@click.argument("words", nargs=-1)
+def ls(words: tuple[str, ...]) -> None:
+    print_json({**PAGE, "words": list(words)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["ls", "--field", "nextCursor"], "0199\n"),
+        (["--field=keys.1.name", "ls"], "second\n"),
+        (["ls", "--json", "--field", "keys.0.revokedAt"], "null\n"),
+        (["ls", "--field", "words", "--", "--field", "--json"], '[\n  "--field",\n  "--json"\n]\n'),
+    ],
+)
+def test_field_option_prints_one_field_of_the_result(arguments: list[str], printed: str) -> None:
+    result = CliRunner().invoke(sample, arguments)
+    assert (result.exit_code, result.output) == (0, printed)
+
+
+def test_field_option_prints_the_whole_result_if_the_field_is_missing() -> None:
+    result = CliRunner().invoke(sample, ["ls", "--field", "keys.2.name"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert '"nextCursor": "0199"' in result.stderr
+    assert "Error: The result, printed above, has no field `keys.2.name`." in result.stderr
+
+
+def test_field_option_without_a_path_is_refused() -> None:
+    result = CliRunner().invoke(sample, ["ls", "--field"])
+    assert result.exit_code == 2
+    assert "requires the path of a field" in result.stderr
