@@ -4,11 +4,13 @@ import hashlib
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from deploy.embedded.home import Home
 from shared.models.catalog_format import read_catalog
 from tests.journeys.conftest import Installation
 from tests.support.agent_processes import DEVELOPMENT, running_agent
@@ -22,15 +24,22 @@ _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def test_the_readmes_commands_do_what_it_says(servers: Servers, tmp_path: Path) -> None:
     commands = _SHELL_BLOCK.findall((ROOT / "README.md").read_text())
-    assert len(commands) == 5
+    assert len(commands) == 6
     stack = Stack(tmp_path / "var", servers, settings=DEVELOPMENT)
     credentials, front = stack.set_up(), stack.web()
+    own = {name: value for name, value in stack.environment.items() if os.environ.get(name) != value}
+    Home(stack.directory).write_settings(own)  # as `make up` does, for the commands
     workers = [stack.worker(name) for name in ("files", "models", "agents")]
     with stack.running(front, *workers), running_agent(front.url, credentials) as address:
         done = subprocess.run(
-            ["bash", "-euxo", "pipefail", "-c", "\n".join(commands)],
+            ["sh", "-eux", "-c", "\n".join(commands)],
             cwd=tmp_path,
-            env={**os.environ, "QM_HOME": str(stack.directory), "AGENT_URL": address},
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "QM_HOME": str(stack.directory),
+                "AGENT_URL": address,
+            },
             capture_output=True,
             text=True,
             check=False,
