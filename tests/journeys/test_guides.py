@@ -128,6 +128,13 @@ def test_every_guide_is_listed_and_run() -> None:
     assert set(listed) == set(pages)
 
 
+def test_every_block_of_guides_and_readme_is_posix_shell() -> None:
+    for page in (ROOT / "README.md", *GUIDES.glob("*.md")):
+        for block in _SHELL_BLOCK.findall(page.read_text()):
+            checked = subprocess.run(["sh", "-n"], input=block, capture_output=True, text=True, check=False)
+            assert checked.returncode == 0, f"{page}: {checked.stderr}"
+
+
 def follow(
     guided: Guided, guide: str, directory: Path, acts: Mapping[str, Callable[[Mapping[str, str]], None]]
 ) -> None:
