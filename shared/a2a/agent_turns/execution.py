@@ -1,9 +1,9 @@
-"""Answer a turn: run its behavior and write each of its updates into the task's log.
+"""Execute a turn: run its behavior, and append each update to the task's log.
 
-begin → (update → append) … → settle, under a lease all the while (`heartbeats.py`). A cancelled or lost turn ends
-silently, because the task has been told; a deadline, a revocation and any failure end it as FAILED, with a sentence
-of ours for the client. A process that ends hands the turn back, as does one from which a server or room in the store
-stays away. A turn whose worker dies is taken back when its lease ends (`lost_turns.py`).
+begin → (update → append) … → settle, all under a lease (`heartbeats.py`). A canceled or lost turn ends silently,
+because the task's log already says so. A deadline, a revoked permission or a failure ends the task as FAILED, with a
+message from this service. On a shutdown of the process the turn is handed back, as it is when a server or the file
+store stays unavailable. If the worker dies, the turn is recovered when its lease expires (`lost_turns.py`).
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -24,24 +24,24 @@ from shared.runtime.retry import is_transient, retry
 
 log = get_logger(__name__)
 
-TOO_LONG = "The agent took longer than it may to answer one message."
+TOO_LONG = "The agent exceeded the time limit for answering one message."
 REVOKED = "The agent, or the identity or organization that it worked for, has been disabled, or its endpoint deleted."
-BROKEN = "The agent failed while it was answering; the failure has been recorded."
+BROKEN = "The agent failed while it was answering. The failure has been logged."
 
 
 class TurnExecution:
-    """Answers turns in this process; safe to share between threads."""
+    """Executes turns in this process; safe to share between threads."""
 
     def __init__(
         self, task_log: TaskLog, watch: TurnHeartbeats, behaviors: Mapping[BehaviorKind, Behavior]
     ) -> None:
-        """Take the log, the watch over this process's turns, and who answers them."""
+        """Create an executor with the log, the heartbeats of this process, and a behavior of each kind."""
         self._log = task_log
         self._watch = watch
         self._behaviors = behaviors
 
     def answer(self, lease: Lease) -> None:
-        """Answer a turn that this process has leased."""
+        """Execute a turn that this process has leased."""
         token = bind_log_context(turn_id=str(lease.turn_id), task_id=str(lease.task_id))
         kind = "none"
         try:
@@ -55,14 +55,14 @@ class TurnExecution:
             log.info("turn.lost_here")
             outcome = "lost"
         except ServiceUnavailable as error:
-            log.warning("turn.left", error=error.code)  # its lease ends, and another worker takes it
+            log.warning("turn.left", error=error.code)  # the lease expires, and another worker takes the turn
             outcome = "left"
         finally:
             reset_log_context(token)
         TURNS.labels(kind, outcome).inc()
 
     def _answer(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
-        """Run the behavior; say how the turn ended."""
+        """Run the behavior and end the turn; return the outcome for the metrics."""
         turn = replace(claimed.turn, is_cancelled=watched.stopped.is_set)
         behavior = self._behaviors[turn.behavior.kind]
         try:
@@ -71,10 +71,11 @@ class TurnExecution:
             return self._end(watched, claimed)
         except TurnLost:
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
+        except Exception as error:  # noqa: BLE001 (any failure must end the task, or its client waits)
             if not (isinstance(error, DomainError) and is_transient(error)):
                 self._fail(claimed, error)
                 return "failed"
+            # A server is unavailable, which is no failure of the turn: another attempt may succeed.
             log.warning("turn.interrupted", error=error.code)
             self._log.hand_back(claimed)
             return "handed_back"
@@ -90,7 +91,7 @@ class TurnExecution:
                 return
 
     def _end(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
-        """End a turn whose behavior has nothing more to say, or was told to stop; say how."""
+        """End a turn whose behavior returned or was stopped; return the outcome for the metrics."""
         match watched.reason:
             case StopReason.LOST:
                 raise TurnLost
@@ -116,14 +117,17 @@ class TurnExecution:
 
 
 def sentence_of(error: Exception) -> str:
-    """Say what went wrong so that the client of a task may read it."""
+    """Return the message for the client of a task that this error failed.
+
+    Unexpected errors get a fixed message, because their texts may contain internal details.
+    """
     if isinstance(error, UpstreamRefused):
         return f"{error.detail} {error.error['message']}"
     return error.detail if isinstance(error, DomainError) else BROKEN
 
 
 def _closable(updates: Iterator[Update]) -> Generator[Update]:
-    """Give updates that can be closed early, so that a call to a model behind them ends and is settled at once."""
+    """Return the updates as a generator, whose `close` aborts and settles a model call behind it at once."""
     if isinstance(updates, Generator):
         return updates
     return cast("Generator[Update]", (update for update in updates))

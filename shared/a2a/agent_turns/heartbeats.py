@@ -1,7 +1,7 @@
-"""Heartbeats of turns: renew the leases of a worker process while its threads wait for models and for time to pass.
+"""Heartbeats: renew the leases of this process's turns, and stop turns that may not continue.
 
-One thread keeps all leases, and notices which turns were cancelled, taken away or revoked, and which have run for too
-long, over connections that no turn uses.
+One thread serves all turns, over connections that no turn uses. It notices turns that were canceled, leased by another
+worker or revoked, and those that exceeded their time limit.
 """
 
 import threading
@@ -17,7 +17,7 @@ ROUND_SECONDS = 0.5
 
 
 class StopReason(StrEnum):
-    """Why a turn is to end before its behavior has."""
+    """Why a turn must end before its behavior has returned."""
 
     LOST = "lost"
     REVOKED = "revoked"
@@ -26,7 +26,7 @@ class StopReason(StrEnum):
 
 
 class WatchedTurn:
-    """A turn under way, as its own thread and the watch share it."""
+    """A running turn, shared by its own thread and the heartbeat thread."""
 
     def __init__(self, lease: Lease, turn_seconds: float) -> None:
         self.lease = lease
@@ -35,16 +35,16 @@ class WatchedTurn:
         self.ends_at = time.monotonic() + turn_seconds
 
     def stop(self, reason: StopReason) -> None:
-        """Tell the turn to end; the first reason stands."""
+        """Ask the turn to end; only the first reason counts."""
         self.reason = self.reason or reason
         self.stopped.set()
 
 
 class TurnHeartbeats:
-    """The turns of this process; the thread begins with the first."""
+    """The running turns of this process; the thread starts with the first."""
 
     def __init__(self, leases: TurnLeases, *, turn_seconds: float) -> None:
-        """Start without turns; none may take longer than this."""
+        """Create it without turns; `turn_seconds` is the time limit of each."""
         self._leases = leases
         self._turn_seconds = turn_seconds
         self._turns = InFlight({"turn-watch": self._check_turns}, pause_seconds=ROUND_SECONDS)
@@ -53,22 +53,22 @@ class TurnHeartbeats:
 
     @contextmanager
     def watch(self, lease: Lease) -> Iterator[WatchedTurn]:
-        """Watch a turn within the block."""
+        """Keep the lease of a turn alive within the block."""
         with self._turns.track(WatchedTurn(lease, self._turn_seconds)) as watched:
-            # Asked once the turn is among those that `shut_down` tells: one of the two sees the other.
+            # Checked after the turn is registered: either shut_down() finds the turn, or this check finds the shutdown.
             if self._is_shutting_down:
                 watched.stop(StopReason.SHUTDOWN)
             yield watched
 
     def shut_down(self) -> None:
-        """Tell every turn to end, and those that still begin: this process is about to end."""
+        """Ask all turns to end, and those that are about to start: the process stops."""
         self._is_shutting_down = True
         for watched in self._turns.all():
             watched.stop(StopReason.SHUTDOWN)
 
     @property
     def running(self) -> int:
-        """How many turns are under way."""
+        """The number of running turns."""
         return len(self._turns)
 
     def _check_turns(self, watched_turns: Sequence[WatchedTurn]) -> None:
@@ -78,7 +78,7 @@ class TurnHeartbeats:
                 watched.stop(StopReason.DEADLINE)
         leases = [watched.lease for watched in watched_turns]
         if now - self._renewed_at >= RENEWAL_SECONDS:
-            self._leases.renew(leases)  # also of those that were told to end, until they have
+            self._leases.renew(leases)  # of stopping turns too: their last updates need the lease
             self._renewed_at = now
         may_continue = self._leases.check(leases)
         for watched in watched_turns:

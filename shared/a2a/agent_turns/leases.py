@@ -1,8 +1,8 @@
-"""The leases of turns: which worker process runs a turn, for how long, and whether it still may.
+"""Leases of turns: which worker process runs a turn, until when, and whether it may continue.
 
-A lease lasts seconds and is renewed every second, for all turns of a process by one statement and by the database's
-clock. It fences: a worker that lost it writes nothing more (`tasks/log.py`). Renewing needs connections of its own:
-turns that hold all others must not cost a process its leases.
+A lease lasts `LEASE_SECONDS` by the database's clock. One statement renews all leases of a process, every second. A
+lease is a fence: a worker that lost it writes nothing more (`tasks/log.py`). Renewals need their own connections,
+because turns may hold all others.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,13 +18,13 @@ from shared.db.leases import LeasedTable
 from shared.fairness.fair_queueing import RoundRobin, next_round_robin, to_driver_parameters
 
 LEASE_SECONDS = 4.5
-"""A process that renews nothing for so long loses its turns."""
+"""A process that renews no lease for this long loses its turns."""
 RENEWAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A turn that this process runs, who pays for it, and whose agent answers; `row` is what the claim has read."""
+    """The lease of a turn: who pays for it, and whose agent it is; `row` is what the claim has read."""
 
     id: UUID
     turn_id: UUID
@@ -35,7 +35,7 @@ class Lease:
 
     @classmethod
     def of(cls, row: Any) -> Self:
-        """Name the lease that a claim gave."""
+        """Return the lease of a claim's row."""
         return cls(
             id=row.lease_id,
             turn_id=row.id,
@@ -47,18 +47,18 @@ class Lease:
 
 
 class TurnLeases:
-    """Takes and keeps the leases of one process; one thread at a time takes."""
+    """Claims and renews the leases of one process; only one thread at a time claims."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rotation = RoundRobin()
         self._unconfirmed: UUID | None = None
-        """The lease of a claim whose answer was lost."""
+        """The lease of a claim whose result was lost."""
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
-        """Lease the next turn, of no organization in `full`; None when no other waits.
+        """Claim the next turn, of no organization in `full`. Return None if there is none.
 
-        Raises ServiceUnavailable; a turn that was leased all the same is given back before the next is taken.
+        Raises ServiceUnavailable. If the database claimed a turn all the same, the next call releases it first.
         """
         if self._unconfirmed is not None:
             with self._database.autocommit() as session:
@@ -71,14 +71,15 @@ class TurnLeases:
         return Lease.of(row) if row is not None else None
 
     def renew(self, leases: Collection[Lease]) -> None:
-        """Renew leases; those that are lost stay lost. Raises ServiceUnavailable."""
+        """Renew leases that are still held. Raises ServiceUnavailable."""
         with self._database.autocommit() as session:
             session.fetch_one(_RENEW, {**_lease_arrays(leases), "seconds": LEASE_SECONDS})
 
     def check(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
-        """Tell of each turn that is still leased whether all that it works for is enabled.
+        """Return for each turn that is still leased whether it may continue.
 
-        A turn that was sent on needs its agent's endpoint besides. Raises ServiceUnavailable.
+        It may continue while all that it works for is enabled, and, if it is a remote agent's, the endpoint exists.
+        Raises ServiceUnavailable.
         """
         with self._database.autocommit() as session:
             rows = session.execute(_CHECK, _lease_arrays(leases)).all()
@@ -92,7 +93,8 @@ def _lease_arrays(leases: Collection[Lease]) -> dict[str, list[str]]:
     }
 
 
-# The turn that is next of its task is marked, and asked again: a front of the release before marks all of them.
+# The order among a task's messages is checked besides `is_next`, because a web process of the previous release sets the
+# mark for every turn.
 _NEXT = next_round_robin(
     table="task_turns",
     tenant="payer_id",
@@ -114,12 +116,12 @@ _LEASED = LeasedTable(
 
 
 def claim_statement(head: str) -> str:
-    """Write the statement that leases the turn of `head`, a query made with `next_round_robin`."""
+    """Return the statement that leases the turn of `head`, a query of `next_round_robin`."""
     return _LEASED.claim(head, also=", attempts = attempts + 1", returning="task_turns.*")
 
 
 def claim_and_read_statement(claim: str) -> str:
-    """Write a claim that also reads what the worker is given with the turn, in the driver's own form."""
+    """Return a claim that also reads what the worker needs for the turn, in the driver's parameter style."""
     return to_driver_parameters(
         f"""
 WITH turn AS ({claim})
@@ -133,16 +135,16 @@ CLAIM = claim_statement(_NEXT)
 _CLAIM = claim_and_read_statement(CLAIM)
 
 REQUEUED: Mapping[str, Any] = {"state": "queued", "lease_id": None, "lease_until": None}
-"""The columns of a turn that was leased, once anybody may take it."""
-# Nobody has begun it: no attempt.
+"""The columns of a turn whose lease ended, so that any worker may claim it."""
+# No worker has begun the turn, so this is no attempt.
 _RELEASE = (
     update(task_turns)
     .where(task_turns.c.state == "running", task_turns.c.lease_id == bindparam("unheard"))
     .values(**REQUEUED, attempts=task_turns.c.attempts - 1)
 )
 
-# A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and
-# so does not wait for a slow disk.
+# A locked row is being written or taken back; that transaction decides. A renewal need not be durable: if the server
+# crashes, the lease expires anyway. So it does not wait for the disk.
 _RENEW = """
 WITH relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 held AS MATERIALIZED (

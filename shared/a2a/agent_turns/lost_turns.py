@@ -1,8 +1,12 @@
-"""Find turns that nobody works on any more, because their worker died or has stalled for longer than its lease.
+"""Recover lost turns: those whose worker died, or stalled for longer than its lease.
 
-Every worker of agents looks, twice a second. A turn whose agent has said nothing but that it works is run again, as
-is any turn of a behavior that says the same each time or goes on where it was; otherwise its task fails
-and says why. A model is not called a second time behind its client's back.
+Every worker of agents scans for them twice a second. A turn is run again if its agent has reported nothing but WORKING,
+or if its behavior can resume: it repeats the same updates, or continues where it was. Otherwise the task fails, because
+a model must not be called a second time without the client's knowledge.
+
+Attempts are bounded. A remote agent continues by itself while workers die: a death after which the turn has more
+updates than before does not count, only deaths in a row without progress do. A worker that is shut down has made no
+attempt, nor has one whose claim's result was lost.
 """
 
 from functools import partial
@@ -26,11 +30,11 @@ from shared.runtime.periodic_thread import PeriodicThread
 
 MAXIMUM_ATTEMPTS = 3
 REMOTE_ATTEMPTS = 10
-"""Without a word of the agent in between: to ask what became of a message costs nothing."""
+"""Attempts in a row without progress; asking a remote agent about a message costs nothing."""
 
 
 def may_run_again(session: Session, turn: Row[Any]) -> bool:
-    """Tell whether a lost turn may be run again."""
+    """Return whether a lost turn may be run again."""
     if turn.attempts < MAXIMUM_ATTEMPTS and not turn.has_spoken:
         return True
     behavior = find_behavior(session, turn.behavior_id)
@@ -42,7 +46,7 @@ def may_run_again(session: Session, turn: Row[Any]) -> bool:
 
 
 def _has_progressed(session: Session, turn: Row[Any]) -> bool:
-    """Tell whether the agent has said something since the last death, and then count attempts anew."""
+    """Return whether the agent has written updates since the last death; if so, reset the attempts."""
     seen = update(remote_turns).where(
         remote_turns.c.turn_id == turn.id, remote_turns.c.updates_seen < turn.updates
     )
@@ -56,19 +60,19 @@ log = get_logger(__name__)
 
 SWEEP_LIMIT = 200
 SWEEP_SECONDS = 0.5
-INTERRUPTED = "The agent was interrupted before it had finished, and cannot take up again."
+INTERRUPTED = "The agent was interrupted before it had finished and cannot resume."
 
 
 class TurnSweeper:
-    """Takes lost turns back, as long as the process lives."""
+    """Recovers lost turns in a thread, for as long as the process runs."""
 
     def __init__(self, database: Database, notifier: TaskNotifier) -> None:
-        """Prepare a thread; it may wait for locks that others hold, and needs connections of its own."""
+        """Create the thread. It may wait for locks of other transactions, so give it its own connections."""
         self._thread = PeriodicThread(
             partial(sweep_turns, database, notifier),
             name="turn-sweeper",
             pause_seconds=SWEEP_SECONDS,
-            # While the database was away no worker could keep its leases: all have the time to renew them.
+            # No worker could renew its leases during an outage of the database: give all of them the time.
             pause_after_failure_seconds=LEASE_SECONDS,
             starts_with_pause=True,
         )
@@ -78,12 +82,12 @@ class TurnSweeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
+        """Stop the thread and wait for it."""
         self._thread.stop(wait=True)
 
 
 def sweep_turns(database: Database, notifier: TaskNotifier) -> int:
-    """Take back turns whose lease has ended; give how many."""
+    """Recover the turns whose leases have expired; return their number."""
     with database.autocommit() as session:
         lost = session.execute(_LOST_IDS).all()
     for turn in lost:
@@ -94,9 +98,9 @@ def sweep_turns(database: Database, notifier: TaskNotifier) -> int:
 
 
 def hand_back(database: Database, notifier: TaskNotifier, lease: Lease, *, is_attempt: bool) -> None:
-    """Release a turn for its holder; nothing happens if the lease is lost already.
+    """Release a turn by its lease holder; do nothing if the lease is lost.
 
-    It is no attempt where the holder was told to stop: a turn outlasts any number of restarts in good order.
+    With `is_attempt` false the attempt is not counted: a turn outlasts any number of orderly restarts.
     """
     with database.transaction() as session:
         task = find_and_lock_task(session, lease.task_id)
@@ -111,9 +115,9 @@ def hand_back(database: Database, notifier: TaskNotifier, lease: Lease, *, is_at
 
 
 def _take_back(database: Database, notifier: TaskNotifier, turn_id: UUID, task_id: UUID) -> None:
-    """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn."""
+    """Queue a turn again, or fail its task, if its lease has expired."""
     with database.transaction() as session:
-        # Who holds the row may be the stalled worker itself, or another sweep: the next look comes soon.
+        # The stalled worker itself or another sweep may hold the lock: the next sweep comes soon.
         task = find_and_lock_task(session, task_id, skip_locked=True)
         turn = session.execute(_LOST.where(task_turns.c.id == turn_id)).one_or_none() if task else None
         if task is None or turn is None:

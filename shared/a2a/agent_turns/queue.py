@@ -1,7 +1,7 @@
-"""The turns that a worker process takes: fairly, and no more of one organization than its share of the threads.
+"""The turns that a worker process claims: in a fair order, and at most the share of its threads for one organization.
 
-A process looks when it hears of a turn, when one of its own has ended that may have kept others waiting, and every
-half second in any case. One thread at a time looks.
+A process scans for turns when one is announced, when one of its own has ended that may have kept others waiting, and
+every half second. Only one thread at a time scans.
 """
 
 import math
@@ -17,17 +17,17 @@ MAX_WAIT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenTurn:
-    """A turn that this process has leased, and the slot that it runs in."""
+    """A turn that this process has leased, and the slot in which it runs."""
 
     lease: Lease
     slot: Slot
 
 
 class TurnQueue:
-    """Takes turns for the threads of one process."""
+    """Claims turns for the threads of one process."""
 
     def __init__(self, leases: TurnLeases, *, slots: int) -> None:
-        """Take as many turns at once as there are slots."""
+        """Create a queue that runs at most `slots` turns at once."""
         self._leases = leases
         self._pool = Pool("turns", slots)
         self._poll_lock = threading.Lock()
@@ -35,16 +35,16 @@ class TurnQueue:
         self._takes_all = False
 
     def announce(self) -> None:
-        """Look now: a turn was announced."""
+        """Wake one waiting thread: a turn was announced."""
         self._wake_ups.release()
 
     def wake(self) -> None:
-        """Look now and until no turn is left: any number may wait, or there may be room for them."""
+        """Wake the threads until no turn is left: any number of turns may wait."""
         self._takes_all = True
         self._wake_ups.release()
 
     def take(self) -> TakenTurn | None:
-        """Wait for a turn, two seconds at the most. Raises ServiceUnavailable."""
+        """Wait for a turn and claim it. Return None after two seconds. Raises ServiceUnavailable."""
         if not self._poll_lock.acquire(timeout=MAX_WAIT_SECONDS):
             return None
         try:
@@ -60,6 +60,7 @@ class TurnQueue:
 
     def release(self, taken: TakenTurn) -> None:
         """Release the slot of a turn that has ended."""
+        # Read before the release: only a full pool, or a tenant at its limit, can have kept a turn waiting.
         was_wanted = self._pool.in_use >= self._pool.slots or bool(self._pool.tenants_at_limit())
         taken.slot.release()
         if was_wanted:
@@ -71,6 +72,6 @@ class TurnQueue:
         lease = self._leases.take(self._pool.tenants_at_limit())
         if lease is None:
             return None
-        # Nobody else takes slots, and an organization that is not at its limit has room for one more.
+        # Only this thread acquires slots, and an organization below its limit has room, so this does not wait.
         slot = self._pool.acquire(PoolKey(lease.payer_id, lease.deployment_id), waited_seconds=math.inf)
         return TakenTurn(lease=lease, slot=slot)

@@ -1,7 +1,7 @@
-"""The rows of turns: the hint that one waits, how they end, and which is next.
+"""Rows of turns: the wake-up job, how turns end, and which one is next.
 
-A turn is `queued`, `running` under a lease (`leases.py`), or `done` with an outcome. A task's turns run one at a
-time, in the order of their messages: only the first that is not done `is_next`.
+A turn is `queued`, `running` under a lease (`leases.py`), or `done` with an outcome. A task's turns run one at a time,
+in the order of their messages: only the first that is not done has `is_next`.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from shared.runtime.batches import run_in_batches
 _earlier = task_turns.alias("earlier")
 BATCH_SIZE = 1000
 MOST_CALLS = 3
-"""As many as a turn of a model may be attempted: each attempt holds for one at the most that is given up."""
+"""One for each attempt of a model's turn: an attempt gives up at most one hold before a provider is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerTurn(Job):
-    """A message waits for its agent: look for turns now. The worker looks anyway, twice a second.
+    """Wake the workers: a message waits for its agent. They also poll twice a second.
 
-    Workers have heard of most turns already (`turn_listener.py`), so that one message is enough for many. Nobody reads
-    the turn's id, which the release before sends.
+    Most turns were announced already (`turn_listener.py`), so one job wakes for many turns. No release reads `turn_id`,
+    but the previous one sends it.
     """
 
     kind = "agents.answer_turn"
@@ -41,9 +41,9 @@ class AnswerTurn(Job):
 
 
 def calls_of(turn_id: UUID) -> Sequence[UUID]:
-    """Name the model calls of a turn, of which one asks a provider at the most, however often the turn is tried.
+    """Return the ids of a turn's possible model calls, in order. At most one of them reaches a provider.
 
-    A later one is made only where those before it were given up before anybody was asked.
+    A later one is used only if the calls before it were given up before a provider was asked.
     """
     return [
         uuid5(turn_id, "invocation"),
@@ -68,7 +68,7 @@ class TurnOutcome(StrEnum):
 
 
 def count_turns_before(session: Session, turn_id: UUID) -> int:
-    """Count the turns of a turn's task that are to end before it begins."""
+    """Return the number of unfinished turns of the same task that come before a turn."""
     statement = (
         select(func.count())
         .select_from(_earlier)
@@ -86,9 +86,9 @@ def _sweep_turns(context: Context) -> int:
 
 
 def mark_next_turns(database: Database) -> int:
-    """Mark turns as ready that are next of their task; return how many.
+    """Set `is_next` for queued turns that are the first of their task; return their number.
 
-    A worker of the previous release, which has ended the turns before them, does not know of the mark.
+    A worker of the previous release that ended the turns before them does not set it.
     """
     is_before = (_earlier.c.task_id == task_turns.c.task_id, _earlier.c.message < task_turns.c.message)
     behind = (task_turns.c.state == "queued", ~task_turns.c.is_next)
@@ -98,5 +98,5 @@ def mark_next_turns(database: Database) -> int:
 
 
 def explain(reason: str) -> Message:
-    """Make an agent's message of a sentence of ours."""
+    """Return a message of the agent with this text, written by the service."""
     return Message(message_id=str(new_id()), role=MessageRole.AGENT, parts=(Part(text=reason),))

@@ -1,4 +1,7 @@
-"""Hear at once that a turn waits, through Valkey; its job and a look twice a second come anyway."""
+"""Listen for announced turns on Valkey, so that a worker claims them at once.
+
+It only saves time: a job and polling twice a second find the same turns.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,10 +22,10 @@ _ID_BYTES = 16
 
 
 class TurnListener:
-    """Listens for the turns of one worker process."""
+    """Receives the announcements for one worker process."""
 
     def __init__(self, valkey: redis.Redis, on_turn: Callable[[], object]) -> None:
-        """Call `hear` for every turn that is announced; it must return at once."""
+        """Call `on_turn` for each announcement; it must return at once."""
         self._valkey = valkey
         self._on_turn = on_turn
         self._traces: OrderedDict[UUID, str] = OrderedDict()
@@ -37,7 +40,7 @@ class TurnListener:
         self._thread.stop()
 
     def take_trace(self, turn_id: UUID) -> str | None:
-        """Give the trace to which a turn belongs, if it was announced with one; once."""
+        """Return the trace that was announced for a turn and forget it; None if there was none."""
         return self._traces.pop(turn_id, None)
 
     def _remember(self, announcement: bytes) -> None:
@@ -45,7 +48,7 @@ class TurnListener:
             self._traces[UUID(bytes=announcement[:_ID_BYTES])] = announcement[_ID_BYTES:].decode(
                 "ascii", "replace"
             )
-            if len(self._traces) > REMEMBERED_TRACES:  # other workers took the first of them
+            if len(self._traces) > REMEMBERED_TRACES:  # the oldest belong to turns that other workers took
                 self._traces.popitem(last=False)
 
     def _listen(self) -> None:

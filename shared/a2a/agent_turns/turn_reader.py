@@ -1,4 +1,4 @@
-"""Put a turn together from the row of its claim (`sql/read_claimed_turn.sql`); its history is read on demand."""
+"""Build a turn from the row of its claim (`sql/read_claimed_turn.sql`); its history is read on demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -24,9 +24,9 @@ HISTORY_BYTES = 16 << 20
 
 
 def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
-    """Give what a behavior is given, from the row of a claim. Raises AgentUnavailable, UnsupportedOperation."""
+    """Return the turn of a claim's row, as a behavior gets it. Raises AgentUnavailable, UnsupportedOperation."""
     if row.kind is None:
-        raise UnsupportedOperation("The behavior that was to answer has been removed.")
+        raise UnsupportedOperation("The behavior that should answer has been deleted.")
     document = parse(row.said)
     if links.may_contain_files(row.said):
         document = links.with_links(row.task_id, document)
@@ -53,7 +53,7 @@ def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
 
 
 def task_of(row: Any) -> TaskKey:
-    """Name the task of a claimed turn."""
+    """Return the key of a claimed turn's task."""
     return TaskKey(id=row.task_id, context_id=row.context_id, organization_id=row.organization_id)
 
 
@@ -82,7 +82,11 @@ def _caller(row: Any, message: Message, *, channel: str) -> tuple[Caller, Attrib
 
 
 def _read_history(database: Database, turn: Any) -> tuple[Message, ...]:
-    """Read what was said in this context before a turn: its tasks one after the other, each in its own order."""
+    """Return the earlier messages of the turn's context: task by task, oldest first.
+
+    The text artifacts of a task follow its last message, as a message of the agent. Bounded by `HISTORY_LIMIT` and
+    `HISTORY_BYTES`, from the newest message on.
+    """
     values = {
         "task_id": turn.task_id,
         "number": turn.message,
@@ -120,8 +124,8 @@ def _read_artifacts(stored: str | None) -> tuple[Artifact, ...]:
     return tuple(Artifact.model_validate(artifact) for artifact in parse(stored)) if stored else ()
 
 
-# Sizes are added up from the newest message on; the artifacts of a task come with its last message. The newest tasks
-# are found by `ix_tasks_history`, as a context may have any number; the turn's own may have said nothing before it.
+# Sizes are summed up from the newest message on; a task's artifacts come with its last message. `ix_tasks_history`
+# finds the newest tasks, as a context may have any number. The turn's own task may have no earlier message.
 _HISTORY = """
 SELECT id, message, is_last, CASE WHEN is_last THEN artifacts END AS artifacts FROM (
     SELECT newest.id, newest.created_at, newest.artifacts, said.number, said.message,

@@ -1,8 +1,8 @@
-"""What the protocol hands to a behavior, and what a behavior answers: the seam between the two halves of this domain.
+"""The interface between the protocol and behaviors: the turn that a behavior gets, and the updates that it yields.
 
-A **turn** is one message of a client and all that the agent does about it; a task has several when the agent asked
-back. A behavior yields updates; the worker writes each into the task's log (`tasks/log.py`), which every stream, poll
-and push notification reads.
+A **turn** is one message of a client and all that the agent does about it; a task has several if the agent asks its
+client questions. The worker appends each update to the task's log (`tasks/log.py`), which streams, polls and push
+notifications read.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from shared.identity.tokens.usage_attribution import Attribution
 
 
 class BehaviorKind(StrEnum):
-    """How a behavior makes its answers."""
+    """How a behavior produces its replies."""
 
     MODEL = "model"
     SCRIPT = "script"
@@ -26,12 +26,12 @@ class BehaviorKind(StrEnum):
 
     @property
     def can_resume(self) -> bool:
-        """Whether a turn may be run again after it has said something, without saying anything else."""
+        """Whether a turn may run again after its updates were written, without contradicting them."""
         return self is not BehaviorKind.MODEL
 
     @property
     def reads_log(self) -> bool:
-        """Whether a turn that is run again says only what its log lacks, instead of the same once more."""
+        """Whether a turn that runs again yields only the updates that its log lacks; others repeat all."""
         return self is BehaviorKind.REMOTE
 
 
@@ -39,7 +39,7 @@ class BehaviorKind(StrEnum):
 class DeclaredExtension:
     """An extension that a behavior declares on its agent's card.
 
-    `requires` names extensions that must be activated with it; the card names them in its description.
+    `requires` names extensions that must be activated with it; the card names them in the description.
     """
 
     uri: str
@@ -51,11 +51,10 @@ class DeclaredExtension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BehaviorSettings:
-    """A row of `behaviors`: a named way a daemon works, shown on the card as a skill.
+    """A row of `behaviors`: a named way in which an agent works, shown on its card as a skill.
 
-    A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself, or none
-    and follows the file of the setting `A2A_SCRIPT`; a `REMOTE` behavior sends messages on to the endpoint of its
-    deployment.
+    A `MODEL` behavior has `model` and `instructions`. A `SCRIPT` behavior has `script`, the YAML text, or follows the
+    file of the setting `A2A_SCRIPT`. A `REMOTE` behavior forwards messages to the endpoint of its deployment.
     """
 
     id: UUID
@@ -83,12 +82,11 @@ def _never() -> bool:
 class Turn:
     """One message to answer.
 
-    `caller` is the call as the agent makes it: executor is the deployment's live daemon, owner who owns what the
-    agent writes. `attribution` is the same as a statement to sign, for an agent that runs elsewhere. `history` reads
-    what was said in this context before `message`, oldest first. `is_first` says that its task begins with the
-    message. `lease_id` fences what a behavior writes besides its updates. `is_cancelled` says that the turn is to end
-    at once (`heartbeats.py`). `attempt` is more than 1 when an earlier worker died; unless the behavior goes on by
-    itself, the log drops the updates it has already.
+    `caller` is the agent's own call: its executor is the deployment's service account, its owner owns the files that
+    the agent stores. `attribution` says the same in a form to sign, for an agent that runs elsewhere. `history` reads
+    the earlier messages of the context, oldest first. `is_first` means that the message created its task. `lease_id`
+    fences what a behavior writes besides its updates. `is_cancelled` means that the turn must end at once
+    (`heartbeats.py`).
     """
 
     id: UUID
@@ -111,7 +109,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusChanged:
-    """The task is in a new state; the log adds the time. A terminal or interrupted state ends the turn."""
+    """The task has a new state; the log adds the time. A terminal or interrupted state ends the turn."""
 
     state: TaskState
     message: Message | None = None
@@ -120,7 +118,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactProduced:
-    """An artifact, or with `append` more parts of the one of the same id."""
+    """An artifact, or with `append` more parts of the artifact with the same id."""
 
     artifact: Artifact
     append: bool = False
@@ -130,7 +128,7 @@ class ArtifactProduced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replied:
-    """The whole answer is this message; as a turn's first and only update it makes no task that the client sees."""
+    """The complete reply is this message. As a turn's only update it creates no task that the client sees."""
 
     message: Message
 
@@ -139,20 +137,20 @@ Update: TypeAlias = StatusChanged | ArtifactProduced | Replied
 
 
 def settles(update: Update) -> bool:
-    """Tell whether nothing may follow an update: it ends the turn."""
+    """Return whether an update ends its turn, so that none may follow."""
     return isinstance(update, Replied) or (isinstance(update, StatusChanged) and update.state.is_settled)
 
 
 def as_status(update: Update) -> Update:
-    """Say by a status how a task ends that its client sees."""
+    """Return the status that completes a visible task with a reply; any other update unchanged."""
     if not isinstance(update, Replied):
         return update
     return StatusChanged(state=TaskState.COMPLETED, message=update.message)
 
 
 class Behavior(Protocol):
-    """Answers turns."""
+    """Runs turns."""
 
     def run(self, turn: Turn) -> Iterator[Update]:
-        """Yield updates until the turn is settled; what is raised fails the task."""
+        """Yield updates until the turn is settled. An exception fails the task."""
         ...

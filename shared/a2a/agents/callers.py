@@ -1,8 +1,8 @@
-"""The call that an agent makes while it answers: its live daemon, for the owner and the payer.
+"""The agent's own call while it answers: its live service account, for an owner and a payer.
 
-A caller's attribution is good for the caller's deployment alone, so the agent gets one of its own, with the same
-receiving identity, payer and transaction. Without one the agent's daemon owns what it makes. Rows decide at the start
-of each turn.
+A caller's attribution is valid for the caller's deployment alone, so the agent gets its own, with the same receiving
+identity, payer and transaction. Without a receiving identity the agent's service account owns what the agent stores.
+The rows at the start of each turn decide.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AgentUnavailable(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnBehalf:
-    """What a turn keeps of the call that asked for it; `owner_id` is None where the agent's daemon is to own."""
+    """What a turn keeps of the call that created it; `owner_id` is None if the agent's service account will own."""
 
     owner_id: UUID | None
     payer_id: UUID
@@ -42,11 +42,11 @@ class OnBehalf:
     transaction_id: str
     reported_caller: Mapping[str, Any] | None
     channel: str = CHANNEL
-    """By which way the message came: the protocol, or the network of a distribution."""
+    """How the message arrived: by the protocol, or by the network of a distribution."""
 
     @classmethod
     def of(cls, caller: Caller, *, transaction_id: str) -> OnBehalf:
-        """Take over a call: its owner only where it was attributed, and its transaction where it has one."""
+        """Return what a turn keeps of a call: its owner only if the call was attributed."""
         if caller.payer_id is None:
             raise RuntimeError("a caller without payer was let through")
         is_attributed = caller.transaction_id is not None and caller.owner is not None
@@ -62,7 +62,7 @@ class OnBehalf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """The live identity of an agent, with what it may."""
+    """The live service account (Daemon Identity) of an agent, with its permissions."""
 
     id: UUID
     organization_id: UUID
@@ -73,9 +73,9 @@ class Daemon:
 def make_agent_caller(
     deployment_id: UUID, daemon: Daemon | None, owner: Owner | None, on_behalf: OnBehalf, *, message_id: str
 ) -> tuple[Caller, Attribution]:
-    """Give the agent's own call, and the statement about it.
+    """Return the agent's own call, and the same as an attribution to sign.
 
-    `daemon` and `owner` are the rows' as they are now, None when disabled. Raises AgentUnavailable.
+    `daemon` and `owner` are the current rows, None if disabled. Raises AgentUnavailable.
     """
     if daemon is None or (owner is None and on_behalf.owner_id is not None):
         raise AgentUnavailable
@@ -111,7 +111,7 @@ def make_agent_caller(
 
 
 def find_daemon(session: Session, deployment_id: UUID) -> Daemon | None:
-    """Find the daemon of an agent, unless either or their organization is disabled."""
+    """Return the service account of an agent, or None if it, the agent or their organization is disabled."""
     row = session.execute(_DAEMON.where(deployments.c.id == deployment_id)).one_or_none()
     if row is None or row.suspended_at is not None:
         return None
@@ -124,7 +124,7 @@ def find_daemon(session: Session, deployment_id: UUID) -> Daemon | None:
 
 
 def find_owner(session: Session, owner_id: UUID) -> Owner | None:
-    """Find an identity that is to own what an agent makes, unless it is disabled."""
+    """Return the identity that will own what an agent stores, or None if it is disabled."""
     statement = select(identities.c.kind, identities.c.organization_id).where(
         identities.c.id == owner_id, identities.c.disabled_at.is_(None)
     )

@@ -1,6 +1,9 @@
-"""An agent's card: how it introduces itself to anybody, and a little more to those who may talk to it.
+"""Agent cards: the public one, and the extended one for callers that may talk to the agent.
 
-Skills are the agent's behaviors, or those of the server that answers for it; a card is made from rows at every reading.
+Skills are the agent's behaviors, or those of the remote server that answers for it. A card is built from rows at each
+request. For a remote agent, its own card says who it is, what it can do and which media types it reads and writes. This
+service adds its own address, credentials and extensions. The remote card's signatures are dropped, because they cover
+that card only.
 """
 
 from collections.abc import Sequence
@@ -26,7 +29,7 @@ BINDINGS = ("HTTP+JSON", "JSONRPC")
 def make_card(
     agent: Agent, declared: Sequence[DeclaredExtension], *, url: str, base_url: str, pushes: bool
 ) -> AgentCard:
-    """Make the public card of an agent that is spoken to at `url`."""
+    """Return the public card of an agent whose address is `url`."""
     own = AgentCard(
         name=agent.name,
         description=_description(agent),
@@ -53,7 +56,10 @@ def make_card(
 
 
 def extend_card(card: AgentCard, agent: Agent) -> AgentCard:
-    """Add what only callers learn: what each skill works with. Raises ExtendedAgentCardNotConfigured without any."""
+    """Return the card with what only callers learn: what each skill works with.
+
+    Raises ExtendedAgentCardNotConfigured if the agent has no behavior.
+    """
     if not agent.behaviors:
         raise ExtendedAgentCardNotConfigured
     own = {str(behavior.id): behavior for behavior in agent.behaviors}
@@ -100,7 +106,7 @@ def _extension(extension: DeclaredExtension) -> AgentExtension:
 
 
 def _described(extension: DeclaredExtension) -> str | None:
-    """Say of an extension what it is for, and what must be activated with it."""
+    """Return an extension's description, with the extensions that it requires."""
     needed = f"Needs {', '.join(extension.requires)}." if extension.requires else None
     return " ".join(filter(None, (extension.description, needed))) or None
 
@@ -127,7 +133,7 @@ def _schemes(base_url: str) -> dict[str, dict[str, object]]:
 
 
 def compose_card(own: AgentCard, agent: Agent) -> AgentCard:
-    """Put the remote agent's words into our card of it; the skills of our own behaviors stay beside its own."""
+    """Return our card of an agent with its remote card's fields; skills of our own behaviors are kept."""
     remote = agent.remote_card
     if remote is None:
         return own

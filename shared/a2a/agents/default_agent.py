@@ -1,7 +1,7 @@
-"""Give the default agent something to do: a model at the first start, and the script of `A2A_SCRIPT` while that is set.
+"""Configure the default agent: a model at the first start, and the script of `A2A_SCRIPT` while that is set.
 
-Runs at every start and leaves administrators' behaviors alone: the script only takes the place of the default while
-the setting names one.
+Runs at every start. It changes no behavior of an administrator: the script is only the default while the setting names
+one.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ _INSTRUCTIONS = "You are a helpful assistant. Answer briefly and say when you do
 
 
 def equip_default_agent(session: Session, settings: Settings) -> None:
-    """Give the default agent its behavior, if it has none, and the script, if there is to be one."""
+    """Create the default agent's behavior if it has none, and add or remove the script as the setting says."""
+    # Several processes start at once; each would create the behavior.
     take(session, AdvisoryLock.DEFAULT_AGENT)
     try:
         deployment_id = get_default_agent_id(session, settings.default_agent)

@@ -1,8 +1,8 @@
-"""Agents: a deployment as A2A clients meet it, with its behaviors, and who may talk to it.
+"""Agents: deployments as A2A clients see them, with their behaviors, and who may talk to them.
 
 A caller needs `model.execute` in the agent's organization, because agents answer with models at its cost. Cards are
-public, so another's agent is refused and not denied to exist. Callers have their own tasks; with `TaskRead`
-administrators read all tasks of a deployment, and a deployment its own.
+public, so access to another organization's agent is denied and not reported as not found. A caller sees its own tasks.
+With `TaskRead` administrators read all tasks of a deployment, and a deployment reads its own.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from shared.identity.access.permissions import Permission
 from shared.identity.tables import deployments, identities, organizations, versions
 
 LISTED_DISTRIBUTIONS = 100
-"""The newest so many distributions of an agent are looked at for the networks that its card tells."""
+"""How many of an agent's newest distributions are read for the networks on its card."""
 SKILL_KEY = "skillId"
 """Key in a message's metadata by which a client chooses a skill, that is a behavior, by its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """A deployment that may be talked to. Its default behavior comes first; there may be none."""
+    """A deployment that can be talked to. Its default behavior comes first; there may be none."""
 
     deployment_id: UUID
     organization_id: UUID
@@ -44,12 +44,12 @@ class Agent:
     behaviors: tuple[BehaviorSettings, ...]
     networks: tuple[str, ...]
     changed_at: datetime
-    """When what is left of the agent was last added or changed; what was removed has left no time."""
+    """When the agent was last changed. A deletion does not change it."""
     remote_card: AgentCard | None = None
-    """What the deployment's own server says of itself, where that answers by default."""
+    """The card of the deployment's own server, if that answers by default."""
 
     def choose_behavior(self, skill_id: object) -> BehaviorSettings:
-        """Give the behavior that a message asks for, or the default. Raises InvalidParams, UnsupportedOperation."""
+        """Return the behavior that a message asks for, or the default. Raises InvalidParams, UnsupportedOperation."""
         if not self.behaviors:
             raise UnsupportedOperation("This agent has no behavior yet; its administrator can give it one.")
         if skill_id is None:
@@ -58,7 +58,7 @@ class Agent:
             if skill_id in (str(behavior.id), behavior.name):
                 return behavior
         if self.behaviors[0].kind is BehaviorKind.REMOTE:
-            return self.behaviors[0]  # whose skills are its own, and which refuses what it does not know
+            return self.behaviors[0]  # it has its own skills and refuses unknown ones itself
         message = "is not a skill of this agent"
         field = FieldError(location="body", name=f"message.metadata.{SKILL_KEY}", message=message)
         raise InvalidParams(errors=[field])
@@ -66,7 +66,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Whose tasks: those that this caller, on behalf of this principal, has with this agent, and no others."""
+    """The tasks that this caller has with this agent on behalf of this principal."""
 
     caller_id: UUID
     principal_id: UUID
@@ -75,7 +75,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentScope:
-    """All tasks of a deployment, for those who may read them; nobody changes tasks by it."""
+    """All tasks of a deployment, for readers with that permission; it allows no changes."""
 
     deployment_id: UUID
 
@@ -84,7 +84,7 @@ Readable: TypeAlias = Scope | DeploymentScope
 
 
 def get_agent(session: Session, deployment_id: UUID) -> Agent:
-    """Read an agent. Raises AgentNotFound, also for one that is disabled."""
+    """Return an agent. Raises AgentNotFound if it does not exist or is disabled."""
     row = session.execute(_AGENT.where(deployments.c.id == deployment_id)).one_or_none()
     if row is None:
         raise AgentNotFound
@@ -115,11 +115,11 @@ def _find_remote_card(
     try:
         return read_document(document).card if document is not None else None
     except CardUnusable:
-        return None  # kept by a release that read cards otherwise; the next reading replaces it
+        return None  # stored by a release with other rules; the next refresh replaces it
 
 
 def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
-    """Give the deployment that answers at the root: the configured one, else the oldest. Raises AgentNotFound."""
+    """Return the deployment that answers at the root: the configured one, else the oldest. Raises AgentNotFound."""
     if configured is not None:
         return configured
     oldest = select(deployments.c.id).where(deployments.c.disabled_at.is_(None)).order_by(deployments.c.id)
@@ -130,7 +130,7 @@ def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
 
 
 def authorize(caller: Caller, agent: Agent) -> Scope:
-    """Authorize a caller to talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
+    """Return the scope of a caller that may talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
     if require_billing_organization(caller) != agent.organization_id:
         raise PermissionDenied("This agent belongs to another organization than the one you act in.")
     require_execution(caller, agent.organization_id)
@@ -138,7 +138,7 @@ def authorize(caller: Caller, agent: Agent) -> Scope:
 
 
 def own_scope(caller: Caller, deployment_id: UUID) -> Scope:
-    """Name the tasks that a caller has with a deployment."""
+    """Return the scope of the tasks that a caller has with a deployment."""
     return Scope(
         caller_id=caller.executor.id,
         principal_id=caller.owner.id if caller.owner is not None else caller.executor.id,
@@ -147,25 +147,31 @@ def own_scope(caller: Caller, deployment_id: UUID) -> Scope:
 
 
 def require_execution(caller: Caller, organization_id: UUID) -> None:
-    """Raise PermissionDenied for a caller who may not have the agents of an organization answer."""
+    """Raise PermissionDenied if the caller may not use the agents of an organization."""
     if Permission.MODEL_EXECUTE not in caller.permissions_on(organization_id=organization_id):
         raise caller.lacks(Permission.MODEL_EXECUTE)
 
 
 def authorize_reading(caller: Caller, agent: Agent) -> Readable:
-    """Say which tasks of an agent a caller may read. Raises BillingOrganizationRequired, PermissionDenied."""
+    """Return the tasks of an agent that a caller may read.
+
+    Raises BillingOrganizationRequired, PermissionDenied.
+    """
     own = authorize(caller, agent)
     return DeploymentScope(deployment_id=agent.deployment_id) if _reads_all(caller, agent) else own
 
 
 def require_reading(caller: Caller, agent: Agent, held: Readable) -> None:
-    """Raise for a caller who may no longer read what they could."""
+    """Raise PermissionDenied if a caller has lost the permission to read a deployment's tasks."""
     if authorize_reading(caller, agent) != held and isinstance(held, DeploymentScope):
         raise caller.lacks(Permission.TASK_READ)
 
 
 def _reads_all(caller: Caller, agent: Agent) -> bool:
-    """Tell whether `TaskRead` counts here: not for another deployment, nor on behalf of one receiving identity."""
+    """Return whether `TaskRead` applies here.
+
+    It does for users, and for the deployment itself unless it acts on behalf of a receiving identity.
+    """
     if Permission.TASK_READ not in caller.permissions_on(organization_id=agent.organization_id):
         return False
     if caller.executor.kind is ExecutorKind.USER:
@@ -174,25 +180,25 @@ def _reads_all(caller: Caller, agent: Agent) -> bool:
 
 
 def list_agent_behaviors(session: Session, deployment_id: UUID) -> tuple[BehaviorSettings, ...]:
-    """Give the behaviors of a deployment, its default first."""
+    """Return the behaviors of a deployment, its default first."""
     statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
     rows = session.execute(statement.order_by(behaviors.c.is_default.desc(), behaviors.c.id))
     return tuple(behavior_settings(row) for row in rows)
 
 
 def find_behavior(session: Session, behavior_id: UUID) -> BehaviorSettings | None:
-    """Find a behavior."""
+    """Return a behavior, or None."""
     row = session.execute(select(behaviors).where(behaviors.c.id == behavior_id)).one_or_none()
     return behavior_settings(row) if row is not None else None
 
 
 def behavior_settings(row: Row[Any]) -> BehaviorSettings:
-    """Read a row of `behaviors`."""
+    """Return the behavior of a row of `behaviors`."""
     return read_behavior(row, row.id, row.extensions)
 
 
 def read_behavior(row: Any, behavior_id: UUID, extensions: Sequence[dict[str, Any]]) -> BehaviorSettings:
-    """Read a behavior from a row of several tables."""
+    """Return a behavior from a row that joins several tables."""
     return BehaviorSettings(
         id=behavior_id,
         deployment_id=row.deployment_id,

@@ -1,8 +1,8 @@
-"""Extensions: what an agent declares, what a request activates, what is required.
+"""Extensions: which an agent declares, which a request activates, and which are required.
 
-A URI is an opaque name; another version is another extension. An undeclared one is ignored, and one whose
-dependencies are not activated is not activated. Only messages are refused for a missing required extension: reading
-and cancelling stay possible.
+A URI is an opaque name; another version is another extension. An undeclared extension is ignored, and one whose
+dependencies are not activated is not activated. Only sending a message fails without a required extension: reading and
+canceling remain possible.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ from shared.a2a.types import Message
 from shared.errors import FieldError
 
 URIS_LIMIT = 64
-"""Extensions that one request may name; more are not looked at."""
+"""Extensions that one request may name; more are ignored."""
 
 
 def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ...]:
-    """Give what an agent's card declares: the service's own extensions and those of its behaviors.
+    """Return what an agent's card declares: the extensions of this service and those of its behaviors.
 
-    What a behavior says of an extension replaces what the service or an earlier behavior says. What a declared one
-    depends on is declared too, and required where that one is.
+    A behavior's declaration overrides that of the service or of an earlier behavior. A dependency of a declared
+    extension is declared too, and required if that extension is required.
     """
     declared = {extension.uri: extension for extension in own.offered(agent.networks)}
     for behavior in reversed(agent.behaviors):
@@ -33,14 +33,15 @@ def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ..
 
 
 def read_requested(values: Sequence[str]) -> tuple[str, ...]:
-    """Read the URIs of `A2A-Extensions` headers, which may be repeated and hold several each."""
+    """Return the URIs of `A2A-Extensions` headers, which may be repeated and name several each."""
     uris = (uri.strip() for value in values for uri in value.split(","))
     return tuple(dict.fromkeys(uri for uri in uris if uri))[:URIS_LIMIT]
 
 
 def activate(declared: Iterable[DeclaredExtension], requested: Collection[str]) -> tuple[str, ...]:
-    """Give what is activated of what a request names, in its order."""
+    """Return the activated ones of the requested extensions, in the order of the request."""
     active = {extension.uri: extension for extension in declared if extension.uri in requested}
+    # Removing one extension may leave others without a dependency, so repeat until nothing changes.
     while True:
         unmet = [uri for uri, extension in active.items() if not set(extension.requires) <= set(active)]
         if not unmet:
@@ -52,7 +53,7 @@ def activate(declared: Iterable[DeclaredExtension], requested: Collection[str]) 
 def require(
     declared: Iterable[DeclaredExtension], active: Collection[str], requested: Collection[str] = ()
 ) -> None:
-    """Raise ExtensionSupportRequired unless all that is required is activated; it names what was not requested."""
+    """Raise ExtensionSupportRequired unless all required extensions are active; it names those not requested."""
     unmet = [extension.uri for extension in declared if extension.required and extension.uri not in active]
     if unmet:
         missing = ", ".join([uri for uri in unmet if uri not in requested] or unmet)
@@ -63,15 +64,15 @@ def require(
 
 
 def check_data(message: Message, active: Collection[str], own: OwnExtensions) -> None:
-    """Check what a message carries under the activated extensions of the service. Raises InvalidParams.
+    """Check a message's data for the active extensions of this service. Raises InvalidParams.
 
-    A message that lists an extension must carry its data where it has any; data under others is the client's affair.
+    A message that lists an extension must carry its data if it has any. Data of other extensions is not checked.
     """
     findings = list(_findings("message", message.metadata, message.extensions, active, own))
     for index, part in enumerate(message.parts):
         findings += _findings(f"message.parts.{index}", part.metadata, (), active, own)
     if findings:
-        raise InvalidParams("The data of an activated extension is wrong.", errors=findings)
+        raise InvalidParams("The data of an activated extension is invalid.", errors=findings)
 
 
 def _findings(
@@ -91,7 +92,7 @@ def _findings(
 
 
 def _with_dependencies(declared: Mapping[str, DeclaredExtension]) -> dict[str, DeclaredExtension]:
-    """Add what declared extensions depend on, and require what required ones depend on."""
+    """Add the dependencies of declared extensions; those of required extensions become required."""
     known = dict(declared)
     unread = list(known.values())
     while unread:
@@ -106,7 +107,7 @@ def _with_dependencies(declared: Mapping[str, DeclaredExtension]) -> dict[str, D
 
 
 def _completed(extension: DeclaredExtension, declared: Mapping[str, DeclaredExtension]) -> DeclaredExtension:
-    """Let a behavior that only requires one of our extensions keep what we say of it."""
+    """Return a behavior's declaration, with what it lacks taken from this service's own declaration."""
     known = declared.get(extension.uri)
     if known is None:
         return extension

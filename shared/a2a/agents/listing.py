@@ -17,7 +17,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAgent:
-    """An agent in a list; its card says the rest."""
+    """An agent in a list; its card has the details."""
 
     id: UUID
     name: str
@@ -25,7 +25,10 @@ class ListedAgent:
 
 
 def list_agents(session: Session, caller: Caller, **page: Unpack[Position]) -> Page[ListedAgent]:
-    """List the agents that a caller may talk to. Raises BillingOrganizationRequired, PermissionDenied."""
+    """Return a page of the agents that a caller may talk to.
+
+    Raises BillingOrganizationRequired, PermissionDenied.
+    """
     organization_id = require_billing_organization(caller)
     require_execution(caller, organization_id)
     statement = _ENABLED.where(deployments.c.organization_id == organization_id)
@@ -36,7 +39,7 @@ def _listed(row: Row[Any]) -> ListedAgent:
     return ListedAgent(id=row.id, name=row.name, created_at=row.created_at)
 
 
-# As a value and not as a join, which may read all identities for one page.
+# A scalar subquery and not a join, for which the planner may read all identities for one page.
 _DAEMON_IS_DISABLED = (
     select(identities.c.disabled_at.is_not(None))
     .where(identities.c.id == deployments.c.daemon_identity_id)

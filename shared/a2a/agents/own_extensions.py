@@ -1,7 +1,7 @@
-"""The four extensions of this service: their URIs, what their data looks like, and what checks it.
+"""The four extensions of this service: their URIs, the schemas of their data, and the validation.
 
-The shapes are served at `{uri}/schema.json` and validate what clients send; the prose at the URI is in
-`specifications/`. A change that breaks clients is a new version under a new URI.
+The schemas are served at `{uri}/schema.json` and validate what clients send; the specifications at the URIs are in
+`specifications/`. A change that breaks clients gets a new version and URI.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,22 +21,22 @@ _TEXT = StringConstraints(strict=True, min_length=1, max_length=255, pattern=r"^
 
 
 class ExtensionData(BaseModel):
-    """Data under an extension's URI; members that a later reader may add are not refused."""
+    """Data under an extension's URI; unknown members are accepted, for later additions."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="allow", frozen=True)
 
 
 class EventData(ExtensionData):
-    """What a message or an artifact says about the event that it tells of."""
+    """The event that a message or an artifact reports."""
 
-    # Lengths beside the patterns: a bounded repetition within one costs a tenth of a second at every start.
+    # Lengths stand beside the patterns: a bounded repetition within one costs a tenth of a second at each start.
     type: Annotated[str, StringConstraints(strict=True, max_length=255, pattern=_WORD)]
     source: Annotated[str, StringConstraints(strict=True, max_length=2048, pattern=_WORD)]
     id: Annotated[str, _TEXT]
 
 
 class ArtifactSchemaData(ExtensionData):
-    """Which schema the content of an artifact or a message follows: a URI whose fragment names it."""
+    """The schema of an artifact's or message's content: a URI whose fragment names it."""
 
     schema_: Annotated[
         str,
@@ -49,7 +49,7 @@ class ArtifactSchemaData(ExtensionData):
 
 
 class FileArtifactData(ExtensionData):
-    """Which exact version of which file an artifact or a part is."""
+    """The file and the exact version that an artifact or a part stands for."""
 
     id: UUID
     version_id: UUID
@@ -59,7 +59,7 @@ class FileArtifactData(ExtensionData):
 
 
 class DistributionParams(BaseModel):
-    """What a distribution agent declares: the networks it routes to."""
+    """The networks whose messages the agent receives."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +68,7 @@ class DistributionParams(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnExtension:
-    """One extension: its name in the URI, what it is for, and the shapes of its data and of its parameters."""
+    """One extension: its name in the URI, its purpose, and the schemas of its data and its parameters."""
 
     name: str
     description: str
@@ -101,13 +101,13 @@ OWN_EXTENSIONS = (
 
 
 class OwnExtensions:
-    """The extensions of the service as they are named at one base address."""
+    """The extensions of this service under one base address."""
 
     def __init__(self, base_url: str) -> None:
         self._by_uri = {f"{base_url}/extensions/{own.name}/{VERSION}": own for own in OWN_EXTENSIONS}
 
     def offered(self, networks: Sequence[str]) -> Iterator[DeclaredExtension]:
-        """Give what every agent declares; `distribution` only where it has networks."""
+        """Yield what each agent declares; `distribution` only if it has networks."""
         for uri, own in self._by_uri.items():
             if own.params is None:
                 yield DeclaredExtension(uri=uri, description=own.description)
@@ -116,7 +116,7 @@ class OwnExtensions:
                 yield DeclaredExtension(uri=uri, description=own.description, params=params)
 
     def find_errors(self, uri: str, data: object) -> Iterator[tuple[str, str]]:
-        """Find what is wrong with the data of an extension, by the place in it; nothing for one that is not ours."""
+        """Yield the errors in an extension's data by their path; nothing for extensions of others."""
         own = self._by_uri.get(uri)
         if own is None or own.data is None:
             return
@@ -131,14 +131,14 @@ class OwnExtensions:
 
 
 def find_own_extension(name: str, version: str) -> OwnExtension | None:
-    """Find an extension by the two segments at the end of its URI."""
+    """Return the extension with this name and version, the last two segments of its URI, or None."""
     if version != VERSION:
         return None
     return next((own for own in OWN_EXTENSIONS if own.name == name), None)
 
 
 def schema_of(own: OwnExtension, uri: str) -> Mapping[str, Any]:
-    """Give the JSON Schemas of an extension: `data` under its URI in metadata, `params` in the agent's card."""
+    """Return the JSON Schemas of an extension: `data` under its URI in metadata, `params` in the agent's card."""
     shapes = {"data": own.data, "params": own.params}
     definitions = {name: shape.model_json_schema() for name, shape in shapes.items() if shape is not None}
     return {
@@ -150,12 +150,12 @@ def schema_of(own: OwnExtension, uri: str) -> Mapping[str, Any]:
 
 
 def specification_of(own: OwnExtension, base_url: str) -> str:
-    """Give the specification document of an extension, in HTML."""
+    """Return the specification of an extension as HTML."""
     return _page(f"{own.name}-{VERSION}.html", base_url)
 
 
 def list_specifications(base_url: str) -> str:
-    """Give the page that names all extensions, in HTML."""
+    """Return the page that lists all extensions as HTML."""
     uris = ((own, f"{base_url}/extensions/{own.name}/{VERSION}") for own in OWN_EXTENSIONS)
     items = (f'<dt><a href="{uri}">{uri}</a></dt>\n<dd>{own.description}</dd>' for own, uri in uris)
     return _page("index.html", base_url).replace("{extensions}", "\n".join(items))

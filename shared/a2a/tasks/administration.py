@@ -1,6 +1,6 @@
-"""List the tasks of an organization's agents for those who administer it: their states, and nothing that was said.
+"""List the tasks of an organization's agents for administrators: their states, without any content.
 
-What was said is read at the agent, with the same permission (`agents/directory.py`).
+The content is read at the agent, with the same permission (`agents/directory.py`).
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from shared.pagination import DEFAULT_LIMIT, Page, unknown_cursor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTask:
-    """A task without what was said in it; `principal_id` is the identity that it is worked on for."""
+    """A task without its content; `principal_id` is the identity on whose behalf the agent works."""
 
     id: UUID
     context_id: str
@@ -48,11 +48,11 @@ def list_organization_tasks(
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[ListedTask]:
-    """List the tasks of an organization's agents, the last changed first.
+    """Return a page of the tasks of an organization's agents, the most recently changed first.
 
-    Raises PermissionDenied, ResourceNotFound, ValidationFailed for a cursor that this list did not give.
+    Raises PermissionDenied, ResourceNotFound, and ValidationFailed for an invalid cursor.
     """
-    # The command line sees tasks, as it sees all that is administered, and nothing that was said.
+    # The operator's command line lists tasks like all resources; it never reads their content.
     if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
         authorize_administration(actor, Permission.TASK_READ, organization_id)
     require_organization(session, organization_id)
@@ -75,7 +75,10 @@ def list_organization_tasks(
 def _newest(
     statement: Select[Any], state: TaskState | None, deployment_id: UUID | None, count: int
 ) -> Select[Any]:
-    """Read them along an index: a deployment's has no state, an organization's begins with it."""
+    """Return a query that can use an index.
+
+    A deployment's index lacks the state; an organization's begins with it, so all states are merged.
+    """
     if state is not None or deployment_id is not None:
         filtered = statement if state is None else statement.where(tasks.c.state == state.value)
         return LAST_CHANGED_FIRST.order(filtered).limit(count)
@@ -87,5 +90,5 @@ def _newest(
 
 
 def read_listed(row: Row[Any]) -> ListedTask:
-    """Make a task of a row of the list's columns."""
+    """Return the task of a row with the list's columns."""
     return ListedTask(**{**row._asdict(), "state": TaskState(row.state)})

@@ -1,7 +1,7 @@
-"""Put artifacts together from the events that made them, at every reading until the task ends, then once for all.
+"""Fold artifact events into artifacts: at each read while the task runs, and stored once when it ends.
 
-Appended text continues the text before it, so that an artifact streamed word by word reads as one part; parts of any
-other kind are added as they are.
+Appended text continues the text part before it, so an artifact that was streamed in pieces reads as one part. Other
+parts are added as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ ORDER BY sequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The artifacts of a task as they were after an event."""
+    """The artifacts of a task after the event with this number."""
 
     artifacts: Sequence[Artifact] = ()
     sequence: int = 0
@@ -35,20 +35,21 @@ NOTHING_FOLDED = Folded()
 def read_artifact_events(
     session: Session, task_id: UUID, *, after_sequence: int = 0, up_to_sequence: int = _LAST
 ) -> Iterator[Mapping[str, Any]]:
-    """Read the events that made the artifacts of a task so far, or those of them between two events."""
+    """Return the artifact events of a task in order, optionally only those between two events."""
     values = {"task_id": task_id, "after": after_sequence, "up_to": up_to_sequence}
     return (parse(row.event) for row in session.fetch_all(_EVENTS, values))
 
 
 def fold(events: Iterable[Mapping[str, Any]], *, onto: Sequence[Artifact] = ()) -> tuple[Artifact, ...]:
-    """Build a task's artifacts from its artifact events, in the order in which they began.
+    """Return the artifacts that events add up to, in the order in which they began.
 
-    Those of earlier events may be folded already.
+    `onto` are artifacts already folded from earlier events.
     """
     pieces = {artifact.artifact_id: [artifact] for artifact in onto}
     for event in events:
         update = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])
         collected = pieces.setdefault(update.artifact.artifact_id, [])
+        # Without `append` an event replaces the artifact, but the artifact keeps its place in the order.
         if not update.append:
             collected.clear()
         collected.append(update.artifact)
@@ -56,7 +57,7 @@ def fold(events: Iterable[Mapping[str, Any]], *, onto: Sequence[Artifact] = ()) 
 
 
 def join(pieces: Sequence[Artifact]) -> Artifact:
-    """Join the pieces of one artifact; what a later piece says of it besides its parts replaces what was said."""
+    """Return the pieces of an artifact as one; the last name, description and metadata win."""
     if len(pieces) == 1:
         return pieces[0]
     described: dict[str, Any] = {}
@@ -74,7 +75,7 @@ def join(pieces: Sequence[Artifact]) -> Artifact:
 
 
 def _joined(pieces: Sequence[Artifact]) -> tuple[Part, ...]:
-    """Put parts after one another; the texts of a long row of pieces are joined once, not again for each."""
+    """Return the parts of all pieces. Consecutive texts are collected and joined once, so the cost stays linear."""
     joined: list[Part] = []
     texts: list[str] = []
     for piece in pieces:

@@ -1,7 +1,7 @@
-"""Cancel a task: at once for its readers, and within a moment for the worker that runs it.
+"""Cancel a task: at once for its readers, and within half a second for the worker that runs it.
 
-The turn is taken from its worker, which finds out when it next asks or writes; nothing it still says reaches the
-task. Artifacts are folded before the task is held, because an agent may have said thousands of pieces.
+The lease is taken from the worker, which notices at its next write or heartbeat; no later update reaches the task.
+Artifacts are folded before the task is locked, because an agent may have written thousands of events.
 """
 
 from uuid import UUID
@@ -18,11 +18,12 @@ from shared.db.database import Session
 
 
 def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
-    """Cancel a task. Raises TaskNotFound, TaskNotCancelable."""
+    """Cancel a task and return it. Raises TaskNotFound, TaskNotCancelable."""
     before = find_snapshot(session, scope, task_id, history_length=0)
     if before is None:
         raise TaskNotFound
     folded = Folded(artifacts=before.task.artifacts, sequence=before.sequence)
+    # Events written since the snapshot are folded by `record`, under the lock.
     task = find_and_lock_task(session, task_id)
     if task is None:
         raise TaskNotFound

@@ -1,4 +1,4 @@
-"""A turn under a worker's lease: what its agent has said, and how much of that is in the log."""
+"""A turn under a worker's lease: the updates of its agent, and which of them are in the log."""
 
 import math
 import threading
@@ -9,17 +9,18 @@ from shared.a2a.agent_turns.updates import Turn, Update
 
 
 class TurnLost(Exception):
-    """This worker no longer has the turn: it was cancelled, ended, or is another's. Stop, and write nothing."""
+    """The worker has lost the turn: it was canceled, has ended, or has a new lease. Stop and write nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClaimedTurn:
-    """A turn under this worker's lease.
+    """A turn under this worker's lease, with its updates that are not in the log yet.
 
-    `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
-    one has not said again yet. `pending` are said and not written. `unconfirmed` are the first of them while the
-    database has not said whether they are written; `interrupted` is the last one said, which is then said again.
-    `refusal` says why one of them can never be written, and fails the turn. `lock` is held by the thread that writes.
+    `written` counts the turn's updates in the log. `to_skip` counts those of them that an earlier attempt wrote and
+    this one has not repeated yet. `pending` are not written yet; `unconfirmed` are the first of them while the result
+    of a write is unknown. `interrupted` is the update whose append raised ServiceUnavailable and is about to be
+    repeated. `refusal` is the error of an update that cannot be written; it fails the turn. The thread that writes
+    holds `lock`.
     """
 
     turn: Turn

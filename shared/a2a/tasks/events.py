@@ -1,9 +1,9 @@
-"""Write down what happens to a task: one row per event, in the order that every reader will see.
+"""Write the events of a task: one row an event, numbered in the order in which all readers see them.
 
-The one rule here: whatever changes a task locks its row first, in every flow before any other row of the task. So
-events are numbered without gaps, and a status never overtakes the artifact it was said after. `record` locks it by
-itself, in one statement with all that is written (`sql/record_updates.sql`); those who decide by the task's state hold
-the row before. Nothing follows a terminal state; `log.py` and the callers check that before they write.
+The one rule here: a change of a task locks its row first, in every flow before any other row of the task. So events are
+numbered without gaps, and a status never overtakes the artifact it followed. `record` locks the row itself, in one
+statement with all that it writes (`sql/record_updates.sql`); callers that decide by the task's state lock the row
+before. No event follows a terminal state: `log.py` and other callers check that before they write.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ from shared.a2a.wire import render_instant
 from shared.db.database import Session
 
 _CLOCK = uuid4().hex
-"""Stands in a status where the database writes the time; no client can know it."""
+"""Placeholder in a status for the time that the database writes; random, so that no client can send it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKey:
-    """What names a task in its events and deliveries."""
+    """The ids of a task that its events and deliveries carry."""
 
     id: UUID
     context_id: str
@@ -42,16 +42,16 @@ class TaskKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedTask(TaskKey):
-    """A task's row as it was when this transaction locked it."""
+    """A task's row as read by the transaction that locked it."""
 
     state: TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """The turn that writes, under its lease, how many updates it has written, and whether its task has artifacts.
+    """The turn that writes: its lease, the number of its updates in the log, and whether its task has artifacts.
 
-    `written` is None where what is written is none of the agent's updates.
+    `written` is None if the updates are the service's own and not the agent's; they are not counted then.
     """
 
     turn_id: UUID
@@ -61,7 +61,7 @@ class Writer:
 
 
 class Result(StrEnum):
-    """What became of updates."""
+    """The result of writing updates (`sql/record_updates.sql` defines each value)."""
 
     WRITTEN = "written"
     LOST = "lost"
@@ -72,7 +72,11 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a turn ends with what is written, or with `own` None, how all of a task's turns do; `others` may go on."""
+    """How the turns of a task end with an update.
+
+    `own` is the outcome of the writing turn, `others` that of the task's other turns; if `own` is None, all of them end
+    with `others`, and if `others` is None, the others continue.
+    """
 
     own: TurnOutcome | None
     others: TurnOutcome | None = None
@@ -87,7 +91,7 @@ class _Entry:
 
 _TASK = select(tasks.c.id, tasks.c.context_id, tasks.c.organization_id, tasks.c.state)
 LOCK_TIMEOUT_MS = 20
-"""How long a writer that serves many tasks waits for what others hold of one."""
+"""How long the thread that writes for many tasks waits for a lock on one of them."""
 _RECORD = """
 SELECT * FROM record_updates(
     p_task => %(task)s, p_turn => %(turn)s, p_lease => %(lease)s, p_lease_seconds => %(lease_seconds)s,
@@ -97,13 +101,16 @@ SELECT * FROM record_updates(
     p_others => %(others)s, p_is_posted => %(is_posted)s
 )
 """
-# An argument is known before the function begins, and the limit ends with the transaction.
+# An argument is evaluated before the function begins, and the setting ends with the transaction.
 _UNLESS_LOCKED = f"(SELECT %(task)s::uuid FROM set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true))"  # noqa: S608 (a constant)
 _RECORD_UNLESS_LOCKED = _RECORD.replace("%(task)s", _UNLESS_LOCKED)
 
 
 def find_and_lock_task(session: Session, task_id: UUID, *, skip_locked: bool = False) -> LockedTask | None:
-    """Lock a task's row until the end of the transaction; `skip_locked` gives None where another holds it."""
+    """Return a task and lock its row until the transaction ends; None if there is no such task.
+
+    With `skip_locked` it also returns None if another transaction holds the lock.
+    """
     statement = _TASK.where(tasks.c.id == task_id).with_for_update(skip_locked=skip_locked)
     row = session.execute(statement).one_or_none()
     return LockedTask(**row._asdict() | {"state": TaskState(row.state)}) if row is not None else None
@@ -121,12 +128,13 @@ def record(
     may_wait: bool = True,
     folded: Folded = NOTHING_FOLDED,
 ) -> Result:
-    """Write updates in their order, and how the turn or the task's turns end with them.
+    """Write updates in order, and end the turn or all turns of the task with them.
 
-    In a transaction, or with `may_post` false by a statement of its own, which is FOLLOWED where updates are to be
-    posted. Without updates a task that its client does not see is put into `hidden_state`. Raises LockTimeout where
-    another holds the task, with `may_wait` false at once. A terminal state folds the artifacts: who holds the task
-    gives what it has `folded` before.
+    Call it in a transaction. With `may_post` false one statement suffices, and FOLLOWED is returned instead if a
+    subscriber must get the updates. Without updates, a task that its client does not see is set to `hidden_state`.
+    Raises LockTimeout if another transaction has locked the task: after the usual timeout, or with `may_wait` false
+    after `LOCK_TIMEOUT_MS`. A terminal state stores the artifacts that the events add up to; a caller that has locked
+    the task passes those it has `folded` before, to keep the lock short.
     """
     entries = [_entry(task, update) for update in updates]
     values = _task_values(task, updates, entries) | _turn_values(updates, writer, ending)
@@ -137,7 +145,7 @@ def record(
             stored = read_artifact_events(session, task.id, after_sequence=folded.sequence)
         values["artifacts"] = _fold_artifacts(stored, entries, folded)
     row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_LOCKED, values)
-    assert row is not None  # noqa: S101 (a function gives a row)
+    assert row is not None  # noqa: S101 (the function always returns one row)
     result = Result(row.result)
     if result is Result.WRITTEN:
         if row.is_followed:
@@ -149,7 +157,7 @@ def record(
 
 
 def with_task_ids(message: Message, task: TaskKey) -> Message:
-    """Give a message the ids of its task, whatever it was made with."""
+    """Return the message with the ids of its task and context, replacing those it had."""
     return message.model_copy(update={"task_id": str(task.id), "context_id": task.context_id})
 
 
@@ -177,7 +185,7 @@ def _entry(task: TaskKey, update: Update) -> _Entry:
 
 
 def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_Entry]) -> dict[str, Any]:
-    """Say what is added to the task, and which of its messages is the status's own."""
+    """Return the values that update the task's row, and which of the new messages is the status's own."""
     state, status_message, message_count = None, None, 0
     for update, entry in zip(updates, entries, strict=True):
         message_count += entry.message is not None
@@ -196,7 +204,7 @@ def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_En
 
 
 def _fold_artifacts(stored: Iterable[Mapping[str, Any]], entries: Sequence[_Entry], folded: Folded) -> str:
-    """Put the artifacts of a task that ends together, from events that are written and those that are not."""
+    """Return the artifacts of a task that ends, as JSON, from its stored events and the new ones."""
     added = [entry.wire for entry in entries if entry.kind == "artifact"]
     return render([artifact.to_wire() for artifact in fold([*stored, *added], onto=folded.artifacts)])
 
@@ -214,7 +222,7 @@ def _turn_values(updates: Sequence[Update], writer: Writer | None, ending: Endin
 
 
 def _has_content(update: Update) -> bool:
-    """Whether an update is more than the word that the agent works."""
+    """Return whether an update is more than a bare WORKING status."""
     return (
         not isinstance(update, StatusChanged)
         or update.state is not TaskState.WORKING
@@ -229,7 +237,7 @@ def _post(
     recorded_at: datetime,
     turn_id: UUID | None,
 ) -> None:
-    """Have updates posted to those who asked for it, and to the distribution whose message the task answers."""
+    """Enqueue the deliveries of updates to push subscribers, and to the distribution that sent the task's message."""
     for followers, entry in zip(reversed(range(len(entries))), entries, strict=True):
         if entry.kind == "status":
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)

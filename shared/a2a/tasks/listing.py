@@ -1,4 +1,4 @@
-"""List the tasks that a caller may read, the last changed first."""
+"""List the tasks that a caller may read, the most recently changed first."""
 
 import base64
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from shared.pagination import descending
 
 DEFAULT_PAGE = 50
 MAXIMUM_PAGE = 100
-NOT_GIVEN = "is not a token that this list returned"
+INVALID_PAGE = "is not a token that this list returned"
 LAST_CHANGED_FIRST = descending(tasks.c.status_at, tasks.c.id)
 DEFAULT_HISTORY = 10
-"""Messages of each task in a list, where a client does not say how many; a single task is given with all."""
+"""Messages of each listed task if the client sets no length; a single task is returned with all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQuery:
-    """Which tasks, and how much of each."""
+    """Which tasks to list, and how much of each."""
 
     context_id: str | None = None
     state: TaskState | None = None
@@ -39,14 +39,14 @@ class TaskQuery:
 
 
 def list_tasks(session: Session, scope: Readable, query: TaskQuery) -> ListTasksResponse:
-    """Give a page, and how many tasks there are in all. Raises InvalidParams for a token that no list gave."""
+    """Return a page of tasks and the total number. Raises InvalidParams for an invalid page token."""
     conditions = [*in_scope(scope), tasks.c.is_visible, *_filters(query)]
     total = session.execute(select(func.count()).select_from(tasks).where(*conditions)).scalar_one()
     statement = select(tasks).where(*conditions)
     if query.page_token:
         before = parse_token(query.page_token)
         if before is None:
-            field = FieldError(location="query", name="pageToken", message=NOT_GIVEN)
+            field = FieldError(location="query", name="pageToken", message=INVALID_PAGE)
             raise InvalidParams(errors=[field])
         statement = statement.where(LAST_CHANGED_FIRST.after(*before))
     rows = session.execute(LAST_CHANGED_FIRST.order(statement).limit(query.page_size + 1)).all()
@@ -72,12 +72,12 @@ def _filters(query: TaskQuery) -> list[Any]:
 
 
 def make_token(row: Any) -> str:
-    """Give the token of the page that follows a task."""
+    """Return the token of the page that follows this task."""
     return base64.urlsafe_b64encode(f"{row.status_at.isoformat()} {row.id}".encode()).decode()
 
 
 def parse_token(token: str) -> tuple[datetime, UUID] | None:
-    """Return the position that a token names; None for a token that this list has not returned."""
+    """Return the position that a token names, to compare rows with; None for an invalid token."""
     try:
         at, _, task_id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
         read = datetime.fromisoformat(at)

@@ -1,11 +1,11 @@
-"""The worker's side of a task: begin a turn that it has leased, write down what its agent does, and end it.
+"""Write a task's log for a worker: start a leased turn, append its agent's updates, and end it.
 
-A turn is run under a lease (`agent_turns/leases.py`), which updates renew and which fences: a worker that lost it,
-because the lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update
-is one statement, or several are that come at once. A state that settles the task ends the turn with it, so that no
-crash can leave the one without the other. When a worker dies its lease ends, and `lost_turns.py` decides.
+A turn runs under a lease (`agent_turns/leases.py`), which every write renews and checks. A worker that lost its lease
+(it expired, or the task was canceled or ended) gets `TurnLost` and writes nothing more. Updates that arrive within
+`BATCH_SECONDS` are written by one statement. An update that settles the task ends the turn in the same statement, so a
+crash cannot leave one without the other. `agent_turns/lost_turns.py` recovers the turns of dead workers.
 
-Crash points, which `faults` names: after a turn was begun, before and after each update.
+Crash points, which `failpoints` names: after the claim, and before and after each append.
 """
 
 import math
@@ -37,29 +37,30 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-NO_ANSWER = "The agent gave no answer."
+NO_RESPONSE = "The agent returned no response."
 BATCH_SECONDS = 0.005
-"""Updates that follow each other so closely are written together."""
+"""Updates that follow each other within this time are written by one statement."""
 BATCH_LIMIT = 200
 
 
 class TaskLog:
-    """The log of all tasks, as workers write it."""
+    """The log of all tasks, as the workers of this process write it."""
 
     def __init__(self, database: Database, notifier: TaskNotifier, links: FileLinks) -> None:
-        """Write to this database, tell those who wait, and link to the files that messages hold."""
+        """Create the log; it notifies waiting readers and replaces file addresses of claimed messages by links."""
         self._database = database
         self._links = links
         self._notifier = notifier
         self._flusher = UpdateFlusher(self._write_in_background, after_seconds=BATCH_SECONDS)
 
     def begin(self, lease: Lease) -> ClaimedTurn | None:
-        """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
+        """Return the claimed turn of a lease, or None after failing its task, if no behavior can answer it any more.
 
-        That is so when its agent was disabled, or its behavior removed. Raises TurnLost, ServiceUnavailable.
+        The latter happens if the agent was disabled or its behavior was deleted. Raises TurnLost, ServiceUnavailable.
         """
         failpoints.hit("turn.claimed")
         row = lease.row
+        # The task waited for its client, and this turn's message is the reply: it is submitted again.
         if TaskState(row.task_state).is_interrupted:
             self._resubmit(lease)
         try:
@@ -71,17 +72,19 @@ class TaskLog:
             turn=turn,
             lease=lease,
             written=row.updates,
+            # Behaviors that replay repeat their updates from the first; drop those that are in the log.
             to_skip=0 if turn.behavior.kind.reads_log else row.updates,
             has_artifacts=row.last_sequence > 0,
         )
 
     def append(self, claimed: ClaimedTurn, update: Update) -> None:
-        """Write an update of the turn's agent, and end the turn if it settles the task. Raises TurnLost.
+        """Append an update to the log, and end the turn if the update settles the task. Raises TurnLost.
 
-        An update that follows another within a few milliseconds is written a few milliseconds later, with all that have
-        come by then; one that settles the task is written now. When the database did not answer, the same update may be
-        appended again: what was written is not written twice.
+        An update that follows another within `BATCH_SECONDS` is buffered and written in the background, with all that
+        arrived by then; an update that settles the task is written at once. If ServiceUnavailable was raised, append
+        the same update again: updates that were written are not written twice.
         """
+        # A replay: an earlier attempt has written this update.
         if claimed.to_skip:
             claimed.to_skip -= 1
             return
@@ -92,9 +95,10 @@ class TaskLog:
             _raise_refusal(claimed)
             is_repeated, claimed.interrupted = claimed.interrupted is update, None
             if is_repeated and not claimed.pending:
-                return  # written meanwhile, with those that were held back
+                return  # the background thread has written it since
             if not is_repeated:
                 claimed.pending.append(update)
+            # The first update after a pause is written at once, so a slow agent's updates are not delayed.
             is_due = time.monotonic() - claimed.written_at >= BATCH_SECONDS
             if is_due or settles(update) or len(claimed.pending) >= BATCH_LIMIT:
                 try:
@@ -107,10 +111,10 @@ class TaskLog:
         failpoints.hit("turn.appended")
 
     def finish(self, claimed: ClaimedTurn) -> None:
-        """End a turn whose behavior is done: a task that is not settled by now is complete.
+        """End a turn whose behavior has returned; complete the task unless it is settled.
 
-        An agent that said nothing at all has not answered: the client is told `INVALID_AGENT_RESPONSE`, or sees the
-        task fail where it knows of it already. Raises TurnLost.
+        If the agent produced no update, the task fails with `NO_RESPONSE`, or the client that does not see a task yet
+        gets INVALID_AGENT_RESPONSE. Raises TurnLost.
         """
         if claimed.is_settled:
             return
@@ -121,12 +125,15 @@ class TaskLog:
             self._end_unanswered(claimed)
 
     def fail(self, claimed: ClaimedTurn, reason: str) -> None:
-        """Fail the task with a sentence for its client. Raises TurnLost."""
+        """Fail the task with a message for its client. Raises TurnLost."""
         failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
         self._end(claimed, failed, TurnOutcome.FAILED)
 
     def hand_back(self, claimed: ClaimedTurn, *, is_attempt: bool = True) -> None:
-        """Release a turn that this worker will not finish; an attempt is treated as if the worker had died."""
+        """Release a turn that this worker will not finish, after writing its buffered updates.
+
+        With `is_attempt` it counts as an attempt, as if the worker had died.
+        """
         with claimed.lock:
             self._write_pending(claimed)
         hand_back(self._database, self._notifier, claimed.lease, is_attempt=is_attempt)
@@ -141,44 +148,54 @@ class TaskLog:
         result = self._record(claimed, (), TurnOutcome.INVALID)
         if result is Result.LOST:
             raise TurnLost
+        # The client was shown the task meanwhile, so a status must end it.
         if result is Result.VISIBLE:
-            failed = StatusChanged(state=TaskState.FAILED, message=explain(NO_ANSWER))
+            failed = StatusChanged(state=TaskState.FAILED, message=explain(NO_RESPONSE))
             self._end(claimed, failed, TurnOutcome.INVALID)
         self._notifier.notify(claimed.turn.task_id)
 
     def _write_in_background(self, claimed: ClaimedTurn) -> None:
-        """Write what is pending unless somebody else holds the task, for whom nobody waits.
+        """Write buffered updates, without waiting for a lock on the task's row.
 
-        Raises ServiceUnavailable.
+        The thread serves all turns of the process. Raises ServiceUnavailable, LockTimeout.
         """
         self._write_pending(claimed, may_wait=False)
 
     def _write_pending(self, claimed: ClaimedTurn, *, may_wait: bool = True) -> None:
-        """Write what is pending; what fails for this turn alone, its own thread learns. Raises ServiceUnavailable."""
+        """Write buffered updates; an error of this turn alone is left to the turn's own thread.
+
+        Raises ServiceUnavailable.
+        """
         try:
             self._write(claimed, TurnOutcome.ANSWERED, may_wait=may_wait)
         except ServiceUnavailable:
             raise
         except TurnLost:
             return
-        except Exception as error:  # noqa: BLE001 (it is kept, and must not keep others from being written)
+        except Exception as error:  # noqa: BLE001 (kept in `refusal`; it must not block the other turns)
             log.warning("update.refused", turn_id=claimed.turn.id, error=type(error).__name__)
 
     def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome, *, may_wait: bool = True) -> None:
-        """Write what is pending. What an earlier attempt has perhaps written comes first, by itself, as it was."""
+        """Write the buffered updates.
+
+        A batch whose result is unknown after ServiceUnavailable is written first and unchanged, so that the database
+        can detect the repetition by its number of updates.
+        """
         is_news = bool(claimed.pending)
         while claimed.pending:
             claimed.unconfirmed = claimed.unconfirmed or tuple(claimed.pending)
             batch = claimed.unconfirmed
+            # A reply alone creates no visible task; after other updates it completes the task by a status.
             if isinstance(batch[-1], Replied) and (claimed.written or len(batch) > 1):
                 batch = (*batch[:-1], as_status(batch[-1]))
             try:
                 result = self._record(claimed, batch, outcome, may_wait=may_wait)
                 if result is Result.VISIBLE:
+                    # The client was shown the task meanwhile, so a status must end it.
                     result = self._record(claimed, (as_status(batch[-1]),), outcome, may_wait=may_wait)
             except ServiceUnavailable:
                 raise
-            except Exception as error:  # noqa: BLE001 (nothing is written; whatever it was, the turn fails by it)
+            except Exception as error:  # noqa: BLE001 (nothing was written; any such error fails the turn)
                 _retry_one_by_one(claimed, batch, error)
                 continue
             if result is Result.LOST:
@@ -191,13 +208,14 @@ class TaskLog:
             claimed.has_artifacts |= any(isinstance(update, ArtifactProduced) for update in batch)
             claimed.is_settled = settles(batch[-1])
             if isinstance(batch[-1], StatusChanged) and batch[-1].state.is_interrupted:
-                self._notifier.announce_turn()  # the next message may wait already
+                self._notifier.announce_turn()  # a message for this task may be queued already
         if is_news:
             self._notifier.notify(claimed.turn.task_id)
 
     def _record(
         self, claimed: ClaimedTurn, batch: Sequence[Update], outcome: TurnOutcome, *, may_wait: bool = True
     ) -> Result:
+        """Write a batch by one statement, or in a transaction if somebody subscribed to push notifications."""
         with self._database.autocommit() as session:
             result = _record(session, claimed, batch, outcome, may_post=False, may_wait=may_wait)
         if result is Result.FOLLOWED:
@@ -206,7 +224,7 @@ class TaskLog:
         return result
 
     def _resubmit(self, lease: Lease) -> None:
-        """Let a task that waited for its client wait for its agent again. Raises TurnLost."""
+        """Change a task that waited for its client's input back to submitted. Raises TurnLost."""
         writer = Writer(turn_id=lease.turn_id, lease_id=lease.id, written=None)
         with self._database.transaction() as session:
             submitted = StatusChanged(state=TaskState.SUBMITTED)
@@ -216,7 +234,7 @@ class TaskLog:
         self._notifier.notify(lease.task_id)
 
     def _refuse(self, lease: Lease, reason: str) -> None:
-        """Fail the task of a turn that cannot be answered."""
+        """Fail the task of a turn that no behavior can answer."""
         failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
         writer = Writer(turn_id=lease.turn_id, lease_id=lease.id, written=lease.row.updates)
         with self._database.transaction() as session:
@@ -226,7 +244,10 @@ class TaskLog:
 
 
 def _retry_one_by_one(claimed: ClaimedTurn, batch: Sequence[Update], error: Exception) -> None:
-    """Go on with the first alone, so that all are written before the one that cannot be; raise for that one."""
+    """Reduce a batch that cannot be written to its first update; raise the error for a batch of one.
+
+    All updates before the invalid one are written that way.
+    """
     if len(batch) > 1:
         claimed.unconfirmed = (batch[0],)
         return
@@ -268,7 +289,7 @@ def _record(
 
 
 def _ending(update: Update | None, outcome: TurnOutcome) -> Ending | None:
-    """Tell how an update ends the turn, and what it makes of others: after the task's end none is answered."""
+    """Return how an update ends its turn, or None. The end of a task drops its queued turns."""
     if update is not None and not settles(update):
         return None
     is_interruption = isinstance(update, StatusChanged) and update.state.is_interrupted

@@ -1,7 +1,7 @@
-"""Wait for what an agent says: for the whole answer, or for each event as it is written.
+"""Wait for an agent's response: the complete response, or each event as it is written.
 
-Nothing is held between two looks: no connection, no transaction, and no thread where the caller waits for the watch's
-wake_up. A client that asks again, from anywhere, is given the same events in the same order.
+Between two reads no connection, transaction or thread is held if the caller waits on the watch's wake-up. A client that
+reconnects to any web process gets the same events in the same order.
 """
 
 import time
@@ -24,12 +24,12 @@ log = get_logger(__name__)
 
 EVENTS_PER_READ = 200
 MAX_OUTAGE_SECONDS = 30.0
-"""How long a stream outlasts a database that does not answer."""
+"""How long a stream continues while the database is unavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event as streams send it, in JSON, and its place in its task's order."""
+    """An event as streams send it, as JSON text, with its number in the task's log."""
 
     sequence: int
     kind: str
@@ -43,44 +43,41 @@ class Event:
 
     @cached_property
     def state(self) -> TaskState | None:
-        """The state that the task is in from here on, if the event changes it."""
+        """The task's state after this event, if the event changes it."""
         if self.kind != "status":
             return None
         return TaskState(self.body["statusUpdate"]["status"]["state"])
 
     @property
     def is_interruption(self) -> bool:
-        """Whether the task waits for its client from here on."""
+        """Whether the task waits for its client after this event."""
         state = self.state
         return state is not None and state.is_interrupted
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing follows."""
+        """Whether no event follows."""
         state = self.state
         return self.kind == "message" or (state is not None and state.is_terminal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResponse:
-    """What a turn was answered with, the task or the message, and the last event of its task."""
+    """The response to a turn's message, a task or a message, and the number of its task's last event."""
 
     body: SendMessageResponse
     sequence: int
 
 
 def require_valid_response(session: Session, turn_id: UUID) -> None:
-    """Raise InvalidAgentResponse when a turn's agent has answered nothing at all."""
+    """Raise InvalidAgentResponse if the turn's agent produced no response."""
     row = session.fetch_one(_TURN, {"turn_id": turn_id})
     if row is not None and row.is_invalid:
         raise InvalidAgentResponse
 
 
 def find_response(session: Session, turn_id: UUID, *, history_length: int | None) -> TurnResponse | None:
-    """Read what a turn was answered with; None while it is not done.
-
-    Raises InvalidAgentResponse.
-    """
+    """Return the response to a turn's message, or None while the turn is not done. Raises InvalidAgentResponse."""
     row = session.fetch_one(_RESPONSE, values_of(history_length) | {"turn_id": turn_id})
     if row is None or not row.is_done:
         return None
@@ -103,10 +100,10 @@ def wait_for_response(
     wait_seconds: Callable[[], float],
     reads_first: bool,
 ) -> Generator[None, None, TurnResponse | None]:
-    """Yield as long as a turn is not done; return its answer, or None when the time `is_over`.
+    """Yield None after each wait, until the turn is done; return its response, or None if `is_over()` first.
 
-    It `reads_first` where the turn may be done already. Each None comes after a wait of `wait_seconds()` at the most.
-    Raises InvalidAgentResponse.
+    Pass `reads_first` if the turn may be done already. A wait takes at most `wait_seconds()`. Raises
+    InvalidAgentResponse.
     """
     while True:
         if reads_first:
@@ -127,20 +124,22 @@ def follow(
     *,
     reads_first: bool,
 ) -> Iterator[Event | None]:
-    """Yield the events of the watched task after one, without end; None whenever there is none yet.
+    """Yield the watched task's events after a number, without end; yield None after a wait without an event.
 
-    It `reads_first` where there may be such events that came before the watch began, of which it does not tell. Each
-    None comes after a wait of `wait_seconds()` at the most. Raises ServiceUnavailable when the database stays away.
+    Pass `reads_first` if such events may have been written before the watch began, which the watch does not report. A
+    wait takes at most `wait_seconds()`. Raises ServiceUnavailable if the database stays unavailable for
+    `MAX_OUTAGE_SECONDS`.
     """
-    sequence, answered_at = after_sequence, time.monotonic()
+    sequence, read_at = after_sequence, time.monotonic()
     if not reads_first and not watch.wait(wait_seconds()):
         yield None
     while True:
         try:
             events = _read(database, watch.task_id, sequence)
-            answered_at = time.monotonic()
+            read_at = time.monotonic()
         except ServiceUnavailable:
-            if time.monotonic() - answered_at > MAX_OUTAGE_SECONDS:
+            # A stream outlasts a failover of the database: its client would only reconnect and ask again.
+            if time.monotonic() - read_at > MAX_OUTAGE_SECONDS:
                 raise
             events = []
         for event in events:

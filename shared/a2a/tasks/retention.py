@@ -1,8 +1,8 @@
-"""Forget what has had its use: events of tasks that ended, tasks that nobody touched for long, keys of old messages.
+"""Delete what has expired: events of tasks that ended, tasks unchanged for long, and old idempotency keys.
 
-Events go a day after a task's end; its artifacts, messages and status stay. The task goes after `TASK_RETENTION_DAYS`
-without a change, and with it its hold on files. Nothing of what was said is read for it. A task may hold gigabytes: a
-batch ends with the task that makes it large, and a statement deletes a bounded piece.
+Events are deleted a day after their task's end; its artifacts, messages and status stay. The task is deleted
+`TASK_RETENTION_DAYS` after its last change, with its references to files. No content is read for this. A task may have
+gigabytes: a batch ends with the task that makes it large, and each statement deletes a bounded piece.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 100
 PIECE_BYTES = 64 << 20
-"""Of JSON: no task is added to a batch that holds so much, and no row to a statement that deletes so much."""
+"""Bytes of JSON after which no further task joins a batch, and no further row a deleting statement."""
 EVENTS_KEPT = timedelta(days=1)
 
-# The length of a text is known without reading it. Of a batch all tasks are locked, and the first are taken.
+# The length of a text is known without reading it. The whole batch is locked, but only its first tasks are returned.
 _DUE = """
 WITH due AS MATERIALIZED (
     SELECT id, status_at, {bytes} AS bytes FROM tasks WHERE {condition}
@@ -76,7 +76,7 @@ def _sweep_tasks(context: Context) -> int:
 
 
 def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
-    """Delete the keys, events and tasks that are due; return how many tasks."""
+    """Delete expired keys, events and tasks. Return the number of tasks."""
     key = send_operations.primary_key
     old = select(*key).where(send_operations.c.created_at < func.now() - timedelta(days=key_days))
     forget = delete(send_operations).where(tuple_(*key).in_(old.limit(bindparam("limit"))))
@@ -88,7 +88,7 @@ def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
 
 
 def _drain(database: Database, purge: Callable[[Session], int]) -> int:
-    """Purge until nothing is due: a batch of large tasks has few."""
+    """Purge batches until none is due; a batch of large tasks has few, so its size says nothing about the backlog."""
 
     def batch() -> int:
         with database.transaction() as session:
@@ -117,7 +117,7 @@ def _purge_tasks(session: Session, *, kept: timedelta) -> int:
 
 
 def _take_due(session: Session, due: Any, kept: timedelta) -> Sequence[UUID]:
-    """Lock the tasks that have been due for the longest, until together they are large."""
+    """Lock the tasks that have been due for the longest, until they exceed `PIECE_BYTES` together."""
     values = {"kept": kept, "limit": BATCH_SIZE, "bytes": PIECE_BYTES}
     return session.execute(due, values).scalars().all()
 

@@ -1,7 +1,7 @@
-"""Send an agent a message that no client of the protocol sent: a schedule's, or one that a distribution received.
+"""Send an agent a message that no A2A client sent: one of a schedule, or one that a distribution received.
 
-The agent's own daemon sends it, for the identity that is to own what the agent makes, and the agent's organization
-pays. Rows decide at the time of sending.
+The caller is the agent's own service account (Daemon Identity). It acts for the identity that will own the agent's
+files, and the agent's organization pays. Permissions and states are those at the time of sending.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from shared.ids import new_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedMessage:
-    """A message, for whom it is sent, and what it activates of what the agent declares.
+    """A message to route: on whose behalf it is sent, and which of the agent's extensions it activates.
 
-    `new_task_id` is the id of the task that it makes, unless it names one.
+    `new_task_id` is the id of the task that it creates, unless it names a task.
     """
 
     message: Message
@@ -40,26 +40,26 @@ class RoutedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
-    """Sends routed messages."""
+    """Submits routed messages to agents."""
 
     own_extensions: OwnExtensions
     pushes: PushConfigurations
 
     @classmethod
     def of(cls, settings: Settings) -> Router:
-        """Put the router of a process together."""
+        """Return a router with the settings of the process."""
         return cls(
             own_extensions=OwnExtensions(settings.base_url),
             pushes=PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings)),
         )
 
     def route(self, session: Session, deployment_id: UUID, routed: RoutedMessage) -> AcceptedMessage:
-        """Send a message in the caller's transaction; its task is visible at once.
+        """Submit a message in the caller's transaction; its task is visible at once.
 
         Raises AgentNotFound, AgentUnavailable, PermissionDenied, ExtensionSupportRequired, and what `send` raises.
         """
         agent = get_agent(session, deployment_id)
-        message = self._listing_what_it_carries(routed.message)
+        message = self._drop_extensions_without_data(routed.message)
         declared = declared_by(agent, self.own_extensions)
         active = activate(declared, routed.extensions)
         require(declared, active, routed.extensions)
@@ -78,8 +78,11 @@ class Router:
         )
         return send(session, sending, self.pushes)
 
-    def _listing_what_it_carries(self, message: Message) -> Message:
-        """Leave out extensions that are activated for the answer alone: their data is the agent's to give."""
+    def _drop_extensions_without_data(self, message: Message) -> Message:
+        """Return the message without listed extensions whose data it lacks.
+
+        They are activated for the agent's response alone, in which the agent supplies the data.
+        """
         carried = message.metadata or {}
         own = self.own_extensions
         listed = (uri for uri in message.extensions if uri in carried or not any(own.find_errors(uri, None)))
@@ -87,7 +90,7 @@ class Router:
 
 
 def scope_of(deployment_id: UUID, daemon_id: UUID, principal_id: UUID) -> Scope:
-    """Name the tasks of messages that are routed to an agent for a principal."""
+    """Return the scope of the tasks that are routed to an agent for a principal."""
     return Scope(caller_id=daemon_id, principal_id=principal_id, deployment_id=deployment_id)
 
 

@@ -1,7 +1,7 @@
-"""A task as its caller sees it at one moment, put together from its rows.
+"""Snapshots of tasks for their readers, built from rows.
 
-The task's row is read first and says up to which event and message it speaks; later ones are left out. So a snapshot
-and the events after its `sequence` never overlap and leave nothing out, without any lock.
+The task's row is read first and names the last event and message that belong to the snapshot; later ones are left out.
+So a snapshot and the events after its `sequence` neither overlap nor leave a gap, without any lock.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from shared.db.database import Session
 
 MAXIMUM_HISTORY = 1000
 HISTORY_BYTES = 32 << 20
-"""What the messages of an answer may come to; the longest single one that is taken fits in."""
+"""Limit for the messages of one response; the longest message that is accepted fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A task, and the number of the last event that is part of it; `has_events` until they are forgotten."""
+    """A task, and the number of the last event in it; `has_events` is False once retention has deleted its events."""
 
     task: Task
     sequence: int
@@ -37,7 +37,10 @@ class Snapshot:
 def find_snapshot(
     session: Session, scope: Readable, task_id: UUID, *, history_length: int | None = None
 ) -> Snapshot | None:
-    """Read a task of this scope; None for those of others, absent ones, and those that never were shown as tasks."""
+    """Return a task of this scope.
+
+    Returns None for tasks of other scopes, unknown ids, and tasks that were never shown to their client.
+    """
     values = values_of(history_length) | {"task_id": task_id, "deployment_id": scope.deployment_id}
     if isinstance(scope, Scope):
         own = {"caller_id": scope.caller_id, "principal_id": scope.principal_id}
@@ -48,23 +51,23 @@ def find_snapshot(
 
 
 def read_snapshot(session: Session, task_id: UUID, *, history_length: int | None) -> Snapshot:
-    """Read a task of which it is known that it is there and the caller's."""
+    """Return the snapshot of a task that exists and belongs to the caller."""
     row = session.fetch_one(_READ, values_of(history_length) | {"task_id": task_id})
     return snapshot_of(session, row, history_length)
 
 
 def new_snapshot(task: TaskKey, message: Message, *, at: datetime, history_length: int | None) -> Snapshot:
-    """Give a task as it is when its first message has been taken."""
+    """Return the snapshot of a new task with its first message, without reading it."""
     status = TaskStatus(state=TaskState.SUBMITTED, timestamp=at)
     history = () if history_length == 0 else (message,)
-    task_shown = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
-    return Snapshot(task=task_shown, sequence=0)
+    new_task = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
+    return Snapshot(task=new_task, sequence=0)
 
 
 def snapshots_of(
     session: Session, rows: Sequence[Row[Any]], *, history_length: int, with_artifacts: bool
 ) -> tuple[Task, ...]:
-    """Read several tasks from their rows, in a fixed number of statements."""
+    """Return several tasks of rows, by a fixed number of statements."""
     messages_by_number = _read_messages(session, rows, history_length)
     artifacts = _artifacts_of(session, rows) if with_artifacts else {}
     return tuple(
@@ -74,7 +77,7 @@ def snapshots_of(
 
 
 def in_scope(scope: Readable) -> tuple[Any, ...]:
-    """Give the conditions that every look at the tasks of a caller, or of a deployment, carries."""
+    """Return the conditions that restrict a query to the tasks of a scope."""
     if isinstance(scope, DeploymentScope):
         return (tasks.c.deployment_id == scope.deployment_id,)
     return (
@@ -85,7 +88,8 @@ def in_scope(scope: Readable) -> tuple[Any, ...]:
 
 
 def snapshot_of(session: Session, row: Any, history_length: int | None) -> Snapshot:
-    """Give a task from a row that was read with `with_messages`."""
+    """Return the snapshot of a row that a query of `with_messages` read."""
+    # The artifacts of a task that ended are stored; those of a running task are folded from its events.
     if row.artifacts is not None:
         artifacts = tuple(Artifact.model_validate(artifact) for artifact in parse(row.artifacts))
     else:
@@ -95,15 +99,16 @@ def snapshot_of(session: Session, row: Any, history_length: int | None) -> Snaps
 
 
 def messages_of(row: Any) -> Mapping[int, Message]:
-    """Give the messages of a row that was read with `with_messages`, by their numbers."""
+    """Return the messages of a row that a query of `with_messages` read, by number."""
     texts = zip(row.numbers or (), row.messages or (), strict=True)
     return {number: Message.model_validate(parse(text)) for number, text in texts}
 
 
 def with_messages(condition: str, *, tables: str = "tasks", also: str = "", needed: str = "true") -> str:
-    """Write a query of tasks, each with its last `%(length)s` messages and the status's own, of `%(bytes)s` in all.
+    """Return a query of tasks, each with its last `%(length)s` messages and its status message.
 
-    It may read `also` other columns of the `tables`, and the messages only where they are `needed`.
+    The messages of a task have at most `%(bytes)s` bytes in all; older ones are left out, the status message is always
+    there. `also` adds columns of `tables`; messages are read only where `needed` is true.
     """
     return f"""
 SELECT {also} tasks.*, said.numbers, said.messages FROM {tables} CROSS JOIN LATERAL (
@@ -117,7 +122,7 @@ SELECT {also} tasks.*, said.numbers, said.messages FROM {tables} CROSS JOIN LATE
 
 
 def values_of(history_length: int | None) -> dict[str, Any]:
-    """Give the values of a query that was written `with_messages`."""
+    """Return the parameters of a query of `with_messages`."""
     return {"length": _length(history_length), "bytes": HISTORY_BYTES}
 
 
@@ -128,10 +133,10 @@ def _length(requested: int | None) -> int:
 def _read_messages(
     session: Session, rows: Sequence[Row[Any]], history_length: int | None
 ) -> Mapping[UUID, Mapping[int, Message]]:
-    """Read the last messages of some tasks, by their numbers: as many as are asked for, and the status's own.
+    """Return the last messages of several tasks, by number, and their status messages.
 
-    All of them together are no larger than `HISTORY_BYTES`; beyond that the older messages of the later tasks are
-    left out. Sizes are looked at before any text is read.
+    Together they have at most `HISTORY_BYTES`; beyond that the older messages of the later tasks are left out. The
+    sizes are compared before any text is read.
     """
     length = _length(history_length)
     requested = func.unnest(

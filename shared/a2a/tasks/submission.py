@@ -1,9 +1,9 @@
-"""Take a message for an agent: find or make its task, write down what was said, and queue the turn.
+"""Accept a message for an agent: find or create its task, store the message, and queue a turn.
 
-One transaction: when it has committed, the message will be answered, whatever dies. A message for a task that still
-works waits for its turn; one for a task that has ended is refused. A message that names no task makes one, which its
-client sees as a task only once the agent treats it as one (`Replied` makes none), or if the client does not wait.
-Ids of messages are no keys: clients use them again.
+One transaction: after its commit the message will be answered, even if processes die. A message for a task that is
+working waits in the task's queue; a message for a task that has ended is refused. A message without a task id creates a
+task. The client sees that task only if the agent produces more than one reply, or if the client does not wait. Message
+ids are no keys, because clients reuse them.
 """
 
 from collections.abc import Callable, Collection
@@ -38,7 +38,7 @@ PENDING_TURNS_LIMIT = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSubmission:
-    """A message and all that came with it."""
+    """A message, its request, and the caller and agent that it concerns."""
 
     request: SendMessageRequest
     agent: Agent
@@ -47,36 +47,36 @@ class MessageSubmission:
     requested_extensions: Collection[str] = ()
     active_extensions: Collection[str] = ()
     check_with_agent: Callable[[], None] = lambda: None
-    """What else is asked of the message by the agent as it is now; not asked where the message was taken before."""
+    """Further checks of the message against the agent's current state; skipped for a repeated request."""
     idempotency_key: str | None = None
     channel: str = CHANNEL
     turn_id: UUID = field(default_factory=new_id)
     new_task_id: UUID = field(default_factory=new_id)
-    """The id of the task that the message makes, if it makes one."""
+    """The id of the task that the message creates, if it creates one."""
 
     @property
     def task_id(self) -> UUID:
-        """The task of the message, unless it was taken before under its key."""
+        """The task that the message names or creates; a repeated request may have another."""
         return find_task_id(self.message.task_id or "") or self.new_task_id
 
     @property
     def message(self) -> Message:
-        """What is said."""
+        """The message of the request."""
         return self.request.message
 
     @property
     def configuration(self) -> SendMessageConfiguration:
-        """How the client wants to be answered."""
+        """How the client wants the response."""
         return self.request.configuration or SendMessageConfiguration()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedMessage:
-    """A message that was taken: its turn, its task as it was then, and whether the client may see that task yet.
+    """An accepted message: its turn, a snapshot of its task, and whether the client may see that task yet.
 
-    The snapshot has as much of the history as the client asked for, `history_length`, and so has an answer.
-    `is_replay` says that it was taken before, so that its answer may be there already. `turns_before` are the turns of
-    its task that were to end before its own begins.
+    The snapshot and the later response have as much history as the client asked for (`history_length`). `is_replay`
+    means that an earlier request with the same Idempotency-Key was accepted, so the response may exist already.
+    `turns_before` counts the unfinished turns of the task that come first.
     """
 
     turn_id: UUID
@@ -89,16 +89,17 @@ class AcceptedMessage:
 
 
 def accept(database: Database, submission: MessageSubmission, pushes: PushConfigurations) -> AcceptedMessage:
-    """Accept a message in a transaction of its own, the first of a task by one statement. Raises what `send` does."""
+    """Accept a message in its own transaction, the first of a task by one statement. Raises what `send` raises."""
     with database.autocommit() if _is_plain(submission) else database.transaction() as session:
         return send(session, submission, pushes)
 
 
 def send(session: Session, submission: MessageSubmission, pushes: PushConfigurations) -> AcceptedMessage:
-    """Accept a message, or find that it was accepted before under its Idempotency-Key, however its agent is now.
+    """Accept a message, or return the result of an earlier request with the same Idempotency-Key.
 
-    Raises TaskNotFound, UnsupportedOperation, InvalidParams, ContentTypeNotSupported, IdempotencyKeyReused, and what
-    `check_with_agent` and `PushConfigurations.create` raise.
+    A repeated request is not checked against the agent's current state. Raises TaskNotFound, UnsupportedOperation,
+    InvalidParams, ContentTypeNotSupported, IdempotencyKeyReused, and what `check_with_agent` and
+    `PushConfigurations.create` raise.
     """
     _check_message(submission)
     if submission.idempotency_key is not None:
@@ -106,6 +107,7 @@ def send(session: Session, submission: MessageSubmission, pushes: PushConfigurat
         first_id = claim_key(
             session, submission.scope, submission.idempotency_key, digest, submission.turn_id
         )
+        # The key is claimed first: a repetition must succeed even if the agent has changed since.
         if first_id != submission.turn_id:
             return _accepted_before(session, submission, first_id)
     submission.check_with_agent()
@@ -119,9 +121,9 @@ def send(session: Session, submission: MessageSubmission, pushes: PushConfigurat
 
 
 def show_task(session: Session, task_id: UUID) -> bool:
-    """Let the client see a task whose agent has not said yet whether it is one, because the client waits no longer.
+    """Make a task visible to its client, which stops waiting before the agent decided whether there is a task.
 
-    Tell whether it is to be seen: not if the agent has answered without a task meanwhile.
+    Returns False if the agent has replied without a task meanwhile.
     """
     is_pending = tasks.c.state.in_([TaskState.SUBMITTED, TaskState.WORKING])
     shown = update(tasks).where(tasks.c.id == task_id, is_pending | tasks.c.is_visible)
@@ -130,7 +132,7 @@ def show_task(session: Session, task_id: UUID) -> bool:
 
 def _check_message(submission: MessageSubmission) -> None:
     if submission.message.role is not MessageRole.USER:
-        message = "must be ROLE_USER: what the agent says is the agent's to write"
+        message = "must be ROLE_USER: only the agent writes its own messages"
         raise InvalidParams(errors=[FieldError(location="body", name="message.role", message=message)])
     check_identifier("message.messageId", submission.message.message_id)
     if submission.message.context_id is not None:
@@ -140,13 +142,13 @@ def _check_message(submission: MessageSubmission) -> None:
 
 
 def _is_plain(submission: MessageSubmission) -> bool:
-    """Tell whether nothing is written but a new task, its message and its turn."""
+    """Return whether the request writes only a new task, its message and its turn, so that one statement suffices."""
     push = submission.configuration.task_push_notification_config
     return not submission.message.task_id and submission.idempotency_key is None and push is None
 
 
 def _begin(session: Session, submission: MessageSubmission, behavior_id: UUID) -> AcceptedMessage:
-    """Make a task of its first message; nobody else can see it before the commit, so it needs no lock."""
+    """Create the task of a first message. It needs no lock: no other transaction sees it before the commit."""
     task = TaskKey(
         id=submission.new_task_id,
         context_id=submission.message.context_id or str(new_id()),
@@ -175,29 +177,32 @@ def _begin(session: Session, submission: MessageSubmission, behavior_id: UUID) -
 
 
 def _continue(session: Session, submission: MessageSubmission, behavior_id: UUID) -> AcceptedMessage:
-    """Add a message to a task, and let it wait for its agent again."""
+    """Add a message to an existing task and queue a turn for it."""
     task_id = find_task_id(submission.message.task_id or "")
     condition = (tasks.c.id == task_id, *in_scope(submission.scope), tasks.c.is_visible)
     if session.execute(select(tasks.c.id).where(*condition)).one_or_none() is None or task_id is None:
         raise TaskNotFound
+    # The state is checked under the lock: the task may end at any moment.
     task = find_and_lock_task(session, task_id)
     if task is None:
         raise TaskNotFound
     if task.state.is_terminal:
-        raise UnsupportedOperation("The task has ended and takes no more messages; begin another.")
+        raise UnsupportedOperation(
+            "The task has ended and accepts no more messages. Send the message without a task id to start a new task."
+        )
     if submission.message.context_id not in (None, task.context_id):
         message = "is not the context of this task"
         raise InvalidParams(errors=[FieldError(location="body", name="message.contextId", message=message)])
     unfinished = select(func.count()).where(task_turns.c.task_id == task.id, task_turns.c.state != "done")
-    waiting = session.execute(unfinished).scalar_one()
-    if waiting >= PENDING_TURNS_LIMIT:
+    pending = session.execute(unfinished).scalar_one()
+    if pending >= PENDING_TURNS_LIMIT:
         raise UnsupportedOperation(
-            "As many messages wait for this task as may; send more when it has answered."
+            f"The task has reached its limit of {PENDING_TURNS_LIMIT} pending messages. Retry after the agent answers."
         )
-    if not waiting:
+    if not pending:
         record(session, task, [StatusChanged(state=TaskState.SUBMITTED)])
     new_message = with_task_ids(submission.message, task)
-    _write(session, _CONTINUE, submission, task.id, new_message, behavior_id, {"is_next": not waiting})
+    _write(session, _CONTINUE, submission, task.id, new_message, behavior_id, {"is_next": not pending})
     return _accepted(session, submission, submission.turn_id, task.id, is_replay=False)
 
 
@@ -210,7 +215,7 @@ def _write(
     behavior_id: UUID,
     values: dict[str, Any],
 ) -> Any:
-    """Write a message and its turn, and send the hint that it waits."""
+    """Store a message and its turn, and enqueue the wake-up job for workers."""
     on_behalf = OnBehalf.of(submission.caller, transaction_id=str(submission.turn_id))
     modes = list(submission.configuration.accepted_output_modes)
     request = {"metadata": submission.request.metadata or {}, "acceptedOutputModes": modes}
@@ -240,7 +245,7 @@ def _write(
 def _accepted_before(session: Session, submission: MessageSubmission, turn_id: UUID) -> AcceptedMessage:
     task_id = session.execute(select(task_turns.c.task_id).where(task_turns.c.id == turn_id)).scalar()
     if task_id is None:
-        raise TaskNotFound("The task of this Idempotency-Key is kept no longer.")
+        raise TaskNotFound("The task that this Idempotency-Key created has been deleted by retention.")
     if find_and_lock_task(session, task_id) is None:
         raise TaskNotFound
     if submission.configuration.return_immediately:
@@ -251,7 +256,7 @@ def _accepted_before(session: Session, submission: MessageSubmission, turn_id: U
 def _accepted(
     session: Session, submission: MessageSubmission, turn_id: UUID, task_id: UUID, *, is_replay: bool
 ) -> AcceptedMessage:
-    """Say what was taken; the task's row is locked, so that all of it is of one moment."""
+    """Return the result; the task's row is locked, so all of it describes the same moment."""
     snapshot = read_snapshot(session, task_id, history_length=submission.configuration.history_length)
     is_visible = session.execute(select(tasks.c.is_visible).where(tasks.c.id == task_id)).scalar_one()
     return AcceptedMessage(
@@ -265,7 +270,7 @@ def _accepted(
     )
 
 
-# Of a new task, and of one whose row is held. `is_next` tells whether no other turn of the task is before this one.
+# For a new task and for a locked one. `is_next` is true if no other turn of the task comes before this one.
 _WRITE = """
 said AS (
     INSERT INTO task_messages (task_id, number, message) SELECT id, last_message, %(said)s FROM task

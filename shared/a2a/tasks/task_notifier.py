@@ -1,7 +1,7 @@
-"""Wake those who wait for a task: a hint through Valkey at once, a look at the rows every second in any case.
+"""Wake the readers that wait for a task: by a message through Valkey, and by polling the rows once a second.
 
-One thread per web process hears all hints and looks for all tasks that are waited for, with one statement; a waiting
-request holds no connection. A lost hint, or a Valkey that is away, costs at most a second.
+One thread for each web process receives all wake-up messages and polls all watched tasks by one statement; a waiting
+request holds no connection. A lost message or an outage of Valkey delays readers by at most one second.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _ID_BYTES = 16
 
 
 class TaskNotifier:
-    """Says that something happened to a task; hints that come within a few milliseconds are one message."""
+    """Publishes that a task has changed; notifications within `BATCH_SECONDS` share one message."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Tell through this client, which should not wait long."""
+        """Publish through this client, whose timeout should be short."""
         self._valkey = valkey
         self._silent_until = 0.0
         self._pending: dict[bytes, None] = {}
@@ -47,17 +47,20 @@ class TaskNotifier:
         )
 
     def notify(self, task_id: UUID) -> None:
-        """Wake the fronts that wait; while Valkey is away they look at the rows by themselves. Returns at once."""
+        """Wake the web processes that watch a task. Returns at once; while Valkey is unavailable, they poll."""
         with self._lock:
             self._pending[task_id.bytes] = None
         self._thread.wake()
 
     def announce_turn(self) -> None:
-        """Wake the workers of agents sooner than the job does, which may be sent with others."""
+        """Wake the workers of agents, before the job that does so reaches them."""
         self._publish(TURNS_CHANNEL, b"1")
 
     def announce_trace(self, turn_id: UUID) -> None:
-        """Tell the workers of agents to whose trace a turn belongs, before they can take it; nothing without one."""
+        """Publish the current trace of a turn to the workers, before they can claim it.
+
+        Does nothing without a trace.
+        """
         trace = traceparent()
         if trace is not None:
             self._publish(TURNS_CHANNEL, turn_id.bytes + trace.encode())
@@ -68,6 +71,7 @@ class TaskNotifier:
         self._publish(CHANNEL, b"".join(pending))
 
     def _publish(self, channel: str, message: bytes) -> None:
+        # After an error nothing is published for a second: each attempt may wait for the client's timeout.
         if time.monotonic() < self._silent_until:
             return
         try:
@@ -78,7 +82,7 @@ class TaskNotifier:
 
 
 class Watch:
-    """One request's wait for one task."""
+    """One request's watch on one task."""
 
     def __init__(self, owner: TaskWatch, task_id: UUID, wake_up: WakeUp) -> None:
         self.task_id = task_id
@@ -87,30 +91,31 @@ class Watch:
         self._changed = threading.Event()
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait until something may have happened since the last wait; False when the time is over."""
+        """Wait until the task may have changed since the last wait. Return False after the timeout."""
         changed = self._changed.wait(timeout_seconds)
+        # Cleared before the caller reads the rows: a change during its read sets the event again.
         self._changed.clear()
         return changed
 
     def wake(self) -> None:
-        """End the wait."""
+        """Wake the waiting request."""
         self._changed.set()
         self._wake_up.notify()
 
     def __enter__(self) -> Watch:
-        """Wait within a block."""
+        """Return the watch, for a `with` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop waiting."""
+        """End the watch."""
         self._owner.forget(self)
 
 
 class TaskWatch:
-    """Everything that this process waits for."""
+    """All watches of this process."""
 
     def __init__(self, database: Database, valkey: redis.Redis) -> None:
-        """Prepare; the thread begins with the first wait, in the process that waits."""
+        """Create it without a thread; the first watch starts the thread, after a possible fork."""
         self._database = database
         self._valkey = valkey
         self._watches: dict[UUID, set[Watch]] = {}
@@ -119,7 +124,7 @@ class TaskWatch:
         self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=POLL_SECONDS)
 
     def watch(self, task_id: UUID, wake_up: WakeUp | None = None) -> Watch:
-        """Begin to wait; read the task's rows after this, and wait between readings, or for its wake-up."""
+        """Start to watch a task. Read its rows after this call, and again after each wake-up."""
         watch = Watch(self, task_id, wake_up or WakeUp())
         with self._lock:
             self._watches.setdefault(task_id, set()).add(watch)
@@ -127,7 +132,7 @@ class TaskWatch:
         return watch
 
     def forget(self, watch: Watch) -> None:
-        """Drop a wait."""
+        """End a watch."""
         with self._lock:
             watches = self._watches.get(watch.task_id, set())
             watches.discard(watch)
@@ -146,6 +151,7 @@ class TaskWatch:
                 self._receive(subscription)
         except redis.RedisError as error:
             log.warning("hints.interrupted", error=str(error))
+            # Without Valkey the thread polls each time it fails to subscribe, once a second.
             self._poll()
 
     def _receive(self, subscription: Any) -> None:
@@ -186,6 +192,6 @@ class TaskWatch:
 
 
 def _ids(hint: bytes) -> Iterator[UUID]:
-    """Read the ids of the tasks that a message names; what is left over names none."""
+    """Yield the task ids of a wake-up message; incomplete bytes at its end are ignored."""
     for start in range(0, len(hint) - _ID_BYTES + 1, _ID_BYTES):
         yield UUID(bytes=hint[start : start + _ID_BYTES])

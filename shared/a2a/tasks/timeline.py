@@ -1,7 +1,7 @@
-"""A task as it went, for people: what was said, its states, what was made, and what its agent's own calls cost.
+"""A task as a timeline for people: messages, states, artifacts, and the model calls of its agent with their cost.
 
-Bounded: the newest of everything, and nothing that is too long to be read in a page. A caller reads their own tasks,
-and with `TaskRead` those of all agents of the organization; of others it is said that there is no such task.
+Bounded: the newest `MAX_ENTRIES` of each kind, and no text longer than `MAX_ENTRY_BYTES`. Callers read their own tasks,
+and with `TaskRead` those of all agents of their organization; any other task is reported as not found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,25 +28,25 @@ from shared.identity.access.permissions import Permission
 
 MAX_ENTRIES = 100
 MAX_ENTRY_BYTES = 64 << 10
-"""A message or event that is longer is named and not read."""
+"""A message or event that is longer is listed without its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEntry:
-    """A message; None where it is too long to be shown."""
+    """A message of the task; None if it is too long to show."""
 
     at: datetime
     message: Message | None
 
     @property
     def is_from_agent(self) -> bool:
-        """Whether the agent says it."""
+        """Whether the agent wrote it."""
         return self.message is not None and self.message.role is MessageRole.AGENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEntry:
-    """The task came to a state."""
+    """A change of the task's state."""
 
     at: datetime
     state: TaskState
@@ -54,7 +54,7 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactEntry:
-    """The agent began to make this."""
+    """An artifact, at the time when the agent began it."""
 
     at: datetime
     artifact: Artifact
@@ -62,7 +62,7 @@ class ArtifactEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallEntry:
-    """The agent's own behavior called a model."""
+    """A call of a model by the agent's behavior."""
 
     at: datetime
     record: UsageRecord
@@ -73,7 +73,10 @@ Entry = MessageEntry | StateEntry | ArtifactEntry | ModelCallEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A task and what happened in it, in order; `is_own` says that its reader may say something in it."""
+    """A task and its entries in order.
+
+    `is_own` means that the reader may send it messages; `is_cut`, that older entries are left out.
+    """
 
     task: ListedTask
     entries: Sequence[Entry]
@@ -84,9 +87,9 @@ class Timeline:
 
 
 def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timeline:
-    """Read a task. Raises TaskNotFound."""
+    """Return the timeline of a task. Raises TaskNotFound."""
     task = find_task(session, caller=caller, task_id=task_id)
-    # In this order: a state is never shown without the message that came with it.
+    # Events before messages: a message is written before its state's event, so no state is shown without its message.
     event_rows = session.execute(
         _EVENTS, {"task": task_id, "most": MAX_ENTRIES, "longest": MAX_ENTRY_BYTES}
     ).all()
@@ -119,7 +122,7 @@ def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timelin
 
 
 def find_task(session: Session, *, caller: Caller, task_id: UUID) -> ListedTask:
-    """Get a task that a caller may read. Raises TaskNotFound."""
+    """Return a task that a caller may read. Raises TaskNotFound."""
     row = session.execute(
         select(*columns_of(ListedTask, tasks)).where(tasks.c.id == task_id, tasks.c.is_visible)
     ).one_or_none()

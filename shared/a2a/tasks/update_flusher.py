@@ -1,7 +1,7 @@
-"""Write what was held back to be written with what follows it: one thread for all turns of a process.
+"""Write buffered updates: one background thread for all turns of a process.
 
-So no turn may keep it: what another writer of a task holds is tried again after a pause, and what fails comes last of
-the next round.
+No turn may block the thread: if another transaction has locked a task, its updates are retried after a pause, and
+updates that failed come last in the next round.
 """
 
 import time
@@ -14,16 +14,19 @@ from shared.errors import ServiceUnavailable
 from shared.runtime.periodic_thread import PeriodicThread
 
 PAUSE_SECONDS = 1.0
-"""Between attempts while the database does not answer."""
+"""Between attempts while the database is unavailable."""
 LOCKED_SECONDS = 0.5
-"""Between attempts at a task that another writer holds."""
+"""Between attempts for a task that another transaction has locked."""
 
 
 class UpdateFlusher:
-    """The turns of a process that have said what is not written yet; the thread begins with the first."""
+    """The turns of a process that have buffered updates; the thread starts with the first."""
 
     def __init__(self, write: Callable[[ClaimedTurn], object], *, after_seconds: float) -> None:
-        """Write so long after the first was said, with a function that raises Unavailable or LockTimeout."""
+        """Create a flusher that calls `write` this many seconds after an update was buffered.
+
+        `write` may raise ServiceUnavailable or LockTimeout.
+        """
         self._write = write
         self._after_seconds = after_seconds
         self._turns: dict[UUID, ClaimedTurn] = {}
@@ -37,17 +40,17 @@ class UpdateFlusher:
         )
 
     def add(self, claimed: ClaimedTurn) -> None:
-        """Write what is pending of a turn soon; the caller holds its lock."""
+        """Schedule the buffered updates of a turn to be written; the caller holds the turn's lock."""
         self._turns[claimed.turn.id] = claimed
         self._thread.wake()
 
     def _write_all(self) -> None:
-        """Write what was held back, once the first of it has waited. Raises ServiceUnavailable."""
+        """Write the buffered updates of all turns, after the batching delay. Raises ServiceUnavailable."""
         time.sleep(self._after_seconds)
         for turn_id, claimed in list(self._turns.items()):
             if self._locked_until.get(turn_id, 0.0) > time.monotonic():
                 continue
-            # Its own thread has the lock while it writes all that is pending, and may wait for the task.
+            # The turn's own thread holds the lock while it writes everything itself, and may be waiting for the row.
             if claimed.lock.acquire(blocking=False):
                 try:
                     self._write_one(turn_id, claimed)
@@ -55,6 +58,7 @@ class UpdateFlusher:
                     claimed.lock.release()
 
     def _write_one(self, turn_id: UUID, claimed: ClaimedTurn) -> None:
+        # Removed before the write: an update that is buffered during it adds the turn again.
         del self._turns[turn_id]
         self._locked_until.pop(turn_id, None)
         try:

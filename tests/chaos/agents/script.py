@@ -24,7 +24,7 @@ rules:
       - complete: The end
 """
 STORY_TEXT = "".join(f"{number} " for number in range(CHUNKS))
-INTERRUPTED = "The agent was interrupted before it had finished, and cannot take up again."
+INTERRUPTED = "The agent was interrupted before it had finished and cannot resume."
 ATTEMPTS = 3
 """After so many deaths in the middle of it a turn may fail with that sentence."""
 STORY = ["WORKING", *(f"story {n}" for n in range(CHUNKS)), "book", "COMPLETED"]
