@@ -1,8 +1,8 @@
-"""The dialects in which clients and upstreams talk about models, and the ways between them; without I/O.
+"""The dialects of clients and upstreams, and the translations between them; without I/O.
 
-A request is validated (`parse_chat`, `parse_responses`, `parse_messages`) and said again in an upstream's dialect
-(`upstream_body`); its events become deltas, or one body, of the client's dialect (`Translator`), which `frame_writer`
-writes as frames.
+`parse_chat`, `parse_responses` and `parse_messages` validate a request. `upstream_body` translates it to an upstream's
+dialect. `Translator` turns the upstream's events into deltas, or one body, of the client's dialect, and `frame_writer`
+serializes deltas as server-sent events.
 """
 
 from shared.credits.prices import TokenCounts

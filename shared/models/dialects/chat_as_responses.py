@@ -1,7 +1,7 @@
-"""A chat completion request said in the Responses dialect.
+"""Translate a chat completion request to the Responses dialect.
 
-Hints that the other dialect lacks (`seed`, `prediction`) are dropped; what would change the reply's meaning if
-dropped is refused by name; everything unknown travels on.
+Fields that Responses lacks are dropped if they are hints (`seed`, `prediction`) and refused by name if the reply's
+meaning depends on them. Unknown fields are kept.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _DROPPED = (
 
 
 def chat_as_responses(body: Json) -> Json:
-    """Translate a validated body. Raises InvalidRequest (`param`) for what Responses cannot say."""
+    """Translate a validated body. Raises InvalidRequest with `param` for a field that Responses cannot express."""
     for name in _UNSUPPORTED:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported with this model.", param=name)
@@ -31,6 +31,7 @@ def chat_as_responses(body: Json) -> Json:
 
 
 def _translate_options(body: Json, translated: Json) -> None:
+    # `max_completion_tokens` replaced `max_tokens`, so it wins.
     limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if name in body]
     if limits:
         translated["max_output_tokens"] = limits[0]
@@ -51,6 +52,7 @@ def _translate_options(body: Json, translated: Json) -> None:
     if body.get("logprobs"):
         translated["include"] = ["message.output_text.logprobs"]
     else:
+        # Responses refuses it without `include`.
         translated.pop("top_logprobs", None)
 
 
@@ -85,6 +87,7 @@ def _assistant_items(message: Json) -> Iterator[Json]:
         yield _call(call)
     if message.get("function_call"):
         called = message["function_call"]
+        # The legacy form has no ids; its result names the function.
         yield {"type": "function_call", "call_id": called["name"], **called}
 
 
@@ -99,7 +102,7 @@ def _output(content: Any) -> Any:
 
 
 def _part(part: Json) -> Json:
-    """Translate a part of what a user or a tool says; unknown kinds travel on as they are."""
+    """Translate a part of a user's or tool's message; unknown kinds are kept."""
     kind = part["type"]
     if kind == "text":
         return {**part, "type": "input_text"}
@@ -124,13 +127,13 @@ def _format(given: Json) -> Json:
 
 
 def _flat(tool: Json) -> Json:
-    """Lift what chat nests under the tool's own type (`{"type": "function", "function": {…}}`)."""
+    """Lift the members that chat nests under the tool's type (`{"type": "function", "function": {…}}`)."""
     nested = tool.get(tool["type"])
     if not isinstance(nested, dict):
         return tool
     flat = {"type": tool["type"], **nested}
     if flat["type"] == "function":
-        # In chat neither is required, and an absent `strict` means false; Responses reads it as true.
+        # Both are optional in chat, where an absent `strict` means false; Responses reads it as true.
         flat = {"parameters": None, "strict": False, **flat}
     grammar = (flat.get("format") or {}).get("grammar")
     if grammar is not None:

@@ -1,10 +1,10 @@
-"""One choice of a chat stream, made regular: role once, an index always, known finish reasons, whole tool calls.
+"""Normalize one choice of a chat stream: role once, an index always, known finish reasons, whole tool calls.
 
-The chat stream sends on what is read here; the Responses stream builds items from it.
+The chat stream sends the normalized choice; the streams of other dialects build their events from it.
 
-The official client joins fragments of tool calls by `index` and concatenates every string, ids and names included, so
-each is sent once, and each call gets one dense index, one id, one name. Upstreams number calls from one, give all
-index 0, leave out index or id, repeat the name, or send a call whole.
+The official client joins fragments of tool calls by `index` and concatenates every string, including ids and names. So
+each id and name is sent once, and each call gets one dense index. Upstreams number calls from one, give all index 0,
+omit index or id, repeat the name, or send a call whole.
 """
 
 import json
@@ -33,7 +33,7 @@ _KINDS = {"function": "arguments", "custom": "input"}
 
 
 class ChatChoice:
-    """What has been read of one choice. `size_bytes` counts what the model said, arguments and reasoning included."""
+    """The state of one choice. `size_bytes` counts the model's output, including arguments and reasoning."""
 
     __slots__ = ("_numbered", "finish_reason", "has_role", "size_bytes", "tool_calls")
 
@@ -45,9 +45,10 @@ class ChatChoice:
         self._numbered: dict[str, int] = {}
 
     def read(self, choice: Json) -> Json | None:
-        """Rewrite one choice of one chunk, in place where it can be; None where it says nothing new."""
+        """Normalize one choice of one chunk, in place where possible. Return None if it adds nothing."""
         delta = choice.get("delta")
         if not isinstance(delta, dict):
+            # A whole completion has `message` instead of `delta`.
             delta = object_or_empty(choice.pop("message", None))
         choice["delta"] = delta
         self._read_role(delta)
@@ -62,7 +63,7 @@ class ChatChoice:
         return choice if finish or logprobs or any(delta.values()) else None
 
     def infer_finish(self) -> str:
-        """Tell the finish reason of a choice that ended without giving one."""
+        """Return the finish reason of a choice that ended without one."""
         return "tool_calls" if len(self.tool_calls) else "stop"
 
     def _read_role(self, delta: Json) -> None:
@@ -94,7 +95,7 @@ class ChatChoice:
         elif value is None:
             del delta[name]
         elif isinstance(value, list):
-            # The official client joins lists of objects by `index` and fails on any that lack it.
+            # The official client joins lists of objects by `index` and fails on elements without it.
             for element in value:
                 if isinstance(element, dict) and "index" not in element:
                     element["index"] = self._numbered.get(name, 0)
@@ -105,13 +106,14 @@ class ChatChoice:
     def _read_finish(self, reason: Any) -> str | None:
         if not isinstance(reason, str) or not reason or self.finish_reason is not None:
             return None
+        # Official clients validate the reason against a closed list.
         known = reason in _KNOWN_FINISHES
         self.finish_reason = reason if known else _OTHER_FINISHES.get(reason) or self.infer_finish()
         return self.finish_reason
 
 
 def _join(parts: Any) -> str:
-    """Join the text of content that came as a list of parts."""
+    """Return the joined text of content that came as a list of parts."""
     if not isinstance(parts, list):
         return ""
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
@@ -131,7 +133,7 @@ def _fragment_size(fragment: Json) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class ToolCall:
-    """One call as far as it has come; `pieces` are its arguments."""
+    """One call so far; `pieces` are its arguments."""
 
     index: int
     kind: str
@@ -143,7 +145,7 @@ class ToolCall:
 
 
 class ToolCalls:
-    """The calls of one choice, in the order in which they appeared."""
+    """The calls of one choice, in order of appearance."""
 
     def __init__(self, id_prefix: str) -> None:
         self._id_prefix = id_prefix
@@ -153,7 +155,7 @@ class ToolCalls:
         return len(self._calls)
 
     def read(self, fragments: Any) -> list[Json]:
-        """Rewrite the fragments of one chunk for the client; what says nothing new is left out."""
+        """Normalize the fragments of one chunk for the client, without those that add nothing."""
         if not isinstance(fragments, list):
             return []
         read = [self._read(fragment) for fragment in fragments if isinstance(fragment, dict)]
@@ -195,7 +197,7 @@ class ToolCalls:
         return {**fragment, "index": index, "id": call.id, "type": kind, kind: fields}
 
     def _find(self, fragment: Json, name: str | None) -> ToolCall | None:
-        """Find the call that a fragment continues; None where it opens a new one."""
+        """Return the call that a fragment continues, or None if it opens a new one."""
         given, index = fragment.get("id"), _int_or_none(fragment.get("index"))
         if given:
             same = [call for call in self._calls if call.upstream_id == given]
@@ -206,15 +208,16 @@ class ToolCalls:
             return None
         last = candidates[-1]
         if given:
-            # An id that comes late belongs to the call it continues; another id is another call.
+            # A late id belongs to the call that it continues; a different id is another call.
             return last if last.upstream_id is None and not name else None
+        # The same index with a new name after complete arguments: the upstream gives all calls index 0.
         if name and last.name and _is_complete(last):
             return None
         return last
 
 
 def _text(value: Any) -> str:
-    """Take arguments as text; some upstreams send the object itself."""
+    """Return arguments as text; some upstreams send the object itself."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
@@ -236,7 +239,7 @@ _CUT = frozenset({"length", "content_filter"})
 
 
 class FirstChoiceStream:
-    """The part of a reply that is read alike, whatever is written of it."""
+    """The shared part of dialects with one reply per request: a chat upstream's first choice, its usage and its end."""
 
     def __init__(self, call_id_prefix: str) -> None:
         self._choice = ChatChoice(call_id_prefix)
@@ -245,22 +248,22 @@ class FirstChoiceStream:
 
     @property
     def size_bytes(self) -> int:
-        """What the model has said so far."""
+        """The model's output so far, in bytes of UTF-8."""
         return self._choice.size_bytes
 
     @property
     def status(self) -> str:
-        """`incomplete` where the reply was cut by a limit or a filter."""
+        """`incomplete` if a limit or a filter cut the reply."""
         return "incomplete" if self._choice.finish_reason in _CUT else "completed"
 
     def _follow(self, chunk: Json) -> Json | None:
-        """Read one chunk, or a whole completion; give what its first choice says anew, in regular form."""
+        """Read one chunk, or a whole completion. Return what its first choice adds, normalized."""
         usage = chunk.get("usage")
         if usage is not None:
             self.usage = read_usage(usage) or self.usage
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not choices:
-            # Only a usage report comes without choices; it tells that the upstream said all it had to say.
+            # A chunk without choices is a usage report, which upstreams send after the reply's last text.
             self.is_complete = self.is_complete or (usage is not None and self._choice.has_role)
             return None
         first = choices[0]

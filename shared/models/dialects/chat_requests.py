@@ -1,6 +1,6 @@
-"""The shape of `POST /v1/chat/completions` (docs/specification/models.md#requests), as a table, and its reading.
+"""The schema of `POST /v1/chat/completions` (docs/specification/models.md#requests), and its parser.
 
-Audio output and `store: true` are refused: only text is produced here, and nothing is stored.
+Audio output and `store: true` are refused: replies are text only, and nothing is stored.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ MAXIMUM_CHOICES = 128
 
 
 def parse_chat(body: Any, *, accepts_events: bool = False) -> ParsedRequest:
-    """Read a chat completion request; `accepts_events` tells of the header `Accept: text/event-stream`.
+    """Parse a chat completion request; `accepts_events` is whether `Accept` names `text/event-stream`.
 
     Raises InvalidRequest, ResponseStateNotSupported (both with `param`).
     """

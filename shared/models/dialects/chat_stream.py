@@ -1,8 +1,8 @@
-"""Chat chunks in, chat deltas or one completion out: the reply to a client that speaks the chat dialect.
+"""Chat chunks in, chat deltas or one completion out: the reply to a client of the chat dialect.
 
-The upstream's own fields stay. Made regular is what official clients stumble over: ids and model are ours, the
-choices' first chunks come in order, usage stands on one last chunk and only if asked for. For a client that did not
-ask for a stream, `CompletionChoice` puts the whole together.
+The upstream's own fields are kept. Only the parts on which official clients fail are normalized: ids and model are
+ours, the choices' first chunks come in order, and usage is in one last chunk and only if requested. For a client
+without a stream, `CompletionChoice` assembles the completion.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ class ChatStream:
 
     @property
     def size_bytes(self) -> int:
-        """What all choices have said so far."""
+        """The output of all choices so far, in bytes of UTF-8."""
         size_bytes = 0
         for (
             choice
@@ -50,18 +50,18 @@ class ChatStream:
 
     @property
     def status(self) -> str:
-        """`incomplete` where a choice was cut by a limit or a filter."""
+        """`incomplete` if a limit or a filter cut a choice."""
         cut = any(choice.finish_reason in ("length", "content_filter") for choice in self._choices.values())
         return "incomplete" if cut else "completed"
 
     def feed(self, chunk: Json) -> list[Delta]:
-        """Take one upstream chunk, which is changed, or a whole completion; give the deltas it makes."""
+        """Read one upstream chunk, which is modified, or a whole completion. Return its deltas."""
         usage = chunk.get("usage")
         if usage is not None:
             self.usage = read_usage(usage) or self.usage
         given = chunk.get("choices")
         if not isinstance(given, list) or not given:
-            # Only a usage report comes without choices; it tells that the upstream said all it had to say.
+            # A chunk without choices is a usage report, which upstreams send after the reply's last text.
             self.is_complete = self.is_complete or (usage is not None and bool(self._choices))
             return []
         deltas: list[Delta] = []
@@ -79,6 +79,7 @@ class ChatStream:
             return []
         chunk["choices"] = read
         chunk.update(self._head)
+        # The official client expects `usage: null` on all chunks but the last.
         if self._wants_usage:
             chunk["usage"] = None
         else:
@@ -87,7 +88,7 @@ class ChatStream:
         return deltas
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
-        """End a complete stream: finish reasons that were never given, usage if asked for."""
+        """End a complete stream: add missing finish reasons, and usage if requested."""
         unfinished = {
             index: choice.infer_finish()
             for index, choice in self._choices.items()
@@ -110,7 +111,7 @@ class ChatStream:
         return [Delta(chat_error(failure))] if self._is_stream else []
 
     def result(self, usage: TokenCounts) -> Json:
-        """Write the whole `chat.completion` of a request that is no stream."""
+        """Return the whole `chat.completion` of a request without a stream."""
         choices = [self._whole[index].write() for index in sorted(self._whole)]
         return {
             **self._head,
@@ -125,6 +126,7 @@ class ChatStream:
             return None
         index = choice.get("index")
         if not isinstance(index, int) or not 0 <= index < self._n:
+            # Some upstreams omit the index, or count from one.
             index = choice["index"] = min(position, self._n - 1)
         state = self._choices.get(index)
         if state is None:
@@ -132,7 +134,7 @@ class ChatStream:
         return state.read(choice)
 
     def _open(self, index: int, deltas: list[Delta]) -> ChatChoice:
-        """Open a choice, and those before it that have not spoken: the official client appends them in order."""
+        """Open a choice, and the unopened ones before it, because the official client appends choices in order."""
         for missing in range(index + 1):
             if missing in self._choices:
                 continue
@@ -146,7 +148,7 @@ class ChatStream:
         return self._choices[index]
 
     def _end_when_all_finished(self) -> None:
-        """Notice the end: as many choices as were asked for have finished; those that have not begun may still come."""
+        """Set `is_complete` once all `n` choices have finished; a choice that has not begun may still come."""
         if len(self._choices) < self._n:
             return
         for choice in self._choices.values():  # at every chunk, like the size
@@ -173,7 +175,7 @@ class ChatStream:
 
 
 class CompletionChoice:
-    """One choice of a completion. Strings are joined, tool calls merged by index, log probabilities appended."""
+    """One choice of a completion: strings joined, tool calls merged by index, log probabilities appended."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -185,7 +187,7 @@ class CompletionChoice:
         self._logprobs: dict[str, list[Any]] = {}
 
     def add(self, choice: Json) -> None:
-        """Add what one regular choice of one chunk says."""
+        """Add one normalized choice of one chunk."""
         for name, value in choice["delta"].items():
             if name == "tool_calls":
                 for fragment in value:
@@ -204,7 +206,7 @@ class CompletionChoice:
         self.finish_reason = choice["finish_reason"] or self.finish_reason
 
     def write(self) -> Json:
-        """Write the choice of a `chat.completion`."""
+        """Return the choice of a `chat.completion`."""
         message: Json = {"role": "assistant", "content": None, "refusal": None}
         message.update({name: "".join(pieces) for name, pieces in self._texts.items() if name != "role"})
         message.update(self._others)
@@ -212,6 +214,7 @@ class CompletionChoice:
             pairs = zip(self._calls, self._call_texts, strict=True)
             message["tool_calls"] = [self._write_call(call, texts) for call, texts in pairs]
         if message["content"] == "" and (self._calls or message["refusal"]):
+            # OpenAI's convention: null beside calls or a refusal, a string otherwise.
             message["content"] = None
         elif message["content"] is None and not (
             self._calls or message["refusal"] or "function_call" in message

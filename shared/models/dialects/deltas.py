@@ -1,8 +1,8 @@
-"""What a reply says, piece by piece: the deltas that a translator yields, and the frames that they become.
+"""The deltas of a reply, and their serialization as server-sent events.
 
-A delta is one chunk or event of the client's dialect. Agents read it as it is; a frame writer makes server-sent
-events of it, with LF line ends (Open Responses). JSON is written in ASCII, for readers that take U+2028 or U+0085 for
-a line's end, and for upstreams that cut a surrogate pair in two.
+A delta is one chunk or event of the client's dialect. Agents read deltas directly. A frame writer serializes them with
+LF line ends (Open Responses). JSON is ASCII only, for readers that take U+2028 or U+0085 for a line end, and for
+upstreams that split a surrogate pair.
 """
 
 import json
@@ -17,9 +17,10 @@ DONE = b"data: [DONE]\n\n"
 """Ends every stream of OpenAI's dialects."""
 _COMMENT = b": still working\n\n"
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-LEAST_LOG_PROBABILITY = -9999.0  # what OpenAI writes for a token that cannot be
+# OpenAI's value for an impossible token.
+LEAST_LOG_PROBABILITY = -9999.0
 
-# A standing encoder: json.dumps with these options would build one for every frame.
+# One encoder for all frames: json.dumps with these options would create one for each.
 _write = json.JSONEncoder(
     ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":")
 ).encode
@@ -33,12 +34,12 @@ class Delta:
 
     @property
     def text(self) -> str:
-        """What it adds to the text of the reply (of a chat's first choice)."""
+        """The text that it adds to the reply (of a chat's first choice)."""
         return self._added_text("content", "response.output_text.delta")
 
     @property
     def refusal(self) -> str:
-        """What it adds to the words with which the model refuses to answer."""
+        """The text that it adds to the model's refusal."""
         return self._added_text("refusal", "response.refusal.delta")
 
     def _added_text(self, field: str, type_: str) -> str:
@@ -52,22 +53,23 @@ FrameWriter = Callable[[Sequence[Delta]], bytes]
 
 
 def frame_writer(dialect: Dialect) -> FrameWriter:
-    """Give what writes the deltas of a dialect as server-sent events."""
+    """Return the function that serializes deltas of a dialect as server-sent events."""
     return _write_chunks if dialect is Dialect.CHAT else _write_events
 
 
 def end_of_stream(dialect: Dialect) -> bytes:
-    """Give what follows the last frame of a stream, a broken one too."""
+    """Return the bytes after the last frame of any stream, also a broken one."""
     return b"" if dialect is Dialect.MESSAGES else DONE
 
 
 def keepalive_comment(dialect: Dialect) -> bytes:
-    """Give what a client is sent while nothing comes."""
+    """Return the bytes to send while no delta arrives."""
     return _PING if dialect is Dialect.MESSAGES else _COMMENT
 
 
 def write_json(value: Json) -> str:
-    """Write one line of JSON. Numbers that JSON lacks, as upstreams send for log probabilities, become finite."""
+    """Return one line of JSON. Infinite and NaN numbers, which upstreams send as log probabilities, become finite."""
+    # Checking each number beforehand would cost every frame; hardly any frame fails.
     try:
         return _write(value)
     except ValueError:
@@ -79,7 +81,7 @@ def _write_chunks(deltas: Sequence[Delta]) -> bytes:
 
 
 def _write_events(deltas: Sequence[Delta]) -> bytes:
-    """Write each event under the name that its `type` says."""
+    """Serialize each event under the name of its `type`."""
     return "".join(
         [f"event: {delta.content['type']}\ndata: {write_json(delta.content)}\n\n" for delta in deltas]
     ).encode("ascii")

@@ -1,7 +1,7 @@
-"""Failures inside a stream: read from what upstreams put there, written for each client dialect.
+"""Failures inside a stream: read from an upstream's events, written for each client dialect.
 
-A stream that broke ends with an error that every client notices, never with an invented success. An upstream's words
-are shortened and cleared of what is the operators' (`disclosure.py`).
+A stream that broke ends with an error that every client notices, never with an invented success. An upstream's message
+is shortened and redacted (`disclosure.py`).
 """
 
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ _FAILED_FINISHES = ("error", "abort", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a stream ended early: a stable code of ours and a sentence."""
+    """Why a stream ended early: a stable code of ours and a message."""
 
     code: str
     message: str
 
 
 def read_failure(event: Json) -> Failure | None:
-    """Find the failure that an upstream's event reports: an error object of any shape, a failed response."""
+    """Return the failure that an upstream's event reports, in any known form, or None."""
     kind = event.get("type")
     if kind == "response.failed":
         return _failure(event["response"].get("error") if isinstance(event.get("response"), dict) else None)
@@ -47,6 +47,7 @@ def read_failure(event: Json) -> Failure | None:
     if event.get("object") == "response" and event.get("status") in ("failed", "cancelled"):
         return _failure(None)
     if event.get("object") == "response" and event.get("status") in ("queued", "in_progress"):
+        # A final document that is still in progress was cut.
         return truncated()
     choices = event.get("choices")
     if isinstance(choices, list) and any(map(_has_failed, choices)):
@@ -55,21 +56,21 @@ def read_failure(event: Json) -> Failure | None:
 
 
 def truncated() -> Failure:
-    """Tell that the upstream stopped in the middle."""
+    """Return the failure of a stream that ended before the reply was complete."""
     return Failure(
         code=PROVIDER_ERROR, message="The model's provider ended the stream before the reply was complete."
     )
 
 
 def chat_error(failure: Failure) -> Json:
-    """Write a failure as the error object that OpenAI's clients raise from."""
+    """Return the error object that OpenAI's clients raise."""
     return {
         "error": {"message": failure.message, "type": _type_of(failure), "param": None, "code": failure.code},
     }
 
 
 def responses_error(failure: Failure, sequence_number: int) -> Json:
-    """Write a failure as an `error` event: flat for OpenAI's schema, nested for Open Responses and for raising."""
+    """Return an `error` event: flat for OpenAI's schema, nested for Open Responses and for clients that raise it."""
     error = {"type": _type_of(failure), "code": failure.code, "message": failure.message, "param": None}
     return {
         "type": "error",
@@ -82,13 +83,13 @@ def responses_error(failure: Failure, sequence_number: int) -> Json:
 
 
 def messages_error(failure: Failure) -> Json:
-    """Write a failure as the `error` event of Anthropic's dialect, with our code beside its type."""
+    """Return the `error` event of Anthropic's dialect, with our code beside its type."""
     type_ = _MESSAGES_TYPES.get(failure.code, "api_error")
     return {"type": "error", "error": {"type": type_, "message": failure.message, "code": failure.code}}
 
 
 def response_error(failure: Failure) -> Json:
-    """Write a failure as a Response's `error`, whose codes are a closed list."""
+    """Return the `error` of a Response object, whose codes are a closed list."""
     closed = "rate_limit_exceeded" if failure.code == "rate_limit_exceeded" else "server_error"
     return {"code": closed, "message": failure.message}
 
@@ -100,6 +101,7 @@ def _has_failed(choice: Any) -> bool:
 def _failure(error: Any) -> Failure:
     given = error if isinstance(error, dict) else {"message": error}
     code = given.get("code") if str(given.get("code")) in _PASSED_ON else PROVIDER_ERROR
+    # Numeric codes come from gateways that repeat their own status.
     if given.get("code") in (429, "429") or given.get("type") == "rate_limit_error":
         code = "rate_limit_exceeded"
     message = given.get("message")

@@ -1,8 +1,7 @@
-"""A Messages request said in the chat dialect, and from there in Responses.
+"""Translate a Messages request to the chat dialect, and from there to Responses.
 
-Hints are dropped (`cache_control`, examples of tools), as are thoughts of earlier turns; what would change the reply's
-meaning if dropped is refused by name. A chat's tool message takes text alone, so that pictures which a tool gave follow
-in the user's message.
+Hints (`cache_control`, examples of tools) and earlier thoughts are dropped. Fields on which the reply's meaning depends
+are refused by name. A chat tool message holds text only, so images of a tool's result follow in a user message.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ _FAILED = "Error: "
 
 
 def messages_as_chat(body: Json, *, limit_field: str) -> Json:
-    """Translate a validated body. Raises InvalidRequest (`param`) for what chat cannot say."""
+    """Translate a validated body. Raises InvalidRequest with `param` for content that chat cannot express."""
     translated = _translated(body, limit_field)
     translated["messages"] = _with_media_separated(translated["messages"])
     for message in translated["messages"]:
@@ -34,7 +33,7 @@ def messages_as_chat(body: Json, *, limit_field: str) -> Json:
 
 
 def messages_as_responses(body: Json) -> Json:
-    """Translate a validated body. Raises InvalidRequest (`param`) for what Responses cannot say."""
+    """Translate a validated body. Raises InvalidRequest with `param` for content that Responses cannot express."""
     if body.get("stop_sequences"):
         raise InvalidRequest("`stop_sequences` is not supported with this model.", param="stop_sequences")
     return chat_as_responses(_translated(body, "max_completion_tokens"))
@@ -75,8 +74,9 @@ def _messages(body: Json) -> list[Json]:
 
 
 def _add_user(messages: list[Json], content: Any) -> None:
-    """Add what tools answered, each a message of its own, and then what the user says."""
+    """Add the results of tools, each as its own message, and then the user's content."""
     blocks = _blocks(content)
+    # First: chat requires tool results directly after the calls.
     messages += [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
     parts = [part for block in blocks if block["type"] != "tool_result" for part in _parts(block)]
     if parts:
@@ -87,6 +87,7 @@ def _add_assistant(messages: list[Json], content: Any) -> None:
     blocks = _blocks(content)
     text = _text([block for block in blocks if block["type"] == "text"])
     calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
+    # Only thoughts: chat has no place for them.
     if not text and not calls:
         return
     message: Json = {"role": "assistant", "content": text or None}
@@ -102,7 +103,7 @@ def _text(content: Any) -> str:
 
 
 def _plain(parts: list[Json]) -> Any:
-    """Write parts that are all text as one text, which every upstream takes."""
+    """Return parts that are all text as one string, which every upstream accepts."""
     return _text(parts) if all(part["type"] == "text" for part in parts) else parts
 
 
@@ -125,6 +126,7 @@ def _document(block: Json) -> list[Json]:
     if source["type"] == "content":
         return [*about, *(part for inner in _blocks(source["content"]) for part in _parts(inner))]
     if source["type"] == "url":
+        # Not part of the chat dialect: `messages_as_chat` refuses it, Responses supports it.
         return [*about, {"type": "file", "file": {"file_url": source["url"]}}]
     data = f"data:{source['media_type']};base64,{source['data']}"
     return [*about, {"type": "file", "file": {"filename": "document.pdf", "file_data": data}}]
@@ -146,7 +148,7 @@ def _call(block: Json) -> Json:
 
 
 def _with_media_separated(messages: list[Json]) -> list[Json]:
-    """Leave text in tools' messages and put pictures and files into the user's, which follows."""
+    """Keep text in tool messages, and move images and files to the user message that follows."""
     separated: list[Json] = []
     media: list[Json] = []
     for message in messages:
@@ -157,6 +159,7 @@ def _with_media_separated(messages: list[Json]) -> list[Json]:
             continue
         if media and message["role"] != "tool":
             own = _blocks(message["content"]) if message["role"] == "user" else []
+            # After the last tool message: chat allows no other message between calls and results.
             separated.append({"role": "user", "content": [*media, *own]})
             media = []
             if message["role"] == "user":
@@ -178,7 +181,7 @@ def _tool_choice(choice: Json) -> Any:
 
 
 def _effort(output: Json, thinking: Json) -> str | None:
-    """Say how hard to think: in the caller's word, or by the budget; nothing where the model is to decide."""
+    """Return the reasoning effort: the caller's word, else by the token budget, else None for the model's default."""
     effort, budget = output.get("effort"), thinking.get("budget_tokens")
     if effort is not None:
         return _EFFORTS.get(effort, effort)
@@ -197,7 +200,7 @@ def _response_format(form: Json | None) -> Json | None:
 
 
 def _user(user_id: str | None) -> str | None:
-    """Name the user as upstreams take it: OpenAI refuses names of more than 64 characters."""
+    """Return the user's name, hashed if it exceeds OpenAI's limit of 64 characters."""
     if user_id is None or len(user_id) <= _MOST_USER_CHARACTERS:
         return user_id
     return hashlib.sha256(user_id.encode("utf-8", "surrogatepass")).hexdigest()

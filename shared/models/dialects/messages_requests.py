@@ -1,4 +1,9 @@
-"""Reading a request of `POST /v1/messages`: held against its schema, and the first mistake named as Anthropic does."""
+"""The schema of `POST /v1/messages` and of counting its tokens, and its parser; the API documents show the schema.
+
+Closed, unlike the other two dialects: no upstream speaks this one, so an unknown member could only be dropped. Hints
+that change no meaning (`cache_control`) are accepted and dropped. Optional members may be null. The first mistake is
+named as Anthropic does.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -11,14 +16,14 @@ _TAGS = ("type", "role")
 
 
 def parse_messages(body: Any) -> ParsedRequest:
-    """Read a request for a message. Raises InvalidRequest (`param` is `messages.0.content`)."""
+    """Parse a request for a message. Raises InvalidRequest (`param` is for example `messages.0.content`)."""
     _check(body, MessagesCreation)
     _refuse_prefill(body["messages"])
     return describe(Dialect.MESSAGES, body, is_stream=bool(body.get("stream")))
 
 
 def parse_prompt(body: Any) -> ParsedRequest:
-    """Read a request for the count of a prompt's tokens. Raises InvalidRequest."""
+    """Parse a request to count a prompt's tokens. Raises InvalidRequest."""
     _check(body, MessagesPrompt)
     return describe(Dialect.MESSAGES, body, is_stream=False)
 
@@ -34,6 +39,7 @@ def _check(body: Any, shape: type[BaseModel]) -> None:
 
 def _refuse_prefill(messages: list[Json]) -> None:
     if messages[-1]["role"] == "assistant":
+        # No upstream dialect can continue a reply that is already begun.
         raise InvalidRequest(
             "The conversation must end with a user's message: an answer that is begun cannot be continued.",
             param=f"messages.{len(messages) - 1}.role",
@@ -48,7 +54,7 @@ def _meaning(error: Any) -> str:
 
 
 def _path(body: Any, loc: tuple[int | str, ...]) -> list[str]:
-    """Give the members on the way to an error, without the tags of unions, which pydantic counts among them."""
+    """Return the members on the way to an error, without the tags of unions, which pydantic includes."""
     path, value, passed = [], body, None
     for step in loc:
         if isinstance(value, dict) and value is not passed and step in map(value.get, _TAGS):
@@ -64,7 +70,7 @@ def _path(body: Any, loc: tuple[int | str, ...]) -> list[str]:
 
 
 Hint = dict[str, Any] | None
-"""An object that only advises: taken in whatever form, and not passed on."""
+"""An advisory object: accepted in any form, and not passed on."""
 
 
 class _Shape(BaseModel):
@@ -90,7 +96,7 @@ class MessagesTextBlock(_Shape):
 
 
 class MessagesBase64Image(_Shape):
-    """A picture, sent along."""
+    """An image in the request."""
 
     type: Literal["base64"]
     media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
@@ -98,14 +104,14 @@ class MessagesBase64Image(_Shape):
 
 
 class MessagesUrl(_Shape):
-    """A picture or document at an address, which the upstream fetches."""
+    """An image or document at a URL, which the upstream fetches."""
 
     type: Literal["url"]
     url: str
 
 
 class MessagesImageBlock(_Shape):
-    """A picture."""
+    """An image."""
 
     type: Literal["image"]
     source: Annotated[MessagesBase64Image | MessagesUrl, _BY_TYPE]
@@ -116,7 +122,7 @@ _Shown = Annotated[MessagesTextBlock | MessagesImageBlock, _BY_TYPE]
 
 
 class MessagesBase64Document(_Shape):
-    """A PDF, sent along."""
+    """A PDF in the request."""
 
     type: Literal["base64"]
     media_type: Literal["application/pdf"]
@@ -132,20 +138,20 @@ class MessagesTextDocument(_Shape):
 
 
 class MessagesContentDocument(_Shape):
-    """A document of text and pictures."""
+    """A document of text and images."""
 
     type: Literal["content"]
     content: Annotated[_String | Annotated[list[_Shown], _BLOCKS], _BY_FORM]
 
 
 class MessagesNoCitations(_Shape):
-    """That a document is not to be cited; citations are not supported."""
+    """Citations switched off; they are not supported."""
 
     enabled: Literal[False] | None = None
 
 
 class MessagesDocumentBlock(_Shape):
-    """A document; a PDF is taken by upstreams that read files."""
+    """A document. A PDF needs an upstream that reads files."""
 
     type: Literal["document"]
     source: Annotated[
@@ -162,7 +168,7 @@ _Attached = Annotated[MessagesTextBlock | MessagesImageBlock | MessagesDocumentB
 
 
 class MessagesThinkingBlock(_Shape):
-    """What the model thought in an earlier turn; it is not sent again."""
+    """The model's thoughts of an earlier message; they are not sent to the upstream."""
 
     type: Literal["thinking"]
     thinking: str
@@ -170,14 +176,14 @@ class MessagesThinkingBlock(_Shape):
 
 
 class MessagesRedactedThinkingBlock(_Shape):
-    """What a model thought and does not show; it is not sent again."""
+    """Hidden thoughts of an earlier message; they are not sent to the upstream."""
 
     type: Literal["redacted_thinking"]
     data: str
 
 
 class MessagesToolUseBlock(_Shape):
-    """A call of a tool that the model made."""
+    """A tool call of the model."""
 
     type: Literal["tool_use"]
     id: Annotated[str, Field(min_length=1)]
@@ -189,7 +195,7 @@ class MessagesToolUseBlock(_Shape):
 
 
 class MessagesToolResultBlock(_Shape):
-    """What a tool answered, or how it failed."""
+    """The result of a tool call, or its failure."""
 
     type: Literal["tool_result"]
     tool_use_id: Annotated[str, Field(min_length=1)]
@@ -208,14 +214,14 @@ _OfAssistant = Annotated[
 
 
 class MessagesUserTurn(_Shape):
-    """What the user says, and what tools answered."""
+    """A message of the user, with results of tools."""
 
     role: Literal["user"]
     content: Annotated[_String | Annotated[list[_OfUser], _BLOCKS], _BY_FORM]
 
 
 class MessagesAssistantTurn(_Shape):
-    """What the model said before."""
+    """An earlier message of the model."""
 
     role: Literal["assistant"]
     content: Annotated[_String | Annotated[list[_OfAssistant], _BLOCKS], _BY_FORM]
@@ -229,7 +235,7 @@ class MessagesSystemTurn(_Shape):
 
 
 class MessagesTool(_Shape):
-    """A tool that the caller runs; tools that a server would run are not supported."""
+    """A tool that the caller runs. Tools that a server would run are not supported."""
 
     type: Literal["custom"] | None = None
     name: Annotated[str, Field(min_length=1, max_length=128)]
@@ -244,7 +250,7 @@ class MessagesTool(_Shape):
 
 
 class MessagesAutoChoice(_Shape):
-    """The model decides whether to call a tool, or must call one."""
+    """The model may call a tool (`auto`), or must call one (`any`)."""
 
     type: Literal["auto", "any"]
     disable_parallel_tool_use: bool | None = None
@@ -259,13 +265,13 @@ class MessagesToolChoice(_Shape):
 
 
 class MessagesNoChoice(_Shape):
-    """The model must call none."""
+    """The model must not call a tool."""
 
     type: Literal["none"]
 
 
 class MessagesThinkingBudget(_Shape):
-    """Think for about so many tokens."""
+    """Thinking with about this many tokens."""
 
     type: Literal["enabled"]
     budget_tokens: Annotated[int, Field(ge=1)]
@@ -273,47 +279,47 @@ class MessagesThinkingBudget(_Shape):
 
 
 class MessagesThinking(_Shape):
-    """Think as the model sees fit, or do not show it."""
+    """Thinking at the model's discretion, or none, or hidden."""
 
     type: Literal["adaptive", "between_tools", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
 
 
 class MessagesOutputFormat(_Shape):
-    """The JSON schema of the answer."""
+    """The JSON schema of the reply."""
 
     type: Literal["json_schema"]
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
 class MessagesOutput(_Shape):
-    """How much effort the answer is worth, and its form."""
+    """The effort and format of the reply."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: MessagesOutputFormat | None = None
 
 
 class MessagesMetadata(_Shape):
-    """Who asks, in the caller's words."""
+    """The end user, as named by the caller."""
 
     user_id: str | None = None
 
 
 class MessagesEdit(_Shape):
-    """A rule for forgetting thoughts of earlier turns, which are never sent again."""
+    """A rule that removes earlier thoughts, which are never sent anyway."""
 
     type: Literal["clear_thinking_20251015"]
     keep: Any = None
 
 
 class MessagesContextManagement(_Shape):
-    """What to leave out of the context; only what is left out anyway is taken."""
+    """Rules that remove content from the context; only rules without effect are accepted."""
 
     edits: list[MessagesEdit] | None = None
 
 
 class MessagesPrompt(_Shape):
-    """What a model is asked, without how it is to answer."""
+    """The prompt of a model, without settings of the reply."""
 
     model: Annotated[str, Field(min_length=1)]
     messages: Annotated[

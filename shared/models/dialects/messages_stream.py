@@ -1,7 +1,11 @@
-"""Chat chunks in, Messages events or one message out: the reply to a client that speaks Anthropic's dialect.
+"""Chat chunks in, Messages events or one message out: the reply to a client of Anthropic's dialect.
 
-Thoughts are shown to a client that asked for thinking, and only counted for others: who did not ask looks for text in
-the first block. The closing events wait for the usage report, which chat sends last.
+Thoughts are shown only to a client that requested thinking, because others expect text in the first block; they are
+counted for all. The closing events wait for the usage report, which chat sends last.
+
+Clients read content blocks one after another, but upstreams may interleave the arguments of several calls. So a call's
+block stays open until a later block has begun and the call's arguments are complete JSON; deltas of later blocks wait
+until then.
 """
 
 import json
@@ -32,18 +36,19 @@ class MessagesStream(FirstChoiceStream):
         self._stop_sequence: str | None = None
 
     def feed(self, chunk: Json) -> list[Delta]:
-        """Take one upstream chunk, or a whole completion; give the deltas it makes."""
+        """Read one upstream chunk, or a whole completion. Return its deltas."""
         self._start()
         read = self._follow(chunk)
         if read is not None:
             self._add(read["delta"])
-            stopped_at = read.get("stop_reason")  # vLLM's word for it
+            # vLLM reports the matched stop sequence here.
+            stopped_at = read.get("stop_reason")
             if stopped_at in (self._parsed.body.get("stop_sequences") or ()):
                 self._stop_sequence = stopped_at
         return self._take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
-        """End a complete stream: stop what is open, then the reason and the usage."""
+        """End a complete stream: close the open block, then send the stop reason and the usage."""
         self._start()
         self._blocks.close()
         self._emit("message_delta", delta=self._stop(), usage=messages_usage(usage))
@@ -55,7 +60,7 @@ class MessagesStream(FirstChoiceStream):
         return [Delta(messages_error(failure))] if self._parsed.is_stream else []
 
     def result(self, usage: TokenCounts) -> Json:
-        """Write the whole message of a request that is no stream."""
+        """Return the whole message of a request without a stream."""
         return {**self._head, "content": self._blocks.write(), **self._stop(), "usage": messages_usage(usage)}
 
     def _emit(self, type_: str, /, **fields: Any) -> None:
@@ -71,7 +76,7 @@ class MessagesStream(FirstChoiceStream):
             return
         self._has_started = True
         if self._parsed.is_stream:
-            # What was really used is known at the end, where clients take it from again.
+            # An estimate: the real counts are known at the end, where clients read them again.
             expected = TokenCounts(prompt_tokens=estimate_prompt_tokens(self._parsed), completion_tokens=0)
             empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
             self._emit("message_start", message={**self._head, **empty, "usage": messages_usage(expected)})
@@ -88,7 +93,7 @@ class MessagesStream(FirstChoiceStream):
             self._blocks.add_call_fragment(fragment)
 
     def _stop(self) -> Json:
-        """Say why the model stopped; some upstreams say `stop` although it called a tool."""
+        """Return the stop reason; some upstreams report `stop` although the model called a tool."""
         if self._has_refused:
             reason = "refusal"
         elif self._choice.finish_reason in _CUT:
@@ -108,7 +113,7 @@ def _shows_thinking(body: Json) -> bool:
 Emit = Callable[..., None]
 TEXT, THINKING, TOOL_USE = "text", "thinking", "tool_use"
 INVALID_JSON = "INVALID_JSON"
-"""Where Anthropic's clients put arguments that are not JSON."""
+"""The key under which Anthropic's clients put arguments that are not JSON."""
 # Block type: its delta's type, the delta's field.
 _DELTAS = {
     TEXT: ("text_delta", "text"),
@@ -138,6 +143,7 @@ class _Block:
     def is_complete(self) -> bool:
         """Whether nothing more can come for it once another block has begun."""
         return self.type != TOOL_USE or (
+            # A cheap test first: parsing the arguments after each fragment would cost quadratic time.
             self.text.rstrip().endswith("}") and isinstance(_parsed(self.text), dict)
         )
 
@@ -148,7 +154,7 @@ class _Block:
 
 
 class ContentBlocks:
-    """The blocks of one message; `emit` is told the events."""
+    """The blocks of one message. `emit` receives the events."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -162,13 +168,13 @@ class ContentBlocks:
         return bool(self._calls)
 
     def add_text(self, type_: str, text: str) -> None:
-        """Add to the text or to the thoughts that come last, or begin some."""
+        """Append to the last block if it is of this type, else open one."""
         if not self._blocks or self._blocks[-1].type != type_:
             self._add(_Block(dict(_OPENED[type_])))
         self._write(self._blocks[-1], text)
 
     def add_call_fragment(self, fragment: Json) -> None:
-        """Add a fragment of a call, as `ToolCalls` reads it."""
+        """Add a fragment of a call, as `ToolCalls` returns it."""
         called = fragment.get("function") or fragment.get("custom") or {}
         if fragment["index"] == len(self._calls):
             opened = {"type": TOOL_USE, "id": fragment["id"], "name": called["name"], "input": {}}
@@ -179,12 +185,12 @@ class ContentBlocks:
         self._write(self._calls[fragment["index"]], called.get("arguments") or called.get("input") or "")
 
     def close(self) -> None:
-        """Tell what waits, and stop every block."""
+        """Send the remaining deltas and close every block."""
         while self._live < len(self._blocks):
             self._stop()
 
     def write(self) -> list[Json]:
-        """Write the content of the whole message."""
+        """Return the content of the whole message."""
         return [block.write() for block in self._blocks]
 
     def _add(self, block: _Block) -> None:
@@ -200,7 +206,7 @@ class ContentBlocks:
             self._advance()
 
     def _advance(self) -> None:
-        """Stop the block that is told once it is whole and another waits."""
+        """Close the open block if it is complete and another one waits."""
         while self._live < len(self._blocks) - 1 and (self._live < 0 or self._blocks[self._live].is_complete):
             self._stop()
 
@@ -229,7 +235,7 @@ def _parsed(text: str) -> Any:
 
 
 def _input(text: str) -> Json:
-    """Read the arguments of a call; a tool called without any was called with none."""
+    """Parse the arguments of a call; no arguments mean an empty object."""
     if not text.strip():
         return {}
     parsed = _parsed(text)

@@ -1,6 +1,10 @@
-"""A creation request that was read: its dialect, and the few facts that the flow needs of it.
+"""A parsed creation request: its dialect, and the few facts that the flow needs. Also the check for other models.
 
-The body stays the client's own, unknown fields included. A member that is not of the expected type counts as absent.
+The body stays the client's own, with unknown fields. A member of an unexpected type counts as absent.
+
+A call is permitted, limited and charged by the model that it names (docs/decisions.md#named-model). Unknown fields are
+passed to the upstream, but aggregators understand some by which they choose or add another model. `refuse_other_models`
+refuses these, and tools that another model runs.
 """
 
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ Json = dict[str, Any]
 
 
 class Dialect(StrEnum):
-    """The ways in which parties talk: upstreams in OpenAI's two, clients also in Anthropic's."""
+    """The formats of the APIs: upstreams speak OpenAI's two, clients also Anthropic's."""
 
     CHAT = "chat"
     RESPONSES = "responses"
@@ -32,7 +36,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRequest:
-    """One request, its body already validated. `max_output_tokens` is per choice; None: the client left it open."""
+    """One request with a validated body. `max_output_tokens` is per choice; None means that the client set no limit."""
 
     dialect: Dialect
     model: str
@@ -44,7 +48,7 @@ class ParsedRequest:
 
 
 def describe(dialect: Dialect, body: Json, *, is_stream: bool) -> ParsedRequest:
-    """Tell the facts of a body that was validated before, for instance by the process that accepted it."""
+    """Return the facts of a body that was already validated, possibly by another process."""
     is_chat = dialect is Dialect.CHAT
     return ParsedRequest(
         dialect=dialect,
@@ -58,18 +62,18 @@ def describe(dialect: Dialect, body: Json, *, is_stream: bool) -> ParsedRequest:
 
 
 def _limit(dialect: Dialect, body: Json) -> int | None:
-    """Find the limit; of chat's two spellings the larger one, because an upstream may follow either."""
+    """Return the output limit. With both fields of chat, the larger one, because an upstream may follow either."""
     given = [body[name] for name in _LIMITS[dialect] if body.get(name) is not None]
     return max(given, default=None)
 
 
 def object_or_empty(value: Any) -> Json:
-    """Take an object; anything else is an empty one."""
+    """Return an object, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(value: Any) -> list[Json]:
-    """Take the objects in a list; anything else holds none."""
+    """Return the objects in a list, or an empty list for any other value."""
     return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
 
 
@@ -79,13 +83,13 @@ MODEL_CHOICE_FIELDS = (
     "providerOptions",  # Vercel's gateway
 )  # fmt: skip
 _EXTRA_BODY = "extra_body"
-"""A gateway may say the members of this field to its own upstream as if they stood beside it."""
+"""A gateway may send the members of this field to its own upstream as top-level fields."""
 _IMAGES = "image_generation"
 _OF_AN_AGGREGATOR = "openrouter:"
 
 
 def refuse_other_models(body: Json) -> None:
-    """Refuse a validated body of either of OpenAI's dialects that asks more than its model. Raises InvalidRequest."""
+    """Refuse a validated body of OpenAI's dialects that involves another model. Raises InvalidRequest."""
     for place, fields in (("", body), (f"{_EXTRA_BODY}.", object_or_empty(body.get(_EXTRA_BODY)))):
         for name in _fields_naming_models(fields):
             raise InvalidRequest(

@@ -1,6 +1,6 @@
-"""A Responses request said in the chat dialect, by the rules of `chat_as_responses`.
+"""Translate a Responses request to the chat dialect, by the rules of `chat_as_responses`.
 
-Reasoning items are dropped: chat has no place for them.
+Reasoning items are dropped, because chat has no place for them.
 """
 
 from typing import Any, NoReturn
@@ -18,7 +18,7 @@ _NESTED_TOOLS = ("function", "custom")
 
 
 def responses_as_chat(body: Json, *, limit_field: str) -> Json:
-    """Translate a validated body. Raises InvalidRequest (`param`) for what chat cannot say."""
+    """Translate a validated body. Raises InvalidRequest with `param` for a field that chat cannot express."""
     for name in _UNSUPPORTED:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported with this model.", param=name)
@@ -71,7 +71,7 @@ def _add_item(messages: list[Json], item: Json, param: str) -> None:
 
 
 def _assistant(messages: list[Json]) -> Json:
-    """Find the message that a call belongs to: chat keeps one turn's text and calls together."""
+    """Return the message of a call: chat keeps the text and calls of one reply together."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
     return messages[-1]
@@ -81,7 +81,7 @@ def _message(item: Json, param: str) -> Json:
     role, content = item["role"], item["content"]
     if role == "assistant" and not isinstance(content, str):
         return _assistant_message(content)
-    # Compatible servers' templates know `system`; OpenAI takes it for `developer` where it matters.
+    # Templates of compatible servers know `system` only; OpenAI accepts it for `developer`.
     role = "system" if role == "developer" else role
     return {"role": role, "content": _parts(content, f"{param}.content")}
 
@@ -121,6 +121,7 @@ def _part(part: Json, param: str) -> Json:
         detail = {"detail": part["detail"]} if part.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
     if kind == "input_file":
+        # Chat files are inline or by id.
         if part.get("file_url"):
             _refuse("a file by URL", f"{param}.file_url")
         known = ("file_data", "file_id", "filename")

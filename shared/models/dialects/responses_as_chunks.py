@@ -1,6 +1,6 @@
-"""A Responses stream said as chat chunks, for clients of the chat dialect whose model answers in the other.
+"""Translate a Responses stream to chat chunks, for clients whose model's upstream speaks Responses.
 
-Reads what chat has words for; other items (searches, code runs) happen upstream and leave only their text.
+Only items with a chat equivalent are read. Other items (searches, code runs) happen upstream and leave only their text.
 """
 
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ _ENDS = ("response.completed", "response.incomplete")
 
 
 class ResponsesAsChunks:
-    """Keeps which text of which part was already passed on, so that what only a `done` event tells is not lost."""
+    """Tracks which text of which part was sent, so that text that only a `done` event contains is not lost."""
 
     def __init__(self) -> None:
         self._sent_characters: dict[tuple[int, int, str], int] = {}
         self._calls: dict[int, tuple[int, str]] = {}
 
     def read(self, event: Json) -> list[Json]:
-        """Turn one event, or a whole response, into the chunks it means."""
+        """Return the chunks of one event, or of a whole response."""
         if event.get("object") == "response":
             return [*self._output(event), self._end(event)]
         kind = event.get("type")
@@ -64,7 +64,7 @@ class ResponsesAsChunks:
             yield from _annotations([event.get("annotation")])
 
     def _output(self, response: Json) -> list[Json]:
-        """Read the items of a whole response, if none of them was streamed before."""
+        """Return the chunks of a whole response's items, unless items were streamed before."""
         items = response.get("output")
         if self._sent_characters or self._calls or not isinstance(items, list):
             return []
@@ -77,6 +77,7 @@ class ResponsesAsChunks:
     def _item(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
         kind = str(item.get("type"))
         if kind in _CALL_KINDS:
+            # Upstreams may send a call only as a finished item.
             yield from self._call(output, item, verb)
         elif verb == "done" and kind in ("message", "reasoning"):
             for name in ("summary", "content"):
@@ -116,11 +117,12 @@ class ResponsesAsChunks:
     def _new(
         self, place: tuple[int, int, str], text: Any, logprobs: Any, verb: str
     ) -> Iterator[tuple[str, Any]]:
-        """Tell what of a text was not said yet: all of a delta, the rest where a `done` event repeats the whole."""
+        """Yield the unsent text: all of a delta, or the rest if a `done` event repeats the whole text."""
         sent = self._sent_characters.get(place, 0)
         new = text[sent if verb == "done" else 0 :] if isinstance(text, str) else ""
         self._sent_characters[place] = sent + len(new)
         if new:
+            # The log probabilities of a `done` event cover text that was sent before.
             yield new, None if verb == "done" and sent else logprobs
 
     def _end(self, response: Json) -> Json:
@@ -142,7 +144,7 @@ def _chunk(delta: Json, logprobs: Any, finish_reason: str | None = None) -> Json
 
 
 def _token(token: Json) -> Json:
-    """Write a token's probability as chat does, where `bytes` and `top_logprobs` must be there."""
+    """Return a token's probability in chat's form, which requires `bytes` and `top_logprobs`."""
     top = [{"bytes": None, **other} for other in objects_in(token.get("top_logprobs"))]
     return {"bytes": None, **token, "top_logprobs": top}
 

@@ -1,6 +1,6 @@
-"""The Response object: the request's settings with their defaults, ids and model ours, everything present.
+"""The Response object: the request's settings with their defaults, our id and model, and every key present.
 
-Open Responses asks for every key in every lifecycle event; official clients in strict mode ask for a few more.
+Open Responses requires every key in every lifecycle event; official clients in strict mode require a few more.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _OURS = frozenset(
 
 
 def new_response(parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int) -> Json:
-    """Write the Response as it stands when nothing was said yet."""
+    """Return the Response before any output."""
     body = parsed.body
     response: Json = {
         "id": reply_id,
@@ -54,13 +54,14 @@ def new_response(parsed: ParsedRequest, *, reply_id: str, model_id: str, created
         "reasoning": _reasoning(body.get("reasoning")),
     }
     if response["service_tier"] not in _SERVICE_TIERS or response["service_tier"] == "auto":
+        # `auto` is valid in a request only: a response names the tier that served it.
         response["service_tier"] = "default"
     response["tools"] = [_tool(tool) for tool in response["tools"]]
     return response
 
 
 def adopt(response: Json, upstream: Json) -> Json:
-    """Take over what an upstream of the same dialect says of its response, except for what is ours to say."""
+    """Return the Response with an upstream's own values, except for the keys that are ours."""
     adopted = {name: value for name, value in upstream.items() if value is not None and name not in _OURS}
     if adopted.get("service_tier") not in _SERVICE_TIERS:
         adopted.pop("service_tier", None)
@@ -75,7 +76,7 @@ def end_response(
     usage: TokenCounts | None,
     completed_at: int | None = None,
 ) -> Json:
-    """Write the Response at its end; `incomplete_details` and `error` are for the caller to add."""
+    """Return the Response at its end, without `incomplete_details` and `error`, which the caller adds."""
     return {
         **response,
         "status": status,

@@ -1,8 +1,8 @@
-"""Responses events in and out: both sides speak the same dialect.
+"""Responses events in and out: client and upstream speak the same dialect.
 
-What an upstream says is kept, but for what is ours to say: id, model, sequence numbers, that nothing is stored. Ids
-of items are held steady, missing usage details filled in, and a missing `response.created` is added. A whole response
-is said as the events that would have told it, or as its end alone where nobody wants a stream.
+The upstream's values are kept, except for ours: id, model, sequence numbers, and that nothing is stored. Ids of items
+are kept stable, missing usage details are filled in, and a missing `response.created` is added. A whole response
+becomes the events of a stream, or only its end if the client wants no stream.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,11 +49,11 @@ class ResponsesRelay:
 
     @property
     def status(self) -> str:
-        """`incomplete` where the reply was cut by a limit or a filter."""
+        """`incomplete` if a limit or a filter cut the reply."""
         return str(self._response["status"]) if self.is_complete else "completed"
 
     def feed(self, event: Json) -> list[Delta]:
-        """Take one upstream event, which is changed, or a whole response; give the deltas it makes."""
+        """Read one upstream event, which is modified, or a whole response. Return its deltas."""
         if event.get("object") == "response":
             for each in events_of(event) if self._is_stream else [end_of(event)]:
                 self._relay(each["type"], each)
@@ -61,6 +61,7 @@ class ResponsesRelay:
         else:
             kind = event.get("type")
             if (
+                # The type becomes the `event:` line of a frame: no line breaks, no endless names.
                 isinstance(kind, str)
                 and kind.isascii()
                 and kind.isprintable()
@@ -70,7 +71,7 @@ class ResponsesRelay:
         return self._log.take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
-        """End a complete stream with the upstream's own end, which waited for the usage to be known."""
+        """End a complete stream with the upstream's own last event, which waited for the usage."""
         self._response = end_response(
             self._response,
             status=self._response["status"],
@@ -82,7 +83,7 @@ class ResponsesRelay:
         return self._log.take()
 
     def fail(self, failure: Failure, usage: TokenCounts | None) -> list[Delta]:
-        """End a broken stream with what was said so far and the failure."""
+        """End a broken stream with the output so far and the failure."""
         self._begin("response.created")
         output = [self._done[index] for index in sorted(self._done)]
         self._response = end_response(self._response, status="failed", output=output, usage=usage)
@@ -90,7 +91,7 @@ class ResponsesRelay:
         return self._log.take()
 
     def result(self, _usage: TokenCounts) -> Json:
-        """Give the whole response, after `finish`."""
+        """Return the whole response, after `finish`."""
         return self._response
 
     def _relay(self, kind: str, event: Json) -> None:
@@ -113,11 +114,12 @@ class ResponsesRelay:
         if kind == "response.output_item.done" and isinstance(event.get("item"), dict):
             self._done[index if isinstance(index, int) else len(self._done)] = event["item"]
         event.pop("type", None)
+        # Ours replace the upstream's: events that it omits are added here.
         event.pop("sequence_number", None)
         self._log.emit(kind, **event)
 
     def _begin(self, kind: str) -> None:
-        """Say each beginning once, `created` first."""
+        """Send each opening event once, `created` first."""
         for each in ("response.created",) if kind == "response.created" else ("response.created", kind):
             if each not in self._started:
                 self._started.add(each)
@@ -127,13 +129,14 @@ class ResponsesRelay:
         self.usage = read_usage(response.get("usage")) or self.usage
         self._response = adopt(self._response, response)
         if kind not in _ENDS:
+            # An opening event must not show an end, whatever the upstream says.
             self._response |= {"status": "in_progress", "output": [], "error": None}
             return
         self._begin("response.created")
         self.is_complete = True
         output = objects_in(self._response["output"]) or [self._done[index] for index in sorted(self._done)]
         self.size_bytes = self.size_bytes or size_of_output(output)
-        # Copies: what was emitted before may hold the same objects, and is written later.
+        # Copies: emitted events may hold the same objects and are serialized later.
         output = [dict(item) for item in output]
         for index, item in enumerate(output):
             self._make_regular(index, item, status="completed")
@@ -148,19 +151,20 @@ class ResponsesRelay:
             event["item_id"] = self._item_ids.setdefault(index, event.get("item_id") or self._own_id(index))
 
     def _make_regular(self, index: int, item: Json, *, status: str) -> None:
-        """Keep the id under which an item was first shown, which official clients want; say what others leave out."""
+        """Set an item's first id, which official clients require to be stable, and fields that some upstreams omit."""
         item["id"] = self._item_ids.setdefault(index, item.get("id") or self._own_id(index))
         if item.get("type") in _HAVE_STATUS and item.get("status") is None:
             item["status"] = status
         if item.get("encrypted_content", "") is None:
-            del item["encrypted_content"]  # Open Responses takes a string there, or nothing
+            # Open Responses requires a string or no field.
+            del item["encrypted_content"]
 
     def _own_id(self, index: int) -> str:
         return f"item_{self._suffix}{index:02x}"
 
 
 def events_of(response: Json) -> Iterator[Json]:
-    """Say a response from `response.created` to its end; numbers and ids are for the relay to give."""
+    """Yield the events of a response from `response.created` to its end, without numbers and ids."""
     yield {"type": "response.created", "response": {**response, "output": [], "usage": None}}
     for index, item in enumerate(objects_in(response.get("output"))):
         for event in _item_events(item):
@@ -169,13 +173,13 @@ def events_of(response: Json) -> Iterator[Json]:
 
 
 def end_of(response: Json) -> Json:
-    """Say the end of a response alone, which tells all to who wants no stream."""
+    """Return the last event of a response, which contains the whole response."""
     end = "response.incomplete" if response.get("status") == "incomplete" else "response.completed"
     return {"type": end, "response": response}
 
 
 def size_of_output(value: Any) -> int:
-    """Tell how much the items of an output say, in bytes of UTF-8."""
+    """Return the size of the text in an output's items, in bytes of UTF-8."""
     if isinstance(value, str):
         return utf8_size(value)
     if isinstance(value, dict):

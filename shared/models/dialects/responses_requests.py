@@ -1,6 +1,6 @@
-"""The shape of `POST /v1/responses`, as a table, and the rules that keep it stateless.
+"""The schema of `POST /v1/responses`, its parser, and the rules that keep it stateless.
 
-A request that wants state, or refers to any, is refused (docs/specification/models.md#requests).
+A request that requires stored state, or refers to it, is refused (docs/specification/models.md#requests).
 """
 
 from typing import Any
@@ -32,11 +32,12 @@ _STATE_FIELDS = ("previous_response_id", "conversation")
 def parse_responses(
     body: Any, *, accepts_events: bool = False, store_absent_is_false: bool = False
 ) -> ParsedRequest:
-    """Read a Responses request; `accepts_events` tells of the header `Accept: text/event-stream`.
+    """Parse a Responses request; `accepts_events` is whether `Accept` names `text/event-stream`.
 
     Raises InvalidRequest, ResponseStateNotSupported (both with `param`).
     """
     check_body(body, object_of({}))
+    # Before the schema, so that a stateful request gets the error that explains it.
     _refuse_state(body, store_absent_is_false=store_absent_is_false)
     check_body(body, RESPONSES)
     refuse_other_models(body)
@@ -44,7 +45,7 @@ def parse_responses(
 
 
 def _refuse_state(body: Json, *, store_absent_is_false: bool) -> None:
-    """Refuse what needs a memory of earlier responses (docs/specification/models.md#stateless)."""
+    """Refuse requests that need earlier responses (docs/specification/models.md#stateless)."""
     store = body.get("store")
     if store is not False and not (store is None and store_absent_is_false):
         raise ResponseStateNotSupported("Responses are not stored here: send `store: false`.", param="store")
@@ -136,7 +137,7 @@ _CHOICE = tagged(
 
 
 def _item(value: Any) -> None:
-    # The short form of a message leaves its type out.
+    # The short form of a message omits its type.
     is_short = isinstance(value, dict) and value.get("type") is None and "role" in value
     (_MESSAGE if is_short else _ITEM)(value)
 

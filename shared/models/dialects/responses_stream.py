@@ -1,7 +1,11 @@
-"""Chat chunks in, Responses events out: the stream of a Responses client whose model answers in the chat dialect.
+"""Chat chunks in, Responses events out: the reply to a Responses client whose upstream speaks chat.
 
-Text, refusal and reasoning follow one another as items; calls stay open until the end, because upstreams may
-interleave their fragments. The closing events wait for the usage report, which chat sends last.
+Text, refusal and reasoning follow one another as items. Calls stay open until the end, because upstreams may interleave
+their fragments. The closing events wait for the usage report, which chat sends last.
+
+Each item opens, takes deltas and closes with exactly the events that Open Responses requires: added →
+(content_part.added → deltas → *.done → content_part.done)* → output_item.done. The official client refuses a stream in
+another order.
 """
 
 from __future__ import annotations
@@ -22,9 +26,9 @@ _ITEM_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
 
 
 class EventLog:
-    """Numbers events and keeps them until they are taken; keeps none where the client wants no stream.
+    """Numbers events and keeps them until they are taken; keeps none if the client wants no stream.
 
-    Do not change an event once it was emitted: it is written later.
+    Do not modify an emitted event: it is serialized later.
     """
 
     def __init__(self, *, is_stream: bool) -> None:
@@ -33,19 +37,19 @@ class EventLog:
         self.sequence_number = 0
 
     def emit(self, type_: str, /, **fields: Any) -> None:
-        """Add one event under the next number."""
+        """Append one event with the next number."""
         if self._is_stream:
             self._deltas.append(Delta({"type": type_, "sequence_number": self.sequence_number, **fields}))
         self.sequence_number += 1
 
     def fail(self, failure: Failure, response: Json) -> None:
-        """Add the failed response, which shows what was said, then the error that official clients raise."""
+        """Append the failed response with its output so far, then the error that official clients raise."""
         self.emit("response.failed", response={**response, "error": response_error(failure)})
         error = responses_error(failure, self.sequence_number)
         self.emit(error.pop("type"), **error)
 
     def take(self) -> list[Delta]:
-        """Give the events since the last call."""
+        """Return the events since the last call."""
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -67,7 +71,7 @@ class ResponsesStream(FirstChoiceStream):
         self._calls: list[CallItem] = []
 
     def feed(self, chunk: Json) -> list[Delta]:
-        """Take one upstream chunk, or a whole completion; give the deltas it makes."""
+        """Read one upstream chunk, or a whole completion. Return its deltas."""
         self._start()
         if chunk.get("service_tier"):
             self._response = adopt(self._response, {"service_tier": chunk["service_tier"]})
@@ -77,9 +81,10 @@ class ResponsesStream(FirstChoiceStream):
         return self._log.take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
-        """End a complete stream: close what is open, then `response.completed` or `response.incomplete`."""
+        """End a complete stream: close open items, then send `response.completed` or `response.incomplete`."""
         self._start()
         if not self._items:
+            # Official clients expect at least one item.
             self._open_item("message").add_text("output_text", "")
         status = self.status
         self._close(status)
@@ -96,7 +101,7 @@ class ResponsesStream(FirstChoiceStream):
         return self._log.take()
 
     def fail(self, failure: Failure, usage: TokenCounts | None) -> list[Delta]:
-        """End a broken stream: close what is open as incomplete, then tell the failure."""
+        """End a broken stream: close open items as incomplete, then send the failure."""
         self._start()
         self._close("incomplete")
         self._response = end_response(self._response, status="failed", output=self._items, usage=usage)
@@ -104,7 +109,7 @@ class ResponsesStream(FirstChoiceStream):
         return self._log.take()
 
     def result(self, _usage: TokenCounts) -> Json:
-        """Give the whole response, after `finish`."""
+        """Return the whole response, after `finish`."""
         return self._response
 
     def _start(self) -> None:
@@ -137,7 +142,7 @@ class ResponsesStream(FirstChoiceStream):
         if kind == "message":
             item["role"] = "assistant"
         else:
-            # Without `encrypted_content`: Open Responses takes a string there, or nothing.
+            # No `encrypted_content`: Open Responses requires a string or no field.
             item["summary"] = []
         self._items.append(item)
         self._open_text_item = PartedItem(self._log.emit, len(self._items) - 1, item)
@@ -165,7 +170,7 @@ class ResponsesStream(FirstChoiceStream):
         self._calls[fragment["index"]].add_text(called[field])
 
     def _close(self, status: str) -> None:
-        """Close what is open, in order; only the last item may be the one that was cut."""
+        """Close the open items in order; only the last one can have been cut."""
         waiting: list[Item] = [*self._calls]
         if self._open_text_item is not None:
             waiting.append(self._open_text_item)
@@ -178,7 +183,7 @@ class ResponsesStream(FirstChoiceStream):
 
 
 def _tokens(logprobs: Any) -> list[Json]:
-    """Read chat's log probabilities as an output text keeps them, where bytes are required."""
+    """Return chat's log probabilities in the form of an output text, which requires bytes."""
     content = objects_in(object_or_empty(logprobs).get("content"))
     return [_token(token) for token in content if "logprob" in token]
 
@@ -198,16 +203,16 @@ Emit = Callable[..., None]
 
 
 class Item(Protocol):
-    """An item of the output that is still open."""
+    """An open item of the output."""
 
     item: Json
 
     def close(self, status: str) -> None:
-        """Say everything that ends the item, as `completed` or `incomplete`."""
+        """Send the closing events of the item with this status: `completed` or `incomplete`."""
 
 
 class PartedItem:
-    """An item whose text stands in parts: a message (text, refusal) or reasoning."""
+    """An item with text in parts: a message (text, refusal) or reasoning."""
 
     def __init__(self, emit: Emit, output_index: int, item: Json) -> None:
         self._emit = emit
@@ -218,7 +223,7 @@ class PartedItem:
         emit("response.output_item.added", output_index=output_index, item={**item, "content": []})
 
     def add_text(self, part_type: str, text: str, logprobs: list[Json] | None = None) -> None:
-        """Add text to the open part, or open one of this type."""
+        """Append text to the open part, or open one of this type."""
         kind = _PARTS[part_type]
         part = self._open(part_type)
         self._pieces.append(text)
@@ -272,7 +277,7 @@ class PartedItem:
 
 
 class CallItem:
-    """A function call or a custom tool's call; its arguments come in pieces."""
+    """A call of a function or custom tool; its arguments come in pieces."""
 
     def __init__(self, emit: Emit, output_index: int, item: Json) -> None:
         self._emit = emit
@@ -286,13 +291,13 @@ class CallItem:
         emit("response.output_item.added", output_index=output_index, item=dict(item))
 
     def add_text(self, text: str) -> None:
-        """Add a piece of the arguments."""
+        """Append a piece of the arguments."""
         if text:
             self._pieces.append(text)
             self._emit(f"response.{self._stem}.delta", **self._place, delta=text)
 
     def close(self, status: str) -> None:
-        """Close the call; a function called without arguments was called with none, which JSON spells {}."""
+        """Close the call. Without arguments, a function's arguments become `{}`."""
         if not self._pieces and self._field == "arguments" and status == "completed":
             self.add_text("{}")
         self.item[self._field] = "".join(self._pieces)
@@ -318,7 +323,7 @@ def _copy(part: Json) -> Json:
 
 
 def _short(logprobs: list[Json] | None) -> list[Json]:
-    """Write log probabilities as deltas carry them, without bytes."""
+    """Return log probabilities in the form of deltas, without bytes."""
     return [
         {
             "token": t["token"],

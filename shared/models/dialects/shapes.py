@@ -1,7 +1,7 @@
-"""Checks from which the tables of request shapes are made: one value in, silence or a named refusal out.
+"""Building blocks of request schemas: a check takes one value and raises a named refusal if it is invalid.
 
-A check refuses a wrong type and passes what it does not know: these dialects grow, and an upstream may understand it.
-Each is described by a JSON Schema (`schema_of`), so that what is documented is what is checked.
+A check refuses a wrong type and accepts unknown members, because these dialects grow, and an upstream may understand
+them. Each check has a JSON Schema (`schema_of`), so that the documentation shows what is checked.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -15,7 +15,7 @@ _SCHEMAS: dict[Check, Schema] = {}
 
 
 class Wrong(Exception):
-    """A value is not what the shape says; every container that it stands in adds its step to the path."""
+    """A value does not match its schema. Every enclosing container adds its step to the path."""
 
     def __init__(self, message: str, *steps: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class Wrong(Exception):
 
 
 def check_body(body: Any, shape: Check) -> None:
-    """Hold a whole body against its shape. Raises InvalidRequest with `param` as OpenAI writes it (`tools[0].type`)."""
+    """Check a whole body. Raises InvalidRequest with `param` in OpenAI's form (`tools[0].type`)."""
     try:
         shape(body)
     except Wrong as wrong:
@@ -33,18 +33,18 @@ def check_body(body: Any, shape: Check) -> None:
 
 
 def described(check: Check, schema: Schema) -> Check:
-    """Give a check that is described by this JSON Schema."""
+    """Return the check, registered with this JSON Schema."""
     _SCHEMAS[check] = schema
     return check
 
 
 def schema_of(check: Check) -> Schema:
-    """Give the JSON Schema of what a check accepts; of one that is not described, that it accepts anything."""
+    """Return the JSON Schema of a check; an empty one, which allows anything, if none is registered."""
     return _SCHEMAS.get(check, {})
 
 
 def anything(value: Any) -> None:
-    """Accept whatever stands there."""
+    """Accept any value."""
 
 
 def string(value: Any) -> None:
@@ -64,7 +64,7 @@ described(boolean, {"type": "boolean"})
 
 
 def integer(minimum: int | None = None, maximum: int | None = None) -> Check:
-    """Accept a whole number within the bounds."""
+    """Return a check for a whole number within the bounds."""
 
     def check(value: Any) -> None:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -75,7 +75,7 @@ def integer(minimum: int | None = None, maximum: int | None = None) -> Check:
 
 
 def number(minimum: float | None = None, maximum: float | None = None) -> Check:
-    """Accept a number within the bounds."""
+    """Return a check for a number within the bounds."""
 
     def check(value: Any) -> None:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -86,7 +86,7 @@ def number(minimum: float | None = None, maximum: float | None = None) -> Check:
 
 
 def one_of(*words: str) -> Check:
-    """Accept one of a closed set of words."""
+    """Return a check for one of a closed set of words."""
 
     def check(value: Any) -> None:
         if not isinstance(value, str) or value not in words:
@@ -96,12 +96,12 @@ def one_of(*words: str) -> Check:
 
 
 def nullable(check: Check) -> Check:
-    """Accept null besides."""
+    """Return a check that also accepts null."""
     return described(lambda value: None if value is None else check(value), _or_null(check))
 
 
 def list_of(item: Check, *, at_least: int = 0) -> Check:
-    """Accept a list of such items."""
+    """Return a check for a list of such items."""
 
     def check(value: Any) -> None:
         if not isinstance(value, list):
@@ -119,7 +119,7 @@ def list_of(item: Check, *, at_least: int = 0) -> Check:
 
 
 def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) -> Check:
-    """Accept an object whose known fields have these shapes; an optional field may be null."""
+    """Return a check for an object with these known fields; an optional field may be null."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):
@@ -138,7 +138,7 @@ def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) ->
 
 
 def map_of(item: Check) -> Check:
-    """Accept an object with any names and such values."""
+    """Return a check for an object with any names and such values."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):
@@ -150,7 +150,7 @@ def map_of(item: Check) -> Check:
 
 
 def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None = None) -> Check:
-    """Accept an object that names its own shape; a name not listed is refused unless `otherwise` takes it."""
+    """Return a check for an object whose `key` selects its schema; other values need `otherwise`."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):
@@ -170,13 +170,13 @@ def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None =
 
 
 def text_or(check: Check) -> Check:
-    """Accept a string, or else what the other check accepts."""
+    """Return a check for a string or a value that the other check accepts."""
     schema = {"anyOf": [schema_of(string), schema_of(check)]}
     return described(lambda value: None if isinstance(value, str) else check(value), schema)
 
 
 def word_or(check: Check, *words: str) -> Check:
-    """Accept one of the words, or an object that the check accepts."""
+    """Return a check for one of the words, or an object that the other check accepts."""
     word = one_of(*words)
     schema = {"anyOf": [schema_of(word), schema_of(check)]}
     return described(lambda value: check(value) if isinstance(value, dict) else word(value), schema)
@@ -193,7 +193,7 @@ def _or_null(check: Check) -> Schema:
 
 
 def _tagged(key: str, tag: Schema, variant: Check) -> Schema:
-    """Describe an object of a variant, which has its tag besides."""
+    """Return the schema of a variant's object with its tag."""
     schema = {"type": "object", "properties": {}, "required": [], **schema_of(variant)}
     required = dict.fromkeys([key, *schema["required"]])
     return {**schema, "properties": {**schema["properties"], key: tag}, "required": [*required]}
@@ -208,7 +208,7 @@ def _check_field(name: str, value: Any, check: Check) -> None:
 
 
 def _check_bounds(value: float, minimum: float | None, maximum: float | None) -> None:
-    # Written so that NaN, which some parsers let through, fails both.
+    # Negated, so that NaN, which some parsers accept, fails both comparisons.
     if minimum is not None and not value >= minimum:
         raise Wrong(f"must be at least {minimum}")
     if maximum is not None and not value <= maximum:

@@ -1,8 +1,8 @@
-"""Token counts: read from whatever an upstream reports, written as each dialect writes them, estimated where none does.
+"""Token counts: read from an upstream's report, written in each dialect, estimated if no report came.
 
-Upstreams name and nest the same five numbers differently, repeat them on every chunk, or report zeros for real work;
-here they become one value or none. An estimate takes four bytes of UTF-8 for a token, which is right for English and
-code, and close to one token a character for scripts of three bytes; it is always marked.
+Upstreams name and nest the same five numbers differently, repeat them on every chunk, or report zeros for real work.
+Here they become one value or None. An estimate takes four bytes of UTF-8 for a token: right for English and code, and
+about one token a character for scripts of three bytes. Estimates are always marked.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _READ_FIELDS = (
     "output_config",
     "prediction",
 )
-# Where each number may stand, the first one found counts: OpenAI's two dialects, DeepSeek, Anthropic's compatibility.
+# The possible places of each number; the first one found counts. OpenAI's two dialects, DeepSeek, Anthropic.
 _PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
     "prompt_tokens": (("prompt_tokens",), ("input_tokens",)),
     "completion_tokens": (("completion_tokens",), ("output_tokens",)),
@@ -51,9 +51,9 @@ _PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def read_usage(usage: Any) -> TokenCounts | None:
-    """Read a usage object of either dialect; None where it is absent or does not count both sides.
+    """Parse a usage object of any dialect. Return None if it is absent or lacks one of the two sides.
 
-    The counts are the upstream's own: whether they can be is for `is_plausible` to say.
+    The counts are the upstream's own. `is_plausible` checks whether they are possible.
     """
     if not isinstance(usage, dict):
         return None
@@ -66,7 +66,8 @@ def read_usage(usage: Any) -> TokenCounts | None:
     total = _find(usage, (("total_tokens",),))
     rest = None if prompt is None or total is None or total < prompt else total - prompt
     if completion is None or completion + reasoning == rest:
-        completion = rest  # some upstreams count reasoning beside the completion
+        # Some upstreams count reasoning beside the completion, not in it.
+        completion = rest
     if prompt is None or completion is None:
         return None
     return TokenCounts(
@@ -79,14 +80,14 @@ def read_usage(usage: Any) -> TokenCounts | None:
 
 
 def _counts_caches_apart(usage: Json) -> bool:
-    """Tell Anthropic's own form, whose `input_tokens` are those that no cache had to do with."""
+    """Return whether the report has Anthropic's form, whose `input_tokens` exclude tokens of caches."""
     if "prompt_tokens" in usage or "input_tokens_details" in usage:
         return False
     return "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage
 
 
 def chat_usage(counts: TokenCounts) -> Json:
-    """Write counts as a chat completion's `usage`."""
+    """Return counts as a chat completion's `usage`."""
     return {
         "prompt_tokens": counts.prompt_tokens,
         "completion_tokens": counts.completion_tokens,
@@ -100,7 +101,7 @@ def chat_usage(counts: TokenCounts) -> Json:
 
 
 def responses_usage(counts: TokenCounts) -> Json:
-    """Write counts as a Response's `usage`."""
+    """Return counts as a Response's `usage`."""
     return {
         "input_tokens": counts.prompt_tokens,
         "input_tokens_details": {
@@ -114,7 +115,7 @@ def responses_usage(counts: TokenCounts) -> Json:
 
 
 def messages_usage(counts: TokenCounts) -> Json:
-    """Write counts as a message's `usage`, whose `input_tokens` are those that the cache has no part in."""
+    """Return counts as a message's `usage`, whose `input_tokens` exclude tokens of caches."""
     return {
         "input_tokens": counts.prompt_tokens - counts.cached_tokens - counts.cache_write_tokens,
         "cache_creation_input_tokens": counts.cache_write_tokens,
@@ -135,7 +136,7 @@ def _find(usage: Json, places: tuple[tuple[str, ...], ...]) -> int | None:
 
 
 def estimate_prompt_tokens(parsed: ParsedRequest) -> int:
-    """Estimate the prompt of a request, its tools and schemas included."""
+    """Estimate the tokens of a request's prompt, including tools and schemas."""
     given = [parsed.body[name] for name in _READ_FIELDS if name in parsed.body]
     messages = parsed.body.get("messages", parsed.body.get("input"))
     count = len(messages) if isinstance(messages, list) else 1
@@ -143,12 +144,12 @@ def estimate_prompt_tokens(parsed: ParsedRequest) -> int:
 
 
 def estimate_completion_tokens(size_bytes: int) -> int:
-    """Estimate a completion from the size of what it said (`Translator.completion_size_bytes`)."""
+    """Estimate the tokens of a completion from its size in bytes (`Translator.completion_size_bytes`)."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
 def utf8_size(text: str) -> int:
-    """Tell the bytes that a text takes in UTF-8; halves of surrogate pairs, which JSON lets through, count too."""
+    """Return the size of a text in bytes of UTF-8, including lone surrogates, which JSON allows."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -169,7 +170,7 @@ def _estimate_value(value: Any) -> int:
 
 
 def _measure(root: Any) -> Iterator[tuple[str, int]]:
-    """Walk a value without recursion, telling text from pictures and other media."""
+    """Yield the kind and size of each text, image and other media in a value, without recursion."""
     waiting = [root]
     while waiting:
         value = waiting.pop()

@@ -1,8 +1,8 @@
-"""A call in both directions between the dialects: what its upstream is asked, and what the client is told.
+"""The translation of one call: the client's request to an upstream's body, and its events to the client's reply.
 
-`upstream_body` says the client's body in the upstream's dialect. `Translator` takes upstream events of either dialect
-and gives deltas, or one body, of the client's. It chooses among the pairings and keeps what they share: failure,
-the end, and usage, so that what the client reads and what is charged are one number. Reads no socket.
+`upstream_body` translates the request. `Translator` turns upstream events of either dialect into deltas, or one body,
+of the client's. It selects the pair of dialects and holds the common parts: failure, end, and usage, so that the client
+reads the same counts that are charged. Reads no socket.
 """
 
 import time
@@ -29,36 +29,38 @@ EARLY_REPORT_FACTOR = 2
 
 
 class Stream(Protocol):
-    """What each client dialect's stream does."""
+    """The interface of each client dialect's stream."""
 
     usage: TokenCounts | None
     is_complete: bool
 
     @property
     def size_bytes(self) -> int:
-        """What the model has said so far, in bytes of UTF-8."""
+        """The model's output so far, in bytes of UTF-8."""
 
     @property
     def status(self) -> str:
         """`completed` or `incomplete`."""
 
     def feed(self, event: Json, /) -> list[Delta]:
-        """Take one upstream event."""
+        """Read one upstream event. Return its deltas."""
 
     def finish(self, usage: TokenCounts, /) -> list[Delta]:
         """End a complete reply."""
 
     def fail(self, failure: Failure, usage: TokenCounts | None, /) -> list[Delta]:
-        """End a broken reply; without usage nothing is owed for it."""
+        """End a broken reply; without usage, nothing is charged."""
 
     def result(self, usage: TokenCounts, /) -> Json:
-        """Give the whole reply."""
+        """Return the whole reply."""
 
 
 class Translator:
-    """One reply. `failure` is set once it broke; after that, as after the end, only `finish` says more.
+    """One reply.
 
-    `feed` until the reply is over, by `end` or `fail`; then `settled_usage` is owed, and `finish` writes the end.
+    Call `feed` until it is over, then `end` or `fail`; charge `settled_usage`, and write the end by `finish`.
+
+    `failure` is set once the reply broke. After that, as after the end, only `finish` returns deltas.
     """
 
     def __init__(
@@ -92,9 +94,9 @@ class Translator:
         self.failure: Failure | None = None
 
     def feed(self, event: Json) -> list[Delta]:
-        """Take one upstream event, which may be changed; give deltas, none where the client waits for the whole.
+        """Read one upstream event, which may be modified. Return its deltas; none if the client wants no stream.
 
-        An error that the upstream put into its stream ends the reply as `fail` does.
+        An error inside the upstream's stream ends the reply as `fail` does.
         """
         if self._has_ended:
             return []
@@ -114,9 +116,9 @@ class Translator:
         return deltas
 
     def end(self, *, received_done_marker: bool = False) -> None:
-        """End the reply when the upstream's stream ended; `received_done_marker` tells that it said `[DONE]`.
+        """End the reply after the upstream's stream; `received_done_marker` is whether it ended with `[DONE]`.
 
-        An upstream that ended without any sign of completion broke off: that becomes a failure, never a success.
+        Without any sign of completion, the stream broke off: the reply becomes a failure, never a success.
         """
         if self._has_ended:
             return
@@ -129,12 +131,12 @@ class Translator:
             self._fail(truncated())
 
     def fail(self, code: str, message: str) -> None:
-        """End the reply with an error of ours: the provider broke, timed out, was cancelled."""
+        """End the reply with an error of ours: the provider broke off, timed out, or the call was cancelled."""
         if not self._has_ended:
             self._fail(Failure(code=code, message=message))
 
     def finish(self, *, cost: str | None = None) -> list[Delta]:
-        """Write the end of a reply that is over, once; `cost` is shown beside the counts that it is for."""
+        """Return the closing deltas of a finished reply, once. `cost` is shown beside the usage."""
         if self._is_written:
             return []
         self._is_written, self._cost = True, cost
@@ -148,19 +150,19 @@ class Translator:
         return deltas
 
     def result(self) -> Json:
-        """Give the whole `chat.completion` or response, after `finish`, for a client that asked for no stream."""
+        """Return the whole `chat.completion`, response or message, after `finish`, for a client without a stream."""
         counts, _ = self.settled_usage()
         result = self._stream.result(counts)
         self._show_cost(result)
         return result
 
     def body(self) -> bytes:
-        """Give `result` as JSON, with only such numbers as JSON has."""
+        """Return `result` as JSON bytes, with finite numbers only."""
         return write_json(self.result()).encode("ascii")
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether the upstream has said that the reply is complete; only usage may still follow."""
+        """Whether the upstream has marked the reply as complete; only usage may follow."""
         return self._stream.is_complete
 
     @property
@@ -170,7 +172,7 @@ class Translator:
 
     @property
     def usage(self) -> TokenCounts | None:
-        """What the upstream reported so far; None also for a report of nothing where something was said."""
+        """The upstream's report so far; None also for a report of zero tokens beside actual output."""
         counts = self._stream.usage
         if counts is None or self.is_report_implausible:
             return None
@@ -178,18 +180,18 @@ class Translator:
 
     @property
     def is_report_implausible(self) -> bool:
-        """Whether the upstream reported counts that cannot be; they are estimated then."""
+        """Whether the upstream reported impossible counts, which are replaced by an estimate."""
         return self._stream.usage is not None and not self._stream.usage.is_plausible
 
     @property
     def completion_size_bytes(self) -> int:
-        """What the model has said so far, reasoning and arguments included, in bytes of UTF-8."""
+        """The model's output so far, including reasoning and arguments, in bytes of UTF-8."""
         return self._stream.size_bytes
 
     def settled_usage(self) -> tuple[TokenCounts, bool]:
-        """Give the counts to charge and to show, and whether they are estimated.
+        """Return the counts to charge and to show, and whether they are estimated.
 
-        Without a report the prompt and what was said are estimated; a broken reply without either counts nothing.
+        Without a report, the prompt and the output so far are estimated. A broken reply without either counts nothing.
         """
         reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
         if reported is None and not completion_tokens and not self._has_ended_well:
@@ -199,7 +201,7 @@ class Translator:
             return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
         if self._has_ended_well or completion_tokens <= EARLY_REPORT_FACTOR * reported.completion_tokens:
             return reported, False
-        # Some upstreams report at the start; of a stream that broke later that is the prompt and not the reply.
+        # Some upstreams report at the start: for a stream that broke later, such a report covers the prompt only.
         return replace(reported, completion_tokens=completion_tokens), True
 
     @property
@@ -224,12 +226,12 @@ def upstream_body(
     limit_field: str = "max_completion_tokens",
     streams_only: bool = False,
 ) -> Json:
-    """Write the body for one upstream, whose field for the output limit is `limit_field` (or `max_tokens`).
+    """Return the body for one upstream, whose field for the output limit is `limit_field` (or `max_tokens`).
 
-    Raises InvalidRequest where the request needs something that the other dialect cannot say.
+    Raises InvalidRequest if the upstream's dialect cannot express the request.
     """
     is_stream = parsed.is_stream or streams_only
-    # Upstreams refuse options of a stream where they are to reply with the whole.
+    # Upstreams refuse options of a stream in a request without one.
     omitted = () if is_stream else ("stream_options",)
     body = {name: value for name, value in parsed.body.items() if value is not None and name not in omitted}
     if upstream_dialect is Dialect.RESPONSES:
@@ -239,8 +241,10 @@ def upstream_body(
     if parsed.dialect is not Dialect.CHAT:
         translate = responses_as_chat if parsed.dialect is Dialect.RESPONSES else messages_as_chat
         body = translate(body, limit_field=limit_field)
+    # Compatible servers may refuse the unknown field; nothing is stored by default in chat.
     body.pop("store", None)
     upstream_request = {**body, "model": upstream_model, "stream": is_stream}
+    # Without the report, the call could only be charged by estimate.
     if is_stream:
         upstream_request["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
     return upstream_request
