@@ -19,7 +19,9 @@ def _of_text(read: Callable[[str], object]) -> BeforeValidator:
 
 
 def _plain_address(value: str) -> str:
+    # Only validated: pydantic's HttpUrl would change the text, for example by adding a slash.
     TypeAdapter(HttpUrl).validate_python(value)
+    # Links are built as f"{base_url}/path", so a trailing slash would double.
     return value.rstrip("/")
 
 

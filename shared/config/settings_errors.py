@@ -28,6 +28,7 @@ def _describe(found: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
         return f"{name.upper()} is missing. Set it ({MEANING})."
     # Secrets and URLs (which may hold passwords) are never shown.
     shown = "" if _SECRET.search(name) else f"={str(found['input'])[:SHOWN_CHARACTERS]}"
+    # pydantic's own texts, with its prefixes replaced.
     bound = found["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     remedy = (
         "Change it" if fields[name].is_required() else f"Change it or leave it out: {_default(fields[name])}"

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 _TAKE = text("SELECT pg_advisory_xact_lock(:key)")
+# The key is the hash's seed, so two kinds of locks on one id do not collide.
 _TAKE_FOR = text("SELECT pg_advisory_xact_lock(hashtextextended(:of, :key))")
 
 

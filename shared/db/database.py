@@ -52,6 +52,7 @@ LIMITS = {
 """The parameters that every connection must have, by Postgres' names."""
 
 Publish = Callable[[Sequence[Any]], None]
+# Postgres' error code lock_not_available.
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -203,6 +204,7 @@ class Database:
 def _set_autocommit(connection: Connection, *, is_on: bool) -> None:
     driver: Any = connection.connection.dbapi_connection
     if not driver.closed:
+        # A broken connection would raise here and hide the error that broke it.
         driver.autocommit = is_on
 
 
@@ -224,6 +226,7 @@ def _translated_errors() -> Iterator[None]:
             raise LockTimeout from error
         raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
     except DBAPIError as error:
+        # SQLAlchemy has found the connection broken, under a less specific error.
         if error.connection_invalidated:
             raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
         raise

@@ -18,6 +18,7 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
+# pg_settings reports times in milliseconds, with the unit in a column of its own.
 _SHOW = text(
     """
 SELECT asked.name FROM unnest(CAST(:names AS text[]), CAST(:wanted AS text[])) AS asked (name, wanted)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import CheckConstraint, Column, DateTime, MetaData, Table, UniqueConstraint, Uuid, func
 
+# Migrations and error handling refer to constraints by these names.
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",

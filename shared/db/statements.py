@@ -40,11 +40,13 @@ class Prepared:
     def __init__(self, statement: str | Executable) -> None:
         """Accept a statement with parameters as `%(name)s`, or one of SQLAlchemy's."""
         text = statement if isinstance(statement, str) else str(statement.compile(dialect=_DIALECT))  # type: ignore[attr-defined]
+        # In the order of first use and without repeats: $1, $2 …
         names = list(dict.fromkeys(_PARAMETER.findall(text)))
         arguments = ", ".join(f"%({name})s" for name in names)
         self.text = text
         self._name = f"statement_{next(self._numbers)}"
         numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+        # Sent without parameters, so the driver does not unescape %% itself.
         self._prepare = f"PREPARE {self._name} AS {numbered}".replace("%%", "%")
         self._execute = f"EXECUTE {self._name} ({arguments})" if names else f"EXECUTE {self._name}"
         # Weak: a closed connection takes its prepared statement along.
@@ -70,6 +72,7 @@ class Statements:
         self._wait_seconds = wait_seconds
         self.size = size
         self._room = threading.Semaphore(size)
+        # append() and pop() are atomic, so no lock is needed.
         self._idle: deque[Any] = deque()
 
     @property
@@ -90,6 +93,7 @@ class Statements:
             try:
                 return fetch_all(driver, statement, values)
             finally:
+                # A connection that broke is dropped; the next caller opens a new one.
                 if not driver.closed:
                     self._idle.append(driver)
         finally:

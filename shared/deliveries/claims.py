@@ -61,6 +61,7 @@ SELECT id, kind, destination_id, content_type, body, address_encrypted, sequence
 FROM deliveries WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
+# Without the fencing token: a delivery is a fact, even if the claim was lost meanwhile.
 _DELIVERED = text(
     """
 UPDATE deliveries

@@ -52,6 +52,7 @@ class Endpoints:
         Raises SchemeRefused, UrlRefused and AddressRefused for a URL that could never be posted to.
         """
         parse_url(url, EgressPolicy.of(settings), with_secrets=True)
+        # Setting an endpoint also enables it.
         changes = {**values, "url_encrypted": Encryption(settings).encrypt(url), "disabled_at": None}
         statement = insert(self._table).values({self._key.name: destination_id, **changes})
         session.execute(statement.on_conflict_do_update(index_elements=[self._key], set_=changes))

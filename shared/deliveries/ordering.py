@@ -68,6 +68,7 @@ def release_stalled(database: Database) -> int:
     with database.autocommit() as session:
         stalled = session.execute(_STALLED, {"limit": STALLED_LIMIT}).scalars().all()
     for destination_id in stalled:
+        # Re-checked under the lock: the unlocked query may be out of date.
         with database.transaction() as session:
             lock_order(session, destination_id)
             release_next(session, destination_id)

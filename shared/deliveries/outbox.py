@@ -95,9 +95,11 @@ def enqueue_delivery(
     waits until every earlier ordered one to the destination was delivered or given up; `sequence` is sent to the
     receiver. With `is_missed` the message is stored for a replay only. Raises DeliveryTooLarge.
     """
+    # Refused when it is written: a sender could only fail on it again and again.
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
     delivery_id = new_id()
+    # clock_timestamp() and not now(): messages are due in the order in which their transaction wrote them.
     place = place_last(session, destination_id) if ordered else {"due_at": func.clock_timestamp()}
     session.execute(
         insert(deliveries).values(

@@ -102,6 +102,7 @@ class Sender:
         except BaseException:
             self._is_draining = False
             raise
+        # Raised only here, after the others were sent, so that the job fails and is retried.
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -125,6 +126,7 @@ class Sender:
             failpoints.hit("deliveries.claimed")
             with self._changed:
                 self._under_way += len(claims)
+                # There may be more due than idle threads could take.
                 self._is_asked |= bool(claims)
             for claim, slot in claims:
                 self._threads.submit(self._deliver, claim, slot)
@@ -182,6 +184,7 @@ class Sender:
     def _attempt(self, claim: Claim) -> None:
         with self._database.transaction() as session:
             claimed = find_claimed(session, claim)
+            # Another process has claimed it since: its lease had expired.
             if claimed is None:
                 return
             address = self._find_address(session, claimed)

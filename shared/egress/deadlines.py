@@ -110,6 +110,7 @@ class Deadline:
             self._has_passed = True
             for watched in self._watched:
                 with contextlib.suppress(OSError):
+                    # shutdown() and not close(), which would not wake the thread that reads.
                     watched.shutdown(socket.SHUT_RDWR)
 
     @property
@@ -127,6 +128,7 @@ class Deadline:
         with self._lock:
             if not self._is_over:
                 self._timer = threading.Timer(self.remaining_seconds, self._on_timer)
+                # A pending timer must not keep the process alive.
                 self._timer.daemon = True
                 self._timer.start()
 

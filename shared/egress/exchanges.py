@@ -68,6 +68,7 @@ class Reply:
     def content_length(self) -> int | None:
         """The announced length, or None. Raises SourceTruncated for a value that is no number."""
         announced = self.headers.get("Content-Length")
+        # With Transfer-Encoding the length does not count (RFC 9112, 6.3).
         if announced is None or "Transfer-Encoding" in self.headers:
             return None
         if not _LENGTH.fullmatch(announced):
@@ -220,4 +221,5 @@ def _retry_after_seconds(value: str | None) -> int | None:
     except (ValueError, OverflowError):
         return None
     seconds = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time.time())
+    # A date in the past means now.
     return min(max(seconds, 0), MAX_RETRY_AFTER_SECONDS)

@@ -145,6 +145,7 @@ def _follow_redirects(
     """Return the first response that is no redirect; its exchange stays open as long as the stack."""
     first = request.target
     for _ in range(limit + 1):
+        # The exchange of a redirect is closed before the next request; the last one is moved to the caller's stack.
         with ExitStack() as hop:
             reply = hop.enter_context(send(request))
             location = reply.headers.get("Location")
@@ -152,6 +153,7 @@ def _follow_redirects(
                 stack.enter_context(hop.pop_all())
                 return reply
         target = follow(request.target, location)
+        # Once dropped, the headers do not come back: `request` is replaced for all later hops.
         is_trusted = _may_see_secrets(target, first, trusted_hosts)
         request = replace(request, target=target, headers=request.headers if is_trusted else {})
     raise TooManyRedirects

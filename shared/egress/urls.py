@@ -78,6 +78,7 @@ def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
 def follow(target: Target, location: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
     """Return the target of a redirect. Raises as `parse_url` does, also for a redirect from https to http."""
     try:
+        # http.client decodes headers as Latin-1, but servers send UTF-8.
         url = urljoin(target.url, location.encode("latin-1").decode("utf-8").strip(" "))
     except (ValueError, UnicodeError):
         raise UrlRefused from None
@@ -108,6 +109,7 @@ def _normalize(url: str) -> str:
         prepared.prepare_url(url, None)
     except (requests.RequestException, ValueError):
         raise UrlRefused from None
+    # The fragment is never sent.
     return (prepared.url or "").partition("#")[0]
 
 
@@ -119,6 +121,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
         raise UrlRefused from None
     if not parts.hostname or "@" in parts.netloc:
         raise UrlRefused
+    # A trailing dot names the same host.
     target = Target(url=url, scheme=parts.scheme, host=parts.hostname.rstrip("."), port=port)
     if not policy.is_port_allowed(port) or _is_refused_address(target.host, policy):
         raise AddressRefused

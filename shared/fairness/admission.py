@@ -1,4 +1,4 @@
-"""Admission control: share a pool of slots fairly among tenants, and shed load when the pool is exhausted.
+"""Admission control: fair sharing of a pool of slots among tenants, and load shedding when it is exhausted.
 
 `shared/fairness/fair_sharing.py` holds the rule. A caller beyond its limit waits, bounded in time and number. Free
 slots go round robin to the waiting tenants. A refusal is 429 if the tenant's own use is the cause, and 503 if the
@@ -150,9 +150,11 @@ class Pool(FairShares):
     def _move_slot(self, old: PoolKey, new: PoolKey, waited_seconds: float) -> None:
         old, new = self._as_seen(old), self._as_seen(new)
         with self._lock:
+            # Release first: in an exhausted pool a caller must be able to use its own slot for the new key.
             self._release(old)
             try:
                 waiter = self._enter(new)
+            # Also after a refusal: the old slot is free now.
             finally:
                 self._hand_over()
         if waiter is not None:
@@ -164,6 +166,7 @@ class Pool(FairShares):
             self._hand_over()
 
     def _as_seen(self, key: PoolKey) -> PoolKey:
+        # With the failpoint armed all callers are one tenant.
         return key if self._is_fair else PoolKey(None, None)
 
     def _wait(self, key: PoolKey, waiter: Waiter, waited_seconds: float) -> None:

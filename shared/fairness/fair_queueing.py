@@ -54,10 +54,12 @@ MARK_READY_SECONDS = 1.0
 """Shortest interval at which a busy process marks due rows; an idle process marks at every claim."""
 SHARES = 10
 """In a fair batch each tenant first gets a tenth of the rows."""
+# Bits of a UUID.
 _HALF = 128
 _LAST = (1 << _HALF) - 1
 _BOTTOM = 0
 _TOP = (1 << 2 * _HALF) - 1
+# Most tenants that are active now were created within a year.
 _START_SPAN_MS = 365 * 24 * 3600 * 1000
 
 Range = tuple[int, int]
@@ -185,6 +187,7 @@ class RoundRobin:
         full = {at.int for at in full_tenants if isinstance(at, UUID)}
         points = sorted(_key(tenant.int, member.int) for tenant, member in full_members)
         with self._lock:
+            # `turn + 1`, because both ends of a range are excluded.
             turn = _key(self._after, _LAST)
             whole = [*self._between(turn, _TOP, full), *self._between(_BOTTOM, turn + 1, full)]
         return _parameters([cut for each in whole for cut in _without(points, each)])
@@ -221,6 +224,7 @@ class RoundRobin:
 
     def _forget(self) -> None:
         with self._lock:
+            # No row was claimable: the remembered members would only cost index lookups.
             self._members.clear()
 
 

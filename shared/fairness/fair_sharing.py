@@ -126,6 +126,7 @@ class FairShares:
         free = self._room - self._waiting
         if free <= 0:
             return False
+        # The waiting room is shared by the same rule as the slots.
         whole = self._limit(free, self._room, len(self._queued.keys() | {key.tenant}))
         if tenant.waiting >= whole:
             return False
@@ -191,6 +192,7 @@ class FairShares:
 
     def _forget_if_idle(self, name: Hashable, tenant: Tenant) -> None:
         if tenant.is_idle:
+            # Idle tenants must not count as active, which would lower the others' limits.
             self._tenants.pop(name, None)
 
     def _uses(self, tenant: Tenant, key: PoolKey) -> bool:

@@ -32,6 +32,7 @@ class Channel(pyamqp.Channel):
         Raises RecoverableConnectionError if it takes longer than CONFIRM_SECONDS.
         """
         connection = self.connection
+        # py-amqp waits without limit by default.
         kwargs["confirm_timeout"] = kwargs.get("confirm_timeout") or CONFIRM_SECONDS
         try:
             return super().basic_publish_confirm(*args, **kwargs)

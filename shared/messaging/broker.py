@@ -121,7 +121,9 @@ class ValkeyBroker(Broker):
             "socket_connect_timeout": 1,
             "socket_keepalive": True,
             "health_check_interval": 10,
+            # One list for each queue; by default kombu polls one for each of four priorities.
             "priority_steps": [0],
+            # Other services may share the server.
             "global_keyprefix": KEY_PREFIX,
         }
 
@@ -243,6 +245,7 @@ class RabbitBroker(Broker):
             "x-max-length": CALLS_LIMIT if is_for_calls else JOB_MESSAGES_LIMIT,
             # A dropped job message costs one sweep interval. A dropped call would cost its client the whole timeout.
             "x-overflow": "reject-publish" if is_for_calls else "drop-head",
+            # A message that kills its worker each time is dropped after so many deliveries.
             "x-delivery-limit": DELIVERY_LIMIT,
             "x-consumer-timeout": CONSUMER_TIMEOUT_SECONDS * 1000,
         }
@@ -276,6 +279,7 @@ class RabbitBroker(Broker):
         with closing(channel):
             try:
                 return int(channel.queue_declare(queue, passive=True).message_count)
+            # Not declared yet: no process has published to it or consumed from it.
             except NotFound:
                 return 0
 

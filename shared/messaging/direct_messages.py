@@ -26,6 +26,7 @@ _FAILURES: tuple[type[Exception], ...] = (
     *amqp_transport.Transport.connection_errors,
     *amqp_transport.Transport.channel_errors,
 )
+# One retry, at once: a pooled connection may be stale.
 _RETRY = {"max_retries": 1, "interval_start": 0}
 
 
@@ -50,6 +51,7 @@ class BrokerMessages:
                 headers=headers,
                 content_type="application/json",
                 content_encoding="utf-8",
+                # Persistent: the message survives a restart of the broker.
                 delivery_mode=2,
                 retry=True,
                 retry_policy=_RETRY,
@@ -76,6 +78,7 @@ class BrokerMessages:
                 yield producer
             self._answered_at = time.monotonic()
         except _FAILURES as error:
+            # The broker responded, so it is not unavailable: the queue is full.
             if isinstance(error.__cause__, MessageNacked):
                 raise ServiceUnavailable("the broker refuses the message") from error
             # Otherwise another thread reached the broker meanwhile: only this connection is broken.

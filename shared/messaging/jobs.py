@@ -104,6 +104,7 @@ def _declare(
     kind: str, queue: str, every_seconds: float | None, budget_seconds: float, *, in_parallel: bool
 ) -> Callable[[Run], Run]:
     def declare(run: Run) -> Run:
+        # Found at import, and so by every test: two handlers would each do half of the jobs.
         if kind in HANDLERS:
             raise ValueError(f"two handlers of {kind}")
         HANDLERS[kind] = Handler(

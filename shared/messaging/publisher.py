@@ -54,13 +54,17 @@ def create_celery(broker_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_pool_limit=32,
+        # Results are rows in Postgres.
         result_backend=None,
         task_ignore_result=True,
         task_serializer="json",
         accept_content=["json"],
+        # Acknowledged after the job: if the worker dies, another one gets the message.
         task_acks_late=True,
+        # A busy worker must not reserve messages that an idle one could handle.
         worker_prefetch_multiplier=1,
         task_default_queue=RETENTION,
+        # A misspelled queue must fail, and not collect messages that no worker reads.
         task_create_missing_queues=False,
         task_publish_retry_policy={
             "max_retries": 1,
@@ -107,6 +111,7 @@ class Publisher:
     def publish(self, jobs: Sequence[Job]) -> None:
         """Queue jobs for sending; returns at once."""
         with self._lock:
+            # Bounded: while the broker is down, equal jobs merge but different ones add up.
             if len(self._pending) < PENDING_LIMIT:
                 trace = traceparent()
                 for job in jobs:
@@ -124,6 +129,7 @@ class Publisher:
         with self._lock:
             ready = [job for job in self._pending if self._spaced_until.get(type(job), 0.0) <= now]
             due = {job: self._pending.pop(job) for job in ready}
+        # Only this thread reads and writes it, so it needs no lock.
         # Only this thread reads and writes it, so it needs no lock.
         self._spaced_until |= {type(job): now + job.spacing_seconds for job in due if job.spacing_seconds}
         return due

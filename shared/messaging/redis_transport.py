@@ -30,6 +30,7 @@ def register_transport() -> None:
     TRANSPORT_ALIASES["sentinel"] = "shared.messaging.redis_transport:SentinelTransport"
 
 
+# Any, because kombu's type stubs lack its attributes.
 _RoundRobin: Any = scheduling.round_robin_cycle
 
 

@@ -148,6 +148,7 @@ class ReplyChannel:
 
         Raises redis.RedisError.
         """
+        # Registered before the call is sent: the first reply may come before the sender returns.
         inbox = Inbox(self, ReplyAddress(channel=self._name, invocation_id=invocation_id))
         if not self._is_subscribed.is_set():
             self._begin()
@@ -227,6 +228,7 @@ class ReplyChannel:
         """End every inbox with LOST; no request can open one until the channel is subscribed again."""
         with self._lock:
             self._is_subscribed.clear()
+            # Copied under the lock and ended outside: lose() notifies other threads.
             inboxes = list(self._inboxes.values())
         for inbox in inboxes:
             inbox.lose()

@@ -125,6 +125,7 @@ class ReplyPublisher:
             self._waiting.append(message)
             self._waiting_bytes += len(message.payload)
             is_too_much = self._waiting_bytes > MAX_WAITING_BYTES
+        # After a pause there is nothing to wait for: send at once, for the shortest delay.
         is_due = is_first and time.monotonic() - self._sent_at > GATHER_SECONDS
         if is_too_much or (is_due and not self._is_gathering):
             self._send_waiting()
@@ -143,6 +144,7 @@ class ReplyPublisher:
     def _send_gathered(self) -> None:
         """Send what gathers, every GATHER_SECONDS, until a round finds nothing."""
         while not self._thread.is_stopping:
+            # Sleep first: the message that woke this thread was the first of a burst.
             time.sleep(GATHER_SECONDS)
             if not self._send_waiting():
                 return

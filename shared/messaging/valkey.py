@@ -25,6 +25,7 @@ def connect_valkey(
         timeout=timeout_seconds,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, 1.0),
+        # Not after a timeout: a second one would double the wait.
         retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
     )
     return redis.Redis.from_pool(pool)
@@ -41,6 +42,7 @@ def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
         connection.send_packed_command(connection.pack_commands(commands))
         return [connection.read_response() for _ in commands]
     except BaseException:
+        # A response may be left unread; the connection's next user would receive it.
         connection.disconnect()
         raise
     finally:

@@ -31,4 +31,5 @@ def load_function(connection: Connection, name: str) -> None:
 
 def _run(connection: Connection, statement: str) -> None:
     """Run a text unchanged: neither `:name` nor `%` is a parameter."""
+    # The driver's cursor without parameters, since SQLAlchemy's text() would take `:name` for one.
     connection.connection.cursor().execute(statement)

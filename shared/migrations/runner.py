@@ -31,6 +31,7 @@ def migrate(engine: Engine, revision: str = NEWEST) -> None:
 
 def begin_alone(connection: Connection) -> None:
     """Wait, without limit, until no other run migrates or grants; then limit this transaction's waits."""
+    # A second run waits for the first one's whole migration, which may take long.
     connection.execute(text("SET LOCAL lock_timeout = 0"))
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     take(connection, AdvisoryLock.MIGRATIONS)

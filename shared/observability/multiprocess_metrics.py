@@ -159,6 +159,8 @@ class HostMetrics(Collector):
         if self._directory is None:
             return
         names = [name for name in _names(self._directory, "json") if name != self._name]
+        # Single snapshots first, the folded one last: a process folded in between is in at least one of them, and the
+        # names in the folded one prevent counting it twice.
         seen = [(name, load(self._directory / f"{name}.json")) for name in names]
         ended, folded = load_folded(self._directory / FOLDED)
         for name, families in seen:
@@ -175,6 +177,8 @@ class HostMetrics(Collector):
             add(ended, load(directory / f"{name}.json") or {}, is_alive=False)
         if new:
             remembered = [*folded, *new][-max(REMEMBERED, len(gone)) :]
+            # Written before the files are deleted: after a crash in between, the names in it prevent counting them
+            # twice.
             _write_whole(directory / FOLDED, dump(ended, folded=remembered))
         for name in gone:
             for suffix in ("json", "alive", "new"):
@@ -216,6 +220,7 @@ def _is_alive(directory: Path, name: str) -> bool:
 
 def _write_whole(path: Path, text: str) -> None:
     """Replace a file atomically, or leave it unchanged."""
+    # A reader must never see half a file; rename() replaces it atomically.
     draft = path.with_suffix(".new")
     try:
         draft.write_text(text)

@@ -33,6 +33,7 @@ EXPORT_SECONDS = 3.0
 def open_tracer(role: str) -> Tracer:
     """Return a tracer that sends this process's spans to the collector that the environment names."""
     resource = Resource.create({"quartermaster.role": role})
+    # The SDK's default name is `unknown_service:…`; OTEL_SERVICE_NAME takes precedence.
     if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
         resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
     provider = TracerProvider(resource=resource)

@@ -17,9 +17,11 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from shared.observability.multiprocess_metrics import LatestGauge
 
+# API keys and tokens of this service, webhook secrets, JWTs, Telegram bots' tokens in URLs, passwords in URLs.
 _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
+# gunicorn's warning; it goes on with the rejected text.
 _MALFORMED = re.compile(r"Invalid request from ip=(\S*): ")
 _write = json.JSONEncoder(default=str).encode  # created once: json.dumps would create one for every line
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(

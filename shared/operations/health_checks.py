@@ -60,6 +60,7 @@ class HealthChecks:
         Parts of the service that could not be measured in time are left out.
         """
         with self._measuring:
+            # Cached: several scrapers must not multiply the load of measuring.
             if time.monotonic() - self._measured[0] > MEASURED_CACHE_SECONDS:
                 self._measured = (time.monotonic(), self._measure())
         return generate_latest(self)
@@ -101,6 +102,7 @@ class _Bounded:
         """Start a run, unless the last one still hangs."""
         if self._ended.is_set():
             self._ended.clear()
+            # A daemon: a check that hangs must not block the end of the process.
             threading.Thread(target=self._run, name=f"check-{self._name}", daemon=True).start()
 
     def outcome(self, deadline: float) -> str:

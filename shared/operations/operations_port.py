@@ -114,6 +114,7 @@ def _read_head(connection: socket.socket) -> bytes:
     deadline = time.monotonic() + HEAD_SECONDS
     head = b""
     while b"\r\n\r\n" not in head:
+        # The remaining time of the whole head: a client that sends byte by byte cannot extend it.
         left = deadline - time.monotonic()
         if left <= 0 or len(head) > HEAD_BYTES:
             return b""

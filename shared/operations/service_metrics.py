@@ -18,6 +18,7 @@ from shared.messaging.queues import MODELS, QUEUES
 from shared.models.queue.call_queue import CallQueue
 from shared.operations.queue_depths import measure_waiting_work
 
+# Model calls are measured by `measure_model_calls`, which also reports their age.
 JOB_QUEUES = tuple(queue for queue in QUEUES if queue not in MODELS)
 
 

@@ -79,5 +79,6 @@ class DeferredResponse(Iterator[bytes]):
 
     def close(self) -> None:
         """Close the iterable and run the callbacks."""
+        # The callbacks run even if closing the iterable raises.
         with self._on_close:
             self._context.run(self._pieces.close)

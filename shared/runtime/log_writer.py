@@ -112,4 +112,5 @@ def _reset_writers() -> None:
         handler.begin()
 
 
+# Locked around the fork; the child starts with new locks, because its parent's threads do not exist there.
 os.register_at_fork(before=_lock_writers, after_in_parent=_unlock_writers, after_in_child=_reset_writers)

@@ -65,6 +65,7 @@ class PeriodicThread:
 
     def stop(self, *, wait: bool = False) -> None:
         """End after the current round; with `wait`, return when it has ended."""
+        # Set before notifying: the thread checks it as soon as it wakes up.
         self._stopping.set()
         with self._changed:
             self._changed.notify()
@@ -74,6 +75,7 @@ class PeriodicThread:
 
     def _start(self) -> None:
         if self._thread is None and not self._stopping.is_set():
+            # A daemon: a hanging round must not block the end of the process.
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 

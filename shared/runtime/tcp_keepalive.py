@@ -9,6 +9,7 @@ KEEPALIVE_OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
         (socket.IPPROTO_TCP, getattr(socket, name), value)
+        # 10 s idle, then 3 probes 5 s apart. Not every system has all three names.
         for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
         if hasattr(socket, name)
     ),

@@ -53,6 +53,7 @@ def receive_form(
             for event in parser.receive(piece, size):
                 fields.take(event)
         parser.finish()
+        # The request's digest covers the framing too; the part's own digest is checked by PartContent.
         if whole and any(whole.digest() != digest for digest in expected_digests):
             raise DigestMismatch("The body's digest differs from the one in the request's header.")
         return ReceivedForm(fields=fields.finish(), content=content.finish(), head=bytes(keeper.head))

@@ -116,6 +116,7 @@ def require_reader(call: RequestContext, distribution_id: UUID) -> None:
         if distribution.is_suspended:
             raise OrganizationSuspended
         return
+    # Not a distribution's own token: `get_distribution` checks the caller's permission.
     caller = call.services.authenticator.resolve(call.credential, None)
     with call.services.database.autocommit() as session:
         get_distribution(session, actor=administrator(caller, request_id()), distribution_id=distribution_id)

@@ -60,6 +60,8 @@ def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[byte
         body = call.read_small_body(MAXIMUM_SIGNED_BYTES)
         signed = replace(request, body=body)
 
+        # A function, because the transaction that commits the push verifies again: the secret may be replaced
+        # meanwhile.
         def require_signature(session: Session) -> None:
             secrets = list_webhook_secrets(session, encryption, distribution_id)
             verify(STANDARD_WEBHOOKS, signed, webhook_credentials(secrets))

@@ -93,6 +93,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
                 network=network,
                 request=request,
             )
+        # Only after verification: an anonymous client must not use up an organization's share.
         count_for_distribution(call, distribution_id)
         limit_rate(f"{distribution_id}:{network.name}", services)
         network_webhooks.receive_webhook(

@@ -45,6 +45,7 @@ PURGE_BATCH_SIZE = 1000
 
 _table = media_imports.c
 
+# Only valid leases count: an expired one's worker is dead or has stalled.
 _BUSY = Prepared("""
 SELECT json_agg(json_build_array(organization_id, distribution_id)) AS members FROM (
     SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()

@@ -18,6 +18,7 @@ MAX_ID_CHARACTERS = 255
 MAX_LOCATION_CHARACTERS = 8192
 SHA256_BYTES = 32
 
+# Postgres' bigint.
 _MAXIMUM_BYTES = (1 << 63) - 1
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = r'"[\t !#-\[\]-~]*"'

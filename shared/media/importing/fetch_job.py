@@ -162,6 +162,8 @@ def _run_import(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Non
 
 
 def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import:
+    # Every claim counts, also those that ended without a result; otherwise an import that kills workers would never
+    # end.
     if claimed.spent_attempts > fetcher.settings.media_attempts:
         raise ImportAbandoned
     with fetcher.database.autocommit() as session:
@@ -191,6 +193,7 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
         sent: dict[str, str] = json.loads(fetcher.encryption.decrypt(headers)) if headers else {}
         return Source(url=attachment.location["url"], headers=sent)
     network = find_network(claimed.network)
+    # A network that this release no longer supports.
     if network is None:
         raise NetworkNotConfigured
     with fetcher.database.autocommit() as session:

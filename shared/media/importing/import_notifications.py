@@ -130,6 +130,7 @@ def _notice(session: Session) -> int:
         if row.renewed_until is not None:
             session.execute(_POSTPONE, {"file_id": row.file_id, "expires_at": row.renewed_until})
             continue
+        # In the transaction that writes the notification: an expiry is notified exactly once.
         session.execute(_FORGET, {"file_id": row.file_id})
         if row.has_expired:
             data = {**row.details, "expiredAt": row.expires_at.isoformat().replace("+00:00", "Z")}

@@ -222,6 +222,7 @@ _columns = (
     _table.ended_at,
     _table.created_at,
 )
+# One prepared statement serves all inserts, so every parameter needs a value.
 _UNSET = dict.fromkeys(("headers_encrypted", "code", "file_id", "version_id", "kept_days"))
 IMPORT_COLUMNS = ", ".join(column.name for column in _columns)
 _INSERT = Prepared(f"""

@@ -100,6 +100,7 @@ def resume_held(database: Database) -> int:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         resumed = _queue_again(session, _table.id.in_(due)) if due else 0
         changed = _find_changed(session)
+    # A transaction for each distribution keeps row locks short.
     for distribution_id in changed:
         with database.transaction() as session:
             if _may_import(session, distribution_id):

@@ -57,6 +57,7 @@ def push_content(
     ImportConflict, ValidationFailed, BlobStoreUnavailable, StorageFull and ServiceUnavailable.
     """
     with database.autocommit() as session:
+        # Before the body is received, so that an unauthorized push costs no upload; again in the transaction below.
         authorize_import(session, distribution_id)
     size = AtMost(settings.max_media_bytes)
     with stage(database, store, size=size, time_limit_seconds=time_limit_seconds) as staged:

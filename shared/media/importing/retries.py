@@ -19,6 +19,7 @@ MAX_RETRIED_IMPORTS = 500
 
 _table = media_imports.c
 _ENDED_BADLY = _table.state.in_([ImportState.FAILED.value, ImportState.HELD.value])
+# The location is deleted once it is no longer needed; without it there is nothing to fetch.
 _IS_KEPT = _table.location != text("'{}'::jsonb")
 _QUEUED_AGAIN = {
     "state": ImportState.QUEUED.value,

@@ -44,6 +44,7 @@ def store_fetched(
             if stored is not None:
                 write_file(session, staged, receiver, file_id, content)
                 notify_import(session, stored)
+    # Another worker has the import. The transaction wrote nothing, and the staged bytes are deleted.
     if stored is None:
         raise LeaseLost
     return stored

@@ -199,6 +199,7 @@ def _replace(
         .values(distribution_id=distribution_id, network=network.name, name=name, **written)
         .on_conflict_do_update(
             index_elements=[_table.distribution_id, _table.network, _table.name],
+            # Only settings that verify webhooks have an overlap; other values are replaced at once.
             set_=written | (replaced if name in network.signature.settings else {}),
         )
     )

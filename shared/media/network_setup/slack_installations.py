@@ -187,6 +187,7 @@ def _parse_state(claims: Any) -> _InstallationState:
 
 def _consume_state(session: Session, begun: _InstallationState) -> None:
     """Record the state as used, among the revoked tokens, until it would have expired."""
+    # The prefix keeps it apart from ids of access tokens.
     kept = {"jti": f"installation {begun.nonce}", "expires_at": begun.expires_at}
     first = insert(revoked_tokens).values(kept).on_conflict_do_nothing().returning(revoked_tokens.c.jti)
     is_expired = session.execute(select(func.now() >= begun.expires_at)).scalar_one()
@@ -217,6 +218,7 @@ def _save_workspace(
     try:
         known = get_credentials(session, Encryption(settings), begun.target_id, SLACK.name)
     except NetworkNotConfigured:
+        # The target has no settings yet: it takes over the app's signing secret and server.
         known = {name: app[name] for name in ("signingSecret", "apiBaseUrl")}
     own = {
         one.name: known[one.name] for one in SLACK.settings if known.get(one.name) not in (None, one.default)

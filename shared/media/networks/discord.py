@@ -71,6 +71,7 @@ class Discord:
         """Return the response to a ping or an interaction, or an empty 204 for an event."""
         payload = read_object(request.body)
         kind = payload.get("type")
+        # Type 0 is the ping of webhook events, type 1 that of interactions.
         if kind == 0 or "event" in payload:
             return WebhookResponse(body=b"", media_type="application/json", status=204)
         responses = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
@@ -107,6 +108,7 @@ class Discord:
         left_seconds = _left_seconds(url)
         if left_seconds < CLOCK_SKEW_SECONDS and "botToken" in credentials:
             return Source(url=_renew(url, credentials, ask))
+        # Within the clock skew the link is tried: it may still be valid.
         if left_seconds < -CLOCK_SKEW_SECONDS:
             raise SourceGone
         return Source(url=url)

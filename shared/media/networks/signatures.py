@@ -209,4 +209,5 @@ def _forms(part: bytes | Part | Timestamp, request: WebhookRequest) -> Sequence[
 
 
 def _is_equal(sent: str, expected: str) -> bool:
+    # Headers are decoded from Latin-1 or WSGI strings, which may hold lone surrogates.
     return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), expected.encode())

@@ -50,6 +50,7 @@ def _addresses(request: WebhookRequest) -> Sequence[bytes]:
 def _parameters(request: WebhookRequest) -> Sequence[bytes]:
     """Return a form's parameters, each once; for any other body the address contains its digest."""
     if _is_form(request):
+        # Twilio's own libraries sort the parameters and drop repeated pairs.
         pairs = sorted(set(_form(request.body)))
         return ["".join(name + value for name, value in pairs).encode("utf-8", "surrogatepass")]
     digest = hashlib.sha256(request.body).hexdigest()

@@ -81,6 +81,7 @@ class WhatsApp:
             for change in as_objects(entry.get("changes")):
                 metadata = as_object(as_object(change.get("value")).get("metadata"))
                 changes.setdefault(as_id(metadata.get("phone_number_id")), []).append(change)
+        # The body stays as it is in the usual case of one account.
         if len(changes) < 2:  # noqa: PLR2004 (one account, or none)
             return [AccountPart(account=next(iter(changes), None), request=request)]
         return [
