@@ -1,4 +1,4 @@
-"""Manage an organization's notification endpoint; list its deliveries and resend dead ones.
+"""Manage an organization's notification endpoint; list its deliveries and resend dead letters.
 
 Setting the endpoint issues the secret that signs its messages; it is shown once.
 """

@@ -1,4 +1,4 @@
-"""Delete old rows of the outbox: delivered ones, and later dead ones with their bodies.
+"""Delete old rows of the outbox: delivered messages, and later dead letters with their bodies.
 
 The sweep also releases orders that have stalled.
 """

@@ -1,4 +1,4 @@
-"""Manage a distribution's notification endpoint; list its deliveries and resend dead ones.
+"""Manage a distribution's notification endpoint; list its deliveries and resend dead letters.
 
 The URL may contain a secret: it is encrypted and shown only to callers that may change it. An endpoint that responded
 410 is disabled until it is set again.
