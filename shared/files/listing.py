@@ -7,7 +7,6 @@ filter that narrows no branch needs one as well.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +29,7 @@ from sqlalchemy import (
 
 from shared.db.database import Session
 from shared.files.access import OVER_OWNER, SELECT_FILE, is_unexpired, read_file
+from shared.files.filters import FILTERS, FileFilter
 from shared.files.resources import Availability, Page, Purpose
 from shared.files.searching import (
     MAX_OWNERS_SCANNED,
@@ -41,7 +41,6 @@ from shared.files.searching import (
 from shared.files.tables import blobs, files, versions
 from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
-from shared.ids import least_id
 
 PAGE_LIMIT = 100
 _STATES = ("Available", "Expired", "Deleted")
@@ -55,23 +54,6 @@ _is_placed = (
     .where(blobs.c.version_id == files.c.current_version_id, blobs.c.state == "live")
     .exists()
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFilter:
-    """Which files of the scope are wanted; None is all.
-
-    `name` has beginnings of words in the name, in any order; `media_type` is a type, or a family of them as `image`.
-    A file is created when its first upload began, which is the time in its id.
-    """
-
-    purpose: Purpose | None = None
-    availability: Availability | None = None
-    name: str | None = None
-    media_type: str | None = None
-    owner_id: UUID | None = None
-    created_from: datetime | None = None
-    created_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +119,9 @@ def _search(
     count: int,
 ) -> Sequence[UUID]:
     """Find the newest by their words: among the newest of a few owners or an organization first, then by the index."""
-    word_query = WordQuery(whose=scope.words, media_type=wanted.media_type, name=wanted.name)
+    # The index has a word for each family of types, without the "/*".
+    media_type = None if wanted.media_type is None else wanted.media_type.removesuffix("/*")
+    word_query = WordQuery(whose=scope.words, media_type=media_type, name=wanted.name)
     found: Sequence[UUID] = ()
     if 1 <= len(scope.ids) <= MAX_OWNERS_SCANNED:
         recent = _newest(scope, branches, _span(wanted, cursor), SCANNED_FILES)
@@ -176,13 +160,12 @@ def _narrowed(scope: _Scope, owner_id: UUID | None) -> _Scope:
 
 
 def _span(wanted: FileFilter, cursor: UUID | None) -> tuple[ColumnElement[bool], ...]:
-    """Say from which file on, and up to which."""
-    lower = least_id(wanted.created_from) if wanted.created_from else None
-    uppers = [cursor, least_id(wanted.created_to) if wanted.created_to else None]
-    return (
-        *(files.c.id < upper for upper in uppers if upper is not None),
-        *((files.c.id >= lower,) if lower is not None else ()),
+    """Return the conditions of the cursor and of all filters that have one, for each branch of the union."""
+    values = ((each, getattr(wanted, each.name)) for each in FILTERS)
+    narrowing = (
+        each.condition(value) for each, value in values if each.condition is not None and value is not None
     )
+    return (*(() if cursor is None else (files.c.id < cursor,)), *narrowing)
 
 
 def _branches(wanted: FileFilter, pending: Availability) -> Iterator[_Branch]:

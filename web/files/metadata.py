@@ -25,12 +25,12 @@ routes = Routes("files")
     errors=(PermissionDenied, ValidationFailed, MalformedRequest, ServiceUnavailable),
 )
 def list_files(call: RequestContext) -> JsonResponse:
-    query: schemas.ListQuery = call.query
+    query: schemas.FileListQuery = call.query
     with call.services.database.autocommit() as session:
         page = listing.list_files(
             session,
             call.caller,
-            query.wanted(),
+            query.file_filter(),
             cursor=query.cursor,
             limit=query.limit,
             pending=pending(call),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from shared.files.access import VERSIONS_LIMIT
+from shared.files.filters import FILTERS, FileFilter, FilterDeclaration
 from shared.files.grants import ListedGrant
-from shared.files.listing import PAGE_LIMIT, FileFilter
+from shared.files.listing import PAGE_LIMIT
 from shared.files.references import ReferenceKind
 from shared.files.resources import (
     Availability,
@@ -33,11 +35,6 @@ _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 ReferenceId = Annotated[str, Text(minimum=1, maximum=200)]
 AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
-_TYPE_NAME = "[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
-MediaTypeFilter = Annotated[
-    str,
-    Field(pattern=rf"^{_TYPE_NAME}/({_TYPE_NAME}|\*)$", examples=["image/png", "image/*"]),
-]
 
 
 class Metadata(CamelModel):
@@ -333,36 +330,39 @@ class VersionsQuery(RequestModel):
     ] = VERSIONS_LIMIT
 
 
-class ListQuery(RequestModel):
-    """The parameters of a listing."""
+class FileListQuery(RequestModel):
+    """The parameters of a listing: those of `FileListQuery`, and one for each declared filter (`ListQuery`)."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
     limit: Annotated[
         Count, Between(minimum=1, maximum=PAGE_LIMIT), Field(description="Files on the page.")
     ] = 50
-    purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None
-    availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None
-    name: Annotated[str, Text(minimum=1, maximum=200)] | None = Field(
-        default=None, description="Beginnings of words in the file's name, in any order and any case."
-    )
-    media_type: MediaTypeFilter | None = Field(
-        default=None, description="A media type as `image/png`, or all of a family as `image/*`."
-    )
-    owner_id: Id | None = Field(default=None, description="Keep the files of this identity.")
-    created_from: UtcTime | None = Field(default=None, description="The first moment; of the first upload.")
-    created_to: UtcTime | None = Field(default=None, description="The moment after the last.")
 
-    def wanted(self) -> FileFilter:
-        """Say it to the domain."""
+    def file_filter(self) -> FileFilter:
+        """Return the filter of the domain."""
+        sent = {each: getattr(self, each.name) for each in FILTERS}
         return FileFilter(
-            purpose=Purpose(self.purpose) if self.purpose else None,
-            availability=Availability(self.availability) if self.availability else None,
-            name=self.name,
-            media_type=self.media_type.removesuffix("/*") if self.media_type else None,
-            owner_id=self.owner_id,
-            created_from=self.created_from,
-            created_to=self.created_to,
+            **{
+                each.name: each.kind(value) if each.choices and value is not None else value
+                for each, value in sent.items()
+            }
         )
+
+
+def _filter_type(declared: FilterDeclaration) -> Any:
+    """Return the type of a filter's query parameter."""
+    if declared.choices:
+        return Literal[tuple(declared.choices)]
+    if declared.pattern is not None:
+        return Annotated[str, Field(pattern=declared.pattern, examples=list(declared.examples))]
+    return {UUID: Id, datetime: UtcTime, str: Annotated[str, Text(minimum=1, maximum=200)]}[declared.kind]
+
+
+_FILTER_FIELDS: dict[str, Any] = {
+    each.name: (_filter_type(each) | None, Field(default=None, description=each.description))
+    for each in FILTERS
+}
+ListQuery = create_model("ListQuery", __base__=FileListQuery, __doc__=FileListQuery.__doc__, **_FILTER_FIELDS)
 
 
 class RetentionBody(RequestModel):

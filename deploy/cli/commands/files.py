@@ -1,6 +1,7 @@
 """The command groups `files` (over REST, by the SDK) and `read-grants` (administration)."""
 
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from deploy.cli.display.output import is_interactive, print_document
 from deploy.cli.display.progress_bars import progress_bar
 from deploy.cli.exit_codes import Failure
 from shared.files import grants
+from shared.files.filters import FILTERS
 from shared.identity.access.authorization import OPERATOR
 
 _file = click.argument("file_id", type=click.UUID, metavar="FILE")
@@ -100,18 +102,25 @@ def get(file_id: UUID, path: Path | None, version_id: UUID | None) -> None:
     print_document(document_of({"id": file_id, "path": str(target), "byte_size": size_bytes}))
 
 
+_OPTION_TYPES: dict[type, click.ParamType[Any]] = {UUID: click.UUID, datetime: INSTANT, str: click.STRING}
+
+
+def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each declared filter of the list of files."""
+    for each in reversed(FILTERS):
+        kind = click.Choice(list(each.choices)) if each.choices else _OPTION_TYPES[each.kind]
+        command = click.option(f"--{each.option}", each.name, type=kind, help=each.description)(command)
+    return command
+
+
 @files.command("ls", help="List files, newest first.")
-@click.option("--name", help="Only files with a word in their names that begins with this.")
-@click.option("--media-type", help="Only this media type, for example image/png or image/*.")
-@click.option("--owner", "owner_id", type=click.UUID, help="Only files of this identity.")
-@click.option(
-    "--availability",
-    type=click.Choice(["Pending", "Available", "Expired", "Deleted"]),
-    help="Only files in this state.",
-)
+@_filter_options
 @page_options
 def ls(**filters: Any) -> None:
-    given = {name: str(value) for name, value in document_of(filters).items() if value is not None}
+    values = {
+        name: in_utc(value) if isinstance(value, datetime) else value for name, value in filters.items()
+    }
+    given = {name: str(value) for name, value in document_of(values).items() if value is not None}
     with service() as client:
         page: dict[str, Any] = client.raw.request("GET", "/files", query=given)
     print_document(page | {"files": list(map(_row, page["files"]))} if is_interactive() else page)

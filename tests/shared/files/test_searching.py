@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import text
 
 from shared.db.database import Database
-from shared.files.listing import FileFilter, list_files
+from shared.files.filters import FileFilter
+from shared.files.listing import list_files
 from shared.files.resources import Availability
 from shared.files.searching import SCANNED_FILES
 from shared.identity.access.callers import Caller, Executor, ExecutorKind

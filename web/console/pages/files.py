@@ -1,17 +1,20 @@
 """The pages of files: search, show, share by links that end, renew and delete."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlencode
 from uuid import UUID
 
 from flask import Response
+from pydantic import create_model
 
 from shared.files import access, deletion, grants, retention
-from shared.files.listing import FileFilter, list_files
+from shared.files.filters import FILTERS, FileFilter, FilterDeclaration, FormField
+from shared.files.listing import list_files
 from shared.files.references import list_references
-from shared.files.resources import Availability, File, Purpose
+from shared.files.resources import Availability, File
 from shared.identity.access.permissions import Permission
 from shared.ids import new_id
 from web.console.charts import retention_bar
@@ -29,35 +32,49 @@ from web.files.sharing import send_content
 routes = ConsoleRoutes("files")
 
 PAGE = "/console/files"
-FAMILIES = ("image", "audio", "video", "text", "application")
 LIFETIMES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
 _SHOWN_GRANTS, _SHOWN_VERSIONS, _SHOWN_REFERENCES = 20, 20, 20
 
 
-class FilesQuery(CursorQuery):
-    """The filter of files; a form sends an empty value for each field without a choice."""
-
-    name: FilterText = ""
-    type: Literal["", "image", "audio", "video", "text", "application"] = ""
-    purpose: Literal["", "AgentArtifact", "MessagingMedia"] = ""
-    availability: Literal["", "Available", "Expired", "Deleted"] = ""
-    since: FilterText = ""
+class FileFormQuery(CursorQuery):
+    """The query of the list: one field for each filter with a form (`FilesQuery`), empty without a choice."""
 
     def file_filter(self) -> FileFilter:
-        """Return the filter of the domain. Raises ValidationFailed."""
-        return FileFilter(
-            purpose=Purpose(self.purpose) if self.purpose else None,
-            availability=Availability(self.availability) if self.availability else None,
-            name=self.name.strip() or None,
-            media_type=self.type or None,
-            created_from=read_day(self.since, "since") if self.since else None,
-        )
+        """Return the filter of the domain. Raises ValidationFailed for a day that is none."""
+        sent = ((each, form, getattr(self, form.name).strip()) for each, form in _FORM_FIELDS)
+        return FileFilter(**{each.name: _read(each, form, value) for each, form, value in sent if value})
 
     @property
     def filters(self) -> str:
         """The query string of the same filter, for the link to older files."""
         chosen = self.model_dump(exclude={"cursor"})
         return urlencode({name: value for name, value in chosen.items() if value})
+
+
+def _read(declared: FilterDeclaration, form: FormField, value: str) -> Any:
+    if declared.kind is datetime:
+        return read_day(value, form.name)
+    return declared.kind(value)
+
+
+def _choices(declared: FilterDeclaration, form: FormField) -> Sequence[str]:
+    return form.choices or declared.choices
+
+
+def _form_type(declared: FilterDeclaration, form: FormField) -> Any:
+    choices = _choices(declared, form)
+    return Literal[("", *choices)] if choices else FilterText
+
+
+_FORM_FIELDS = [(each, each.form) for each in FILTERS if each.form is not None]
+_QUERY_FIELDS: dict[str, Any] = {form.name: (_form_type(each, form), "") for each, form in _FORM_FIELDS}
+FilesQuery = create_model(
+    "FilesQuery", __base__=FileFormQuery, __doc__=FileFormQuery.__doc__, **_QUERY_FIELDS
+)
+FORM = [
+    (form, _choices(each, form), "date" if each.kind is datetime else "search") for each, form in _FORM_FIELDS
+]
+"""The fields of the form, in order: with their choices, and the type of the input where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +94,7 @@ class Retention:
     query=FilesQuery,
 )
 def show_files(context: PageContext) -> Response:
-    query: FilesQuery = context.call.query
+    query: FileFormQuery = context.call.query
     known = context.organization_id
     with context.services.database.autocommit() as session:
         listed = list_files(
@@ -89,9 +106,7 @@ def show_files(context: PageContext) -> Response:
             pending=pending(context.call),
         )
         labels = context.labels(session, [at.owner_id for at in listed.files])
-    return context.render(
-        "files.html", listed=listed, labels=labels, query=query, families=FAMILIES, known=known
-    )
+    return context.render("files.html", listed=listed, labels=labels, query=query, form=FORM, known=known)
 
 
 @routes.page(

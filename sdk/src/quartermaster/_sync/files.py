@@ -110,11 +110,28 @@ class Files:
     def list(
         self,
         *,
+        name: str | None = None,
+        media_type: str | None = None,
         purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None,
         availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None,
+        owner_id: Id | None = None,
+        created_from: datetime | None = None,
+        created_to: datetime | None = None,
     ) -> Iterator[File]:
-        """List files, newest first; pages are read as they are needed."""
-        wanted: dict[str, Value] = {"purpose": purpose, "availability": availability}
+        """List files, newest first; pages are read as they are needed.
+
+        `name` has beginnings of words in the name, `media_type` is a type or a family as `image/*`. Times need a time
+        zone: `created_from` is the first, `created_to` the one after the last.
+        """
+        wanted: dict[str, Value] = {
+            "name": name,
+            "media_type": media_type,
+            "purpose": purpose,
+            "availability": availability,
+            "owner_id": identifier(owner_id) if owner_id is not None else None,
+            "created_from": created_from,
+            "created_to": created_to,
+        }
         for body in self._pages("/files", "files", wanted):
             yield read(File, body)
 
