@@ -23,13 +23,13 @@ from shared.observability.tracing import span, start_tracing, trace_id, tracepar
 from shared.operations.health_checks import HealthChecks
 from shared.operations.operations_port import OperationsPort
 from shared.runtime.log_writer import configure_logging
-from web.a2a.cors import share_with_origins
+from web.a2a.cors import add_cors_headers
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.console.routes import ROUTES as CONSOLE_ROUTES
 from web.credits.budget_routes import ROUTES as BUDGET_ROUTES
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.dependencies.services import Services, build_services
-from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
+from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, is_anthropic_path
 from web.error_responses.error_formats import Dialects
 from web.error_responses.status_codes import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
@@ -105,7 +105,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
         routes.register(app)
     app.before_request(_begin)
     app.before_request(_refuse_foreign_host)
-    share_with_origins(app)
+    add_cors_headers(app)
     app.after_request(_finish)
     app.teardown_request(_forget)
     app.wsgi_app = wrap_application(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]
@@ -162,7 +162,7 @@ def _finish(response: Response) -> Response:
         response.call_on_close(g.span.end)  # the client may hang up before the real response exists
         return response  # the real response passes this function again
     response.headers["X-Request-Id"] = request_id()
-    if speaks_anthropic(request.path):
+    if is_anthropic_path(request.path):
         response.headers[REQUEST_ID_HEADER] = request_id()
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     if "rate_limit" in g:

@@ -20,7 +20,7 @@ from shared.errors import DomainError, Kind
 from tests.support.discovered import found
 from tests.support.front import Front
 from web.error_responses.error_formats import OAUTH_CODES
-from web.error_responses.html_errors import speaks_html
+from web.error_responses.html_errors import is_console_path
 from web.error_responses.status_codes import STATUSES
 from web.framework.authentication import Authentication
 from web.framework.routes import Route
@@ -160,7 +160,7 @@ def test_every_route_is_in_the_document(front: Front) -> None:
     }
     assert described == shown
     hidden = {operation.path for operation in operations(front) if operation.hidden}
-    assert {path for path in hidden if not speaks_html(path)} == {
+    assert {path for path in hidden if not is_console_path(path)} == {
         "/static/<state>/<name>",
         "/docs/guide/",
         "/docs/guide/<path:path>",

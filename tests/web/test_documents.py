@@ -15,9 +15,9 @@ from tests.support.front import Front
 from tests.support.stack import wait_until
 from tests.web.files.asking import refuse
 from web.app import ROUTES
-from web.error_responses.a2a_errors import a2a_reason, a2a_status, speaks_a2a
-from web.error_responses.anthropic_errors import anthropic_status, speaks_anthropic
-from web.error_responses.openai_errors import speaks_openai
+from web.error_responses.a2a_errors import a2a_reason, a2a_status, is_a2a_path
+from web.error_responses.anthropic_errors import anthropic_status, is_anthropic_path
+from web.error_responses.openai_errors import is_openai_path
 from web.error_responses.status_codes import STATUSES
 from web.framework.authentication import Authentication
 from web.framework.routes import Route
@@ -81,9 +81,9 @@ def test_every_error_an_operation_declares_is_described(front: Front, document: 
         answers = described(document, operation)["responses"]
         for error in operation.errors:
             status, code = STATUSES[error.kind], error.code
-            if speaks_anthropic(operation.path):
+            if is_anthropic_path(operation.path):
                 status = anthropic_status(status, code)
-            elif speaks_a2a(operation.path):
+            elif is_a2a_path(operation.path):
                 status, code = a2a_status(status, code), a2a_reason(code)
             assert str(status) in answers, (operation.path, error.code)
             if status not in operation.responses:
@@ -113,10 +113,10 @@ def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Fron
         path = path.replace("<month:month>", "2026-01")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
         unknown, wrong = front.ask(operation.method, path), front.ask(operation.method, path, "Bearer x")
-        if speaks_a2a(path):
+        if is_a2a_path(path):
             details = [answer.get_json()["error"]["details"][0]["reason"] for answer in (unknown, wrong)]
             assert details == ["AUTHENTICATION_REQUIRED", "INVALID_TOKEN"]
-        elif speaks_openai(path):
+        elif is_openai_path(path):
             codes = [(answer.status_code, answer.get_json()["error"]["code"]) for answer in (unknown, wrong)]
             assert codes == [(401, "invalid_api_key")] * 2
         elif operation.method == "HEAD":

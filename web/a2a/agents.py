@@ -19,17 +19,17 @@ routes = Routes("agents")
 
 
 class AgentBody(CamelModel):
-    """An agent, and where to talk to it."""
+    """An agent and its addresses."""
 
     deployment_id: Id
     name: str
-    url: Annotated[str, Field(description="The agent's base address, for both bindings.")]
+    url: Annotated[str, Field(description="The agent's base URL, for both bindings.")]
     card_url: str
     created_at: UtcTime
 
     @classmethod
     def of(cls, agent: ListedAgent, base_url: str) -> "AgentBody":
-        """Show an agent."""
+        """Return the model of an agent."""
         url = f"{base_url}/agents/{agent.id}"
         return cls(
             deployment_id=agent.id,
@@ -41,7 +41,7 @@ class AgentBody(CamelModel):
 
 
 class AgentPage(CamelModel):
-    """Agents, oldest first."""
+    """A page of agents, oldest first."""
 
     agents: Sequence[AgentBody]
     next_cursor: Id | None
@@ -51,7 +51,7 @@ class AgentPage(CamelModel):
     "GET",
     "/agents",
     name="list_agents",
-    summary="List the agents of the caller's organization that are enabled",
+    summary="List the enabled agents of the caller's organization",
     authentication=Authentication.CALLER,
     query=PageQuery,
     responses={200: AgentPage},

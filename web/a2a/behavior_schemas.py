@@ -1,4 +1,4 @@
-"""The JSON of behaviors, as administrators send and see it."""
+"""Request and response models of behaviors."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ Texts = Annotated[Sequence[str], Field(max_length=50)]
 
 
 class SentExtension(RequestModel):
-    """An extension that the agent's card is to declare."""
+    """An extension that the agent's card declares."""
 
     uri: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[!-+\--~]+$")]
     description: Annotated[str, Field(max_length=2000)] | None = None
@@ -23,11 +23,13 @@ class SentExtension(RequestModel):
     params: dict[str, Any] | None = None
     requires: Annotated[
         Texts,
-        Field(description="Extensions without which this one is not activated. The card declares them too."),
+        Field(
+            description="Extensions that must be activated together with this one. The card declares them too."
+        ),
     ] = ()
 
     def declared(self) -> DeclaredExtension:
-        """Return it as the domain takes it."""
+        """Return the domain's object."""
         return DeclaredExtension(
             uri=self.uri,
             description=self.description,
@@ -38,7 +40,7 @@ class SentExtension(RequestModel):
 
 
 class ChangedBehavior(RequestModel):
-    """What a behavior is to be from now on."""
+    """The new state of a behavior."""
 
     name: Name
     kind: Literal["model", "script"]
@@ -49,19 +51,19 @@ class ChangedBehavior(RequestModel):
         Annotated[
             str,
             Field(
-                max_length=MAX_SCRIPT_BYTES, description="For kind `script`: YAML; null follows A2A_SCRIPT."
+                max_length=MAX_SCRIPT_BYTES, description="For kind `script`: YAML. Null uses `A2A_SCRIPT`."
             ),
         ]
         | None
     ) = None
     tags: Texts = ()
     examples: Texts = ()
-    input_modes: Annotated[Texts, Field(description="Media types it reads; empty for text and JSON.")] = ()
-    output_modes: Annotated[Texts, Field(description="Media types it writes; empty for text and JSON.")] = ()
+    input_modes: Annotated[Texts, Field(description="Media types it reads. Empty: text and JSON.")] = ()
+    output_modes: Annotated[Texts, Field(description="Media types it writes. Empty: text and JSON.")] = ()
     extensions: Annotated[Sequence[SentExtension], Field(max_length=50)] = ()
 
     def draft(self) -> BehaviorDraft:
-        """Return it as the domain takes it."""
+        """Return the domain's object."""
         return BehaviorDraft(
             name=self.name,
             kind=BehaviorKind(self.kind),
@@ -78,7 +80,7 @@ class ChangedBehavior(RequestModel):
 
 
 class NewBehavior(ChangedBehavior):
-    """A behavior to give to a deployment; its first is always its default."""
+    """A new behavior of a deployment. The first one is always the default."""
 
     is_default: bool = False
 
@@ -94,7 +96,7 @@ class ShownExtension(CamelModel):
 
 
 class BehaviorBody(ResponseModel):
-    """A behavior: a named way in which a deployment's agent works."""
+    """A behavior: one of the named ways in which a deployment's agent responds."""
 
     id: Id
     deployment_id: Id

@@ -16,7 +16,7 @@ routes = AdministrationRoutes("behaviors")
     schemas.NewBehavior,
     schemas.BehaviorBody,
     domain.BehaviorNameTaken,
-    summary="Create a behavior of a deployment's agent, which its card shows as a skill",
+    summary="Create a behavior of a deployment's agent, which appears as a skill on its card",
 )
 def create_behavior(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewBehavior = call.read_body(**NUMBERS)
@@ -48,7 +48,7 @@ behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior wit
     schemas.BehaviorBody,
     domain.BehaviorNameTaken,
     domain.BehaviorOfEndpoint,
-    summary="Replace a behavior; what is left out is empty from then on",
+    summary="Replace a behavior; omitted fields are cleared",
 )
 def replace_behavior(call: RequestContext, behavior_id: UUID) -> JsonResponse:
     body: schemas.ChangedBehavior = call.read_body(**NUMBERS)
@@ -64,11 +64,11 @@ def replace_behavior(call: RequestContext, behavior_id: UUID) -> JsonResponse:
 behavior.acts(
     "make-default",
     domain.make_default_behavior,
-    summary="Set the default behavior, which answers messages that ask for no other",
+    summary="Set the default behavior, used for messages that name no other",
 )
 behavior.removes(
     domain.remove_behavior,
     domain.DefaultBehavior,
     domain.BehaviorOfEndpoint,
-    summary="Delete a behavior of a deployment's agent; the default one last",
+    summary="Delete a behavior of a deployment's agent; the default can only be deleted last",
 )

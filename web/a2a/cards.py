@@ -1,4 +1,4 @@
-"""Serve agents' cards: public, with the headers that let clients keep them for a while."""
+"""Serve agent cards. They are public, and their headers let clients cache them."""
 
 import hashlib
 from datetime import UTC
@@ -14,7 +14,7 @@ from shared.a2a.exact_json import render
 from shared.a2a.types import AgentCard
 from shared.config.settings import Settings
 from shared.errors import ServiceUnavailable
-from web.a2a.protocol_routes import AGENT_PREFIX, AgentCall, AgentRoutes, answer
+from web.a2a.protocol_routes import AGENT_PREFIX, AgentCall, AgentRoutes, respond
 from web.dependencies.agent_directory import Known
 from web.framework.authentication import Authentication
 from web.framework.calls import RequestContext
@@ -23,10 +23,10 @@ from web.framework.routes import AnyQuery, Routes
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"
 
-_CONDITIONS = {"If-None-Match": "The `ETag` of the card that the client has."}
-_KEPT = {
+_CONDITIONS = {"If-None-Match": "The `ETag` of the card that the client has cached."}
+_CACHE_HEADERS = {
     "ETag": "Names this card.",
-    "Last-Modified": "When what the card tells was last added or changed; not when something was removed.",
+    "Last-Modified": "When something on the card was last added or changed. A removal does not change it.",
 }
 
 routes = Routes("agent-cards")
@@ -40,51 +40,51 @@ _card_route = partial(
     query=AnyQuery,
     headers=_CONDITIONS,
     responses={200: AgentCard, 304: None},
-    response_headers=_KEPT,
+    response_headers=_CACHE_HEADERS,
     errors=(AgentNotFound, ServiceUnavailable),
 )
 
 
 @_card_route(WELL_KNOWN, summary="Get the card of the default agent")
 def read_agent_card(call: RequestContext) -> Response:
-    return _card(call, None)
+    return _card_response(call, None)
 
 
 @_card_route(f"{AGENT_PREFIX}{WELL_KNOWN}", summary="Get the card of a deployment's agent")
 def read_agent_card_of_agent(call: RequestContext, deployment_id: UUID) -> Response:
-    return _card(call, deployment_id)
+    return _card_response(call, deployment_id)
 
 
 @extended_routes.agent_route(
     "GET",
     "/extendedAgentCard",
-    summary="Get the extended card of an agent, for callers who may talk to it",
+    summary="Get the extended card of an agent, for callers who may send messages to it",
     response=AgentCard,
     errors=(ExtendedAgentCardNotConfigured,),
 )
 def read_extended_agent_card(call: AgentCall) -> Response:
     known = call.services.directory.get(call.agent.deployment_id)
     path = request.path.removesuffix("/extendedAgentCard").rstrip("/")
-    card = extend_card(_make(known, call.checked.services.settings, path), call.agent)
-    return answer(call, card)
+    card = extend_card(_build_card(known, call.context.services.settings, path), call.agent)
+    return respond(call, card)
 
 
-def _card(call: RequestContext, deployment_id: UUID | None) -> Response:
+def _card_response(call: RequestContext, deployment_id: UUID | None) -> Response:
     services = call.services
     known = services.agents.directory.get(deployment_id)
     path = "" if deployment_id is None else f"/agents/{deployment_id}"
-    text = render(_make(known, services.settings, path).to_wire())
+    text = render(_build_card(known, services.settings, path).to_wire())
     response = Response(text, content_type="application/json")
     response.headers["Cache-Control"] = f"public, max-age={MAXIMUM_AGE_SECONDS}"
     response.headers["Access-Control-Allow-Origin"] = "*"
     response.set_etag(hashlib.sha256(text.encode()).hexdigest()[:32])
     response.make_conditional(request)
-    # Told, and no condition: a card that has lost something since is no newer by it.
+    # Informational only: it is set after the conditional check, because a removal does not make it newer.
     response.headers["Last-Modified"] = format_datetime(known.agent.changed_at.astimezone(UTC), usegmt=True)
     return response
 
 
-def _make(known: Known, settings: Settings, path: str) -> AgentCard:
+def _build_card(known: Known, settings: Settings, path: str) -> AgentCard:
     return make_card(
         known.agent,
         known.declared,

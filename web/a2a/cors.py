@@ -1,12 +1,13 @@
-"""Let web pages of other origins talk to agents, where operators name these (`A2A_CORS_ORIGINS`).
+"""Allow web pages of other origins to use agents, if operators list these origins (`A2A_CORS_ORIGINS`).
 
-Credentials travel in headers that a page sets itself, never in cookies: what a page may send, its owner has.
+Credentials are sent in headers that the page's script sets, never in cookies. So a page can only use a credential that
+its user has given to it.
 """
 
 from flask import Flask, Response, current_app, request
 
 from web.dependencies.services import Services
-from web.error_responses.a2a_errors import speaks_a2a
+from web.error_responses.a2a_errors import is_a2a_path
 
 PREFLIGHT_SECONDS = 600
 METHODS = "GET, POST, DELETE"
@@ -25,8 +26,8 @@ SENT_HEADERS = (
 READ_HEADERS = ("A2A-Extensions", "Retry-After", "RateLimit", "WWW-Authenticate", "X-Request-Id")
 
 
-def share_with_origins(app: Flask) -> None:
-    """Answer preflight requests to the protocol's addresses, and say on every answer who may read it."""
+def add_cors_headers(app: Flask) -> None:
+    """Answer preflight requests to A2A's paths, and add the CORS headers to every response."""
 
     def answer_preflight() -> Response | None:
         is_preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
@@ -53,10 +54,10 @@ def share_with_origins(app: Flask) -> None:
 
 
 def _allowed_origin() -> str | None:
-    """Give the origin that may read this answer."""
+    """Return the origin that may read this response, `*` for any, or None."""
     services: Services = current_app.extensions["services"]
     allowed, origin = services.settings.a2a_cors_origins, request.headers.get("Origin")
-    if origin is None or not speaks_a2a(request.path):
+    if origin is None or not is_a2a_path(request.path):
         return None
     if "*" in allowed:
         return "*"

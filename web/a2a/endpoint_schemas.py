@@ -1,4 +1,4 @@
-"""The JSON of deployments' endpoints, as administrators send and see it."""
+"""Request and response models of deployments' endpoints."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,38 +15,38 @@ Url = Annotated[str, Text(minimum=1, maximum=MAX_URL_CHARACTERS)]
 
 
 class SentCredential(RequestModel):
-    """A header that the agent's server asks for besides ours."""
+    """A header with a credential that the agent's server requires."""
 
     header: Annotated[str, Text(minimum=1, maximum=200), Field(description="Such as `X-API-Key`.")]
     value: Annotated[
-        str, Text(minimum=1, maximum=MAX_HEADER_CHARACTERS), Field(description="Kept encrypted, never shown.")
+        str,
+        Text(minimum=1, maximum=MAX_HEADER_CHARACTERS),
+        Field(description="Stored encrypted, never returned."),
     ]
 
 
 class NewEndpoint(RequestModel):
-    """The endpoint to send messages to from now on."""
+    """The new endpoint of a deployment."""
 
     url: Annotated[
-        Url, Field(description="The base address of the agent's A2A 1.0 server: https, without a query.")
+        Url, Field(description="The base URL of the agent's A2A 1.0 server: https, without a query.")
     ]
     card_url: Annotated[
-        Url | None, Field(description="Where its card lies, if not below that address or its origin.")
+        Url | None, Field(description="The URL of its card, if not below the base URL or its origin.")
     ] = None
     interface_url: Annotated[
         Url | None,
-        Field(
-            description="Where messages go, in place of the address on the card; may be of another origin."
-        ),
+        Field(description="Replaces the URL on the card as the target of messages. May have another origin."),
     ] = None
     credential: Annotated[
-        SentCredential | None, Field(description="Sent with each request; left out, there is none any more.")
+        SentCredential | None, Field(description="Sent with each request. Omit it to remove the credential.")
     ] = None
     resends: Annotated[
-        bool, Field(description="Whether a message may be sent again that may have arrived already.")
+        bool, Field(description="Whether a message that may have arrived already may be sent again.")
     ] = False
 
     def draft(self) -> EndpointDraft:
-        """Return it as the domain takes it."""
+        """Return the domain's object."""
         credential = self.credential
         return EndpointDraft(
             url=self.url,
@@ -58,32 +58,34 @@ class NewEndpoint(RequestModel):
 
 
 class EndpointBody(ResponseModel):
-    """Where messages to a deployment are sent."""
+    """The endpoint that receives a deployment's messages."""
 
     deployment_id: Id
     url: str
     card_url: str | None
-    interface_override: str | None = Field(description="The `interfaceUrl` that was sent.")
-    credential_header: str | None = Field(description="The header of the credential, which is not shown.")
+    interface_override: str | None = Field(description="The `interfaceUrl` of the request.")
+    credential_header: str | None = Field(
+        description="The name of the credential's header. Its value is not returned."
+    )
     resends: bool
-    binding: Binding | None = Field(description="How the agent is spoken to; null until its card was read.")
-    interface_url: str | None = Field(description="Where messages go; null until its card was read.")
+    binding: Binding | None = Field(description="The agent's protocol binding. Null until its card was read.")
+    interface_url: str | None = Field(description="The target of messages. Null until the card was read.")
     streams: bool
-    problem: str | None = Field(description="What was wrong when the card was read last.")
+    problem: str | None = Field(description="The problem that the last reading of the card found.")
     checked_at: UtcTime | None
     updated_at: UtcTime
     created_at: UtcTime
 
 
 class FindingBody(CamelModel):
-    """Something to know of an endpoint."""
+    """A problem or warning of an endpoint."""
 
     code: Fault
     message: str
 
 
 class EndpointReportBody(ResponseModel):
-    """What a check found."""
+    """The result of a check."""
 
     is_usable: bool = Field(description="Whether messages can be sent to the agent.")
     problems: Sequence[FindingBody]

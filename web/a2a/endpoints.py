@@ -1,4 +1,4 @@
-"""Administer the endpoints of deployments: the servers that answer messages themselves."""
+"""Administer the endpoints of deployments: external servers that receive their messages."""
 
 from uuid import UUID
 
@@ -23,10 +23,10 @@ routes = AdministrationRoutes("endpoints")
     UrlRefused,
     AddressRefused,
     BehaviorNameTaken,
-    summary="Replace the endpoint of a deployment, whose own A2A 1.0 server answers its messages from then on",
+    summary="Replace the endpoint of a deployment; its own A2A 1.0 server then receives its messages",
     description=(
-        "The deployment gets a behavior of kind `remote` as its default, which sends messages on. What is left out "
-        "is empty from then on, the credential too."
+        "The deployment gets a default behavior of kind `remote`, which forwards messages. Omitted fields are "
+        "cleared, including the credential."
     ),
 )
 def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
@@ -43,10 +43,10 @@ def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     "POST",
     f"{ENDPOINT}/check",
     {200: schemas.EndpointReportBody},
-    summary="Check the endpoint of a deployment: read its card, ask its server, and say what is wrong",
+    summary="Check the endpoint of a deployment: read its card, send a request, and list all problems",
     description=(
-        "Reads the agent's card, keeps what it says, and asks the server for the tasks of a context that does not "
-        "exist, with a request token and the endpoint's credential. May take twenty seconds."
+        "Reads and stores the agent's card, and asks the server for the tasks of a context that does not exist, with a "
+        "request token and the endpoint's credential. May take twenty seconds."
     ),
 )
 def check_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
@@ -65,5 +65,5 @@ endpoint.reads(
 )
 endpoint.removes(
     domain.remove_endpoint,
-    summary="Delete the endpoint of a deployment, and the behavior that sent messages there",
+    summary="Delete the endpoint of a deployment, and the behavior that forwarded messages to it",
 )

@@ -1,4 +1,4 @@
-"""Serve the specification of each of the service's extensions at its URI, and the schemas of its data beside it."""
+"""Serve the specification of each A2A extension of this service at its URI, with the JSON Schemas of its data."""
 
 from flask import Response
 from werkzeug.exceptions import NotFound
@@ -67,5 +67,5 @@ def read_extension_schema(call: RequestContext, name: str, version: str) -> Resp
 def _find(name: str, version: str) -> OwnExtension:
     own = find_own_extension(name, version)
     if own is None:
-        raise NotFound("There is no such extension.")
+        raise NotFound("There is no such extension. Get the list at /extensions.")
     return own

@@ -1,7 +1,7 @@
-"""Negotiate extensions on every A2A route, and say on every answer what was activated: streams and errors too.
+"""Negotiate extensions on every A2A route, and list the activated ones in every response, streams and errors too.
 
-The header is read under its name of today and of 0.3. Activation depends on the agent alone, so it can be said also
-where the credential was refused.
+The header is read by its current name and that of version 0.3. Activation depends on the agent alone, so it can also be
+reported if the credential was refused.
 """
 
 from uuid import UUID
@@ -11,19 +11,19 @@ from flask import Flask, Response, current_app, g, request
 from shared.a2a.agents.extensions import activate, read_requested
 from shared.errors import DomainError
 from web.dependencies.services import Services
-from web.error_responses.a2a_errors import speaks_a2a
+from web.error_responses.a2a_errors import is_a2a_path
 
 HEADER = "A2A-Extensions"
 HEADERS = (HEADER, "X-A2A-Extensions")
 
 
 def requested_extensions() -> tuple[str, ...]:
-    """Give the extensions that this request names."""
+    """Return the extensions that this request names."""
     return read_requested([value for name in HEADERS for value in request.headers.getlist(name)])
 
 
 def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
-    """Give the extensions that this request activates of the agent's; read once for a request.
+    """Return the agent's extensions that this request activates; computed once for each request.
 
     Raises AgentNotFound.
     """
@@ -39,11 +39,11 @@ def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
 
 
 def echo_extensions(app: Flask) -> None:
-    """Put the activated extensions into every answer of the protocol's addresses."""
+    """List the activated extensions in every response of A2A's paths."""
 
     def echo(response: Response) -> Response:
         is_asked = request.url_rule is not None and any(name in request.headers for name in HEADERS)
-        if is_asked and speaks_a2a(request.path) and (active := _find_active()):
+        if is_asked and is_a2a_path(request.path) and (active := _find_active()):
             response.headers[HEADER] = ", ".join(active)
         return response
 
@@ -51,7 +51,7 @@ def echo_extensions(app: Flask) -> None:
 
 
 def _find_active() -> tuple[str, ...]:
-    """Give what is activated; nothing where there is no such agent, or the database does not answer."""
+    """Return the activated extensions, or none if there is no such agent or the database is unavailable."""
     try:
         return active_extensions((request.view_args or {}).get("deployment_id"))
     except DomainError:

@@ -1,7 +1,7 @@
-"""The JSON-RPC binding: `POST` at an agent's base, where `method` names what HTTP+JSON has a path for.
+"""The JSON-RPC binding: `POST` to an agent's base URL, with the operation in `method`.
 
-It adds names and envelopes (`rpc_envelopes.py`) and no operation: the handlers are those of the other binding. Headers
-mean the same in both.
+It adds method names and envelopes (`rpc_envelopes.py`) to the handlers of HTTP+JSON, and no operation of its own.
+Headers have the same meaning in both bindings.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ METHODS: Mapping[str, tuple[AgentHandler, Mapping[str, tuple[str, str]]]] = {
     "DeleteTaskPushNotificationConfig": (delete_push_configuration, _CONFIGURATION),
     "GetExtendedAgentCard": (read_extended_agent_card, {}),
 }
-"""The handler of each method, and which of its parameters the other binding has in the path."""
+"""The handler of each method, and its parameters that HTTP+JSON has in the path."""
 
 
 class RpcCall(A2A):
@@ -59,7 +59,7 @@ class RpcCall(A2A):
 
 
 class RpcError(A2A):
-    """What went wrong: a number, a sentence, and google.rpc details as in HTTP+JSON."""
+    """An error: a number, a message, and google.rpc details as in HTTP+JSON."""
 
     code: int
     message: str
@@ -76,14 +76,14 @@ class RpcResponse(A2A):
 
 
 def call_agent(call: RequestContext, deployment_id: UUID | None = None) -> Response:
-    """Do what a JSON-RPC request asks for."""
+    """Call the handler of a JSON-RPC request's method."""
     services = call.services
     rpc = read_rpc_request(call.read_small_body(services.settings.max_message_bytes))
     agent_call = open_agent_call(call, deployment_id, rpc=rpc)
     if rpc.method not in METHODS:
         raise MethodNotFound
     handler, names = METHODS[rpc.method]
-    return handler(agent_call, **{name: rpc.member(*spellings) for name, spellings in names.items()})
+    return handler(agent_call, **{name: rpc.require_text(*spellings) for name, spellings in names.items()})
 
 
 for _path, _name in (("/", "call_default_agent"), (AGENT_PREFIX, "call_agent")):
@@ -93,9 +93,9 @@ for _path, _name in (("/", "call_default_agent"), (AGENT_PREFIX, "call_agent")):
         name=_name,
         summary="Send a JSON-RPC request to an agent",
         description=(
-            "The operations of HTTP+JSON under their JSON-RPC names. Errors of the protocol are answered 200, in the "
-            "response's `error`; others keep their status. `SendStreamingMessage` and `SubscribeToTask` are answered "
-            "with `text/event-stream`, each event a whole response. Batches and notifications are refused."
+            "The operations of HTTP+JSON under their JSON-RPC names. Errors of the protocol have status 200 and are in "
+            "the response's `error`; all others keep their status. `SendStreamingMessage` and `SubscribeToTask` return "
+            "`text/event-stream`, where each event is a complete response. Batches and notifications are refused."
         ),
         authentication=Authentication.CALLER,
         query=AnyQuery,

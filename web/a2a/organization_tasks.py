@@ -1,4 +1,4 @@
-"""List the tasks of all agents of an organization, for those who administer it."""
+"""List the tasks of all agents of an organization, for its administrators."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -19,36 +19,38 @@ routes = AdministrationRoutes("agents")
 
 
 class OrganizationTask(ResponseModel):
-    """A task, without what was said in it."""
+    """A task, without its messages and artifacts."""
 
     id: Id
     context_id: str
     organization_id: Id
     deployment_id: Id
     caller_id: Id = Field(description="The user or identity that sent the message.")
-    principal_id: Id = Field(description="The identity that it is worked on for.")
+    principal_id: Id = Field(description="The identity on whose behalf the agent works.")
     distribution_id: Id | None
     state: TaskState
-    status_at: UtcTime = Field(description="When it came to this state, or was last told of.")
+    status_at: UtcTime = Field(
+        description="When the task entered this state, or its status was last updated."
+    )
     created_at: UtcTime
 
 
 class OrganizationTaskPage(PageResponse):
-    """Some tasks, the last changed first, and where the next page begins."""
+    """A page of tasks, the last changed first."""
 
     next_cursor: str | None  # type: ignore[assignment]
     tasks: Sequence[OrganizationTask]
 
 
 class OrganizationTaskQuery(RequestModel):
-    """The parameters of a listing of an organization's tasks."""
+    """The parameters of the list of an organization's tasks."""
 
     state: Annotated[TaskState, Field(strict=False), STATES] | None = Field(
         default=None, description="Only tasks in this state."
     )
     deployment_id: Id | None = Field(default=None, description="Only tasks of this deployment's agent.")
     cursor: Annotated[str, Text(minimum=1, maximum=200)] | None = Field(
-        default=None, description="The `nextCursor` of the page before."
+        default=None, description="The `nextCursor` of the previous page."
     )
     limit: Annotated[
         Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Tasks on the page.")
@@ -60,7 +62,7 @@ class OrganizationTaskQuery(RequestModel):
     OrganizationTaskPage,
     OrganizationTaskQuery,
     summary="List the tasks of an organization's agents, the last changed first; needs TaskRead",
-    description="What was said in a task is read at its agent, with the same permission.",
+    description="To read a task's messages, get it from its agent; that requires the same permission.",
 )
 def list_organization_tasks(call: RequestContext, organization_id: UUID) -> JsonResponse:
     actor = call.actor

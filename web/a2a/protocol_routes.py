@@ -1,8 +1,8 @@
-"""Declare the protocol's routes: each at the root, for the default agent, and below `/agents/{deploymentId}`.
+"""Declare A2A's routes: each at the root for the default agent, and below `/agents/{deploymentId}`.
 
-All check in this order: authentication (`web/framework/routes.py`), version, agent, whether this caller may talk to it.
-Liberal in: unknown query parameters and members are ignored, either name of a media type is taken, a body may lack its
-type. Strict out: nothing unknown, no nulls, the media type that was asked for.
+All check in this order: authentication (`web/framework/routes.py`), protocol version, agent, permission of the caller.
+Requests are read leniently: unknown parameters and members are ignored, and the body's media type may be JSON's, A2A's
+or absent. Responses are strict: no unknown members, no nulls, the media type that was requested.
 """
 
 import re
@@ -36,7 +36,7 @@ from web.http.requests import MalformedRequest, findings, parse_json
 A2A_JSON = "application/a2a+json"
 AGENT_PREFIX = "/agents/<id:deployment_id>"
 VERSION_HEADER = "A2A-Version"
-_SPOKEN = re.compile(r"1\.0(\.\d+)?")
+_SUPPORTED_VERSION = re.compile(r"1\.0(\.\d+)?")
 REFUSALS: tuple[type[DomainError], ...] = (
     VersionNotSupported,
     AgentNotFound,
@@ -50,68 +50,68 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCall:
-    """A request to an agent by someone who may talk to it."""
+    """A request to an agent by a caller who may send messages to it."""
 
-    checked: RequestContext
+    context: RequestContext
     agent: Agent
     declared: tuple[DeclaredExtension, ...]
     active: tuple[str, ...]
     rpc: RpcRequest | None = None
-    """The request's JSON-RPC, if it came by that binding."""
+    """The JSON-RPC request, if that binding is used."""
 
     @property
     def http(self) -> Request:
-        """The request."""
-        return self.checked.http
+        """The HTTP request."""
+        return self.context.http
 
     @property
     def scope(self) -> Scope:
-        """Whose tasks are meant, by the caller as they are now. Raises PermissionDenied."""
-        return authorize(self.checked.caller, self.agent)
+        """The tasks of the caller, who may have changed while the body arrived. Raises PermissionDenied."""
+        return authorize(self.context.caller, self.agent)
 
     @property
     def watch(self) -> Watch:
-        """What watches, while the request is being answered, whether its caller may still talk to the agent."""
-        return self.checked.watch(lambda caller: authorize(caller, self._current_agent()))
+        """A watch that checks during the response whether the caller may still send messages to the agent."""
+        return self.context.watch(lambda caller: authorize(caller, self._current_agent()))
 
     @property
     def readable(self) -> Readable:
-        """Which tasks the caller may read, others' among them."""
-        return authorize_reading(self.checked.caller, self.agent)
+        """The tasks that the caller may read, including those of other callers."""
+        return authorize_reading(self.context.caller, self.agent)
 
     @property
     def watch_reading(self) -> Watch:
-        """What watches, while a request is being answered, whether its caller may still read what they could."""
+        """A watch that checks during the response whether the caller may still read these tasks."""
         held = self.readable
-        return self.checked.watch(lambda caller: require_reading(caller, self._current_agent(), held))
+        return self.context.watch(lambda caller: require_reading(caller, self._current_agent(), held))
 
     def _current_agent(self) -> Agent:
-        """Give the agent as it is while the request is being answered. Raises AgentNotFound once it is disabled."""
+        """Return the current state of the agent. Raises AgentNotFound once it is disabled."""
         return self.services.directory.get(self.agent.deployment_id).agent
 
     @property
     def services(self) -> AgentServices:
-        """What A2A's routes use."""
-        return self.checked.services.agents
+        """The services of A2A's routes."""
+        return self.context.services.agents
 
     def read_body(self, shape: type[Shape]) -> Shape:
-        """Read the JSON body, whatever it says it is. Raises MalformedJson, InvalidParams, ContentTooLarge."""
+        """Return the JSON body, whatever its media type. Raises MalformedJson, InvalidParams, ContentTooLarge."""
         if self.rpc is not None:
-            return _validated(shape, self.rpc.params, "body")
-        raw = self.checked.read_small_body(self.checked.services.settings.max_message_bytes)
-        return _validated(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
+            return _validate(shape, self.rpc.params, "body")
+        raw = self.context.read_small_body(self.context.services.settings.max_message_bytes)
+        return _validate(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
 
     def read_query(self, shape: type[Shape]) -> Shape:
-        """Read the query parameters that the shape knows. Raises InvalidParams."""
-        query = query_of(self.http) if self.rpc is None else self.rpc.as_query()
-        return _validated(shape, query, "query")
+        """Return the query parameters that the model knows. Raises InvalidParams."""
+        query = parse_query(self.http) if self.rpc is None else self.rpc.as_query()
+        return _validate(shape, query, "query")
 
 
 AgentHandler = Callable[..., Response]
 
 
 class AgentRoutes(Routes):
-    """Routes of the protocol."""
+    """Routes of the A2A protocol."""
 
     def agent_route(
         self,
@@ -124,9 +124,9 @@ class AgentRoutes(Routes):
         errors: tuple[type[DomainError], ...] = (),
         **options: Any,
     ) -> Callable[[AgentHandler], AgentHandler]:
-        """Declare the decorated function as the handler of `method path` for the default agent and for each.
+        """Declare the decorated function as the handler of `method path`, for the default agent and for each agent.
 
-        `response` is the shape of the whole answer or, with `is_stream`, of each event's data.
+        `response` is the model of the response or, with `is_stream`, of each event's data.
         """
         media_types = ("text/event-stream",) if is_stream else ("application/json", A2A_JSON)
 
@@ -147,7 +147,7 @@ class AgentRoutes(Routes):
         return declare
 
     def register(self, app: Flask) -> None:
-        """Mount the routes, and the echo of extensions around all of them."""
+        """Add the routes to the application, and the hooks for extensions and JSON-RPC errors."""
         super().register(app)
         if "a2a" not in app.extensions:
             app.extensions["a2a"] = True
@@ -155,21 +155,21 @@ class AgentRoutes(Routes):
             answer_rpc_errors(app)
 
 
-def answer(call: AgentCall | RequestContext, body: A2A | Mapping[str, Any]) -> Response:
-    """Answer with a JSON object, as the request's binding has it, under the media type that it speaks of."""
+def respond(call: AgentCall | RequestContext, body: A2A | Mapping[str, Any]) -> Response:
+    """Return a JSON object as the response, in the request's binding and with the requested media type."""
     wire = body.to_wire() if isinstance(body, A2A) else body
     if isinstance(call, AgentCall) and call.rpc is not None:
         return Response(call.rpc.wrap(render(wire)), content_type="application/json")
-    return Response(render(wire), content_type=spoken_type(call.http))
+    return Response(render(wire), content_type=response_media_type(call.http))
 
 
-def spoken_type(http: Request) -> str:
-    """Choose between JSON and the protocol's own media type: as accepted, else as the request's body has it."""
+def response_media_type(http: Request) -> str:
+    """Return the response's media type, JSON's or A2A's: by `Accept`, else that of the request's body."""
     return negotiate(http, (A2A_JSON, JSON) if http.mimetype == A2A_JSON else (JSON, A2A_JSON))
 
 
-def query_of(http: Request) -> dict[str, str]:
-    """Read a query; of a parameter that is repeated, which of them is meant cannot be known. Raises InvalidParams."""
+def parse_query(http: Request) -> dict[str, str]:
+    """Return the query parameters. Raises InvalidParams if one is repeated, because either value may be meant."""
     values: dict[str, str] = {}
     for name, value in parse_qsl(http.environ.get("QUERY_STRING", ""), keep_blank_values=True):
         if name in values:
@@ -179,7 +179,7 @@ def query_of(http: Request) -> dict[str, str]:
 
 
 def require_task_id(value: str) -> UUID:
-    """Read a task's id from a path. Raises TaskNotFound for what no task is called."""
+    """Parse a task's id from a path. Raises TaskNotFound if it cannot be a task's id."""
     task_id = find_task_id(value)
     if task_id is None:
         raise TaskNotFound
@@ -187,22 +187,22 @@ def require_task_id(value: str) -> UUID:
 
 
 def check_version(http: Request, *, is_required: bool) -> None:
-    """Refuse versions of the protocol that are not spoken here; absent and empty mean 0.3 where that is required."""
+    """Refuse unsupported protocol versions. If a version is required, none means 0.3, which is unsupported."""
     asked = http.headers.get(VERSION_HEADER) or http.args.get(VERSION_HEADER) or ""
-    if not (_SPOKEN.fullmatch(asked.strip()) if asked.strip() else not is_required):
+    if not (_SUPPORTED_VERSION.fullmatch(asked.strip()) if asked.strip() else not is_required):
         raise VersionNotSupported
 
 
 def open_agent_call(
     call: RequestContext, deployment_id: UUID | None, *, rpc: RpcRequest | None = None
 ) -> AgentCall:
-    """Check a request to an agent. Raises VersionNotSupported, AgentNotFound, PermissionDenied."""
+    """Authorize a request to an agent. Raises VersionNotSupported, AgentNotFound, PermissionDenied."""
     check_version(call.http, is_required=call.services.settings.a2a_require_version)
     caller = call.caller
     known = call.services.agents.directory.get(deployment_id)
     authorize(caller, known.agent)
     return AgentCall(
-        checked=call,
+        context=call,
         agent=known.agent,
         declared=known.declared,
         active=active_extensions(deployment_id),
@@ -217,7 +217,7 @@ def _guarded(handler: AgentHandler) -> Callable[..., Response]:
     return view
 
 
-def _validated(shape: type[Shape], value: object, location: str) -> Shape:
+def _validate(shape: type[Shape], value: object, location: str) -> Shape:
     try:
         return shape.model_validate(value)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Say where updates of a task are posted to."""
+"""Administer the push notification configurations of a task: the URLs that its updates are sent to."""
 
 from uuid import UUID
 
@@ -8,7 +8,7 @@ from shared.a2a.errors import PushNotificationNotSupported, TaskNotFound
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import Empty, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
 from shared.db.database import Session
-from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
+from web.a2a.protocol_routes import AgentCall, AgentRoutes, require_task_id, respond
 from web.a2a.queries import PageQuery
 
 routes = AgentRoutes("agents")
@@ -21,7 +21,7 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
 @routes.agent_route(
     "POST",
     _COLLECTION,
-    summary="Create a push notification configuration of a task; credentials are not given back",
+    summary="Create a push notification configuration of a task; its credentials are never returned",
     body=TaskPushNotificationConfig,
     response=TaskPushNotificationConfig,
     errors=_ERRORS,
@@ -29,10 +29,10 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     call.services.pushes.require_support()
     wanted = call.read_body(TaskPushNotificationConfig)
-    with call.checked.services.database.transaction() as session:
+    with call.context.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         created = call.services.pushes.create(session, found, wanted)
-    return answer(call, created)
+    return respond(call, created)
 
 
 @routes.agent_route(
@@ -46,12 +46,12 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
 def list_push_configurations(call: AgentCall, task_id: str) -> Response:
     call.services.pushes.require_support()
     query = call.read_query(PageQuery)
-    with call.checked.services.database.transaction() as session:
+    with call.context.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         configs, token = call.services.pushes.list_page(
             session, found, size=query.page_size or DEFAULT_PAGE, token=query.page_token
         )
-    return answer(call, ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token))
+    return respond(call, ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token))
 
 
 @routes.agent_route(
@@ -63,25 +63,25 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
 )
 def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
     call.services.pushes.require_support()
-    with call.checked.services.database.transaction() as session:
+    with call.context.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         config = call.services.pushes.get(session, found, config_id)
-    return answer(call, config)
+    return respond(call, config)
 
 
 @routes.agent_route(
     "DELETE",
     f"{_COLLECTION}/<path:config_id>",
-    summary="Delete a push notification configuration of a task; nothing happens if there is none",
+    summary="Delete a push notification configuration of a task; no error if there is none",
     response=Empty,
     errors=_ERRORS,
 )
 def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
     call.services.pushes.require_support()
-    with call.checked.services.database.transaction() as session:
+    with call.context.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         call.services.pushes.delete(session, found, config_id)
-    return answer(call, Empty())
+    return respond(call, Empty())
 
 
 def _require_task(session: Session, call: AgentCall, task_id: str) -> UUID:

@@ -1,4 +1,4 @@
-"""The query parameters of A2A's routes, under either spelling; anything else in a query is ignored."""
+"""The query parameters of A2A's routes, in camelCase or snake_case. Unknown ones are ignored."""
 
 from typing import Annotated, Literal
 
@@ -18,19 +18,19 @@ PageSize = Annotated[Annotated[int, Field(ge=1, le=MAXIMUM_PAGE)] | None, _EMPTY
 
 
 class AgentQuery(AnyQuery):
-    """Parameters in camelCase, or as protobuf spells them."""
+    """Parameters in camelCase, or in protobuf's snake_case."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
 class TaskReadQuery(AgentQuery):
-    """How much of a task."""
+    """The parameters of reading a task."""
 
     history_length: HistoryLength = None
 
 
 class TaskListQuery(AgentQuery):
-    """Which tasks, and how much of each."""
+    """The filters of a list of tasks, and what each task includes."""
 
     context_id: Annotated[str | None, _EMPTY_AS_ABSENT] = None
     status: Annotated[TaskState | None, _EMPTY_AS_ABSENT, STATES] = None
@@ -41,7 +41,7 @@ class TaskListQuery(AgentQuery):
     include_artifacts: Literal["true", "false", ""] = ""
 
     def wanted(self) -> TaskQuery:
-        """Return it as the domain takes it. Raises InvalidParams for a context that nothing is in."""
+        """Return the domain's query. Raises InvalidParams for an impossible context id."""
         if self.context_id is not None:
             check_identifier("contextId", self.context_id, location="query")
         return TaskQuery(
@@ -56,7 +56,7 @@ class TaskListQuery(AgentQuery):
 
 
 class PageQuery(AgentQuery):
-    """Which page of a list."""
+    """The page of a list."""
 
     page_size: PageSize = None
     page_token: str = ""

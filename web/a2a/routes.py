@@ -1,4 +1,4 @@
-"""Everything that agents answer."""
+"""All routes of agents."""
 
 from web.a2a.agents import routes as agent_routes
 from web.a2a.behaviors import routes as behavior_routes

@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 around the protocol's objects: requests, results and errors.
+"""JSON-RPC 2.0 envelopes around A2A's objects: requests, results and errors.
 
-The protocol's errors are answered 200 with their numbers and the details that HTTP+JSON gives. What the protocol has
-no word for (a wrong credential, a limit, a body that is too large) keeps its HTTP status, as in the other binding.
+Errors of the protocol have status 200, with their number and the details of HTTP+JSON. Errors that the protocol does
+not define (an invalid credential, a limit, a body that is too large) keep their HTTP status, as in the other binding.
 """
 
 import json
@@ -33,7 +33,7 @@ CODES: Mapping[str, int] = {
     "INVALID_PARAMS": -32602,
     "INTERNAL_ERROR": -32603,
 }
-"""The numbers of errors (protocol definition 5.4 and 9.5) by their reasons."""
+"""The numbers of errors (protocol definition 5.4 and 9.5), by reason."""
 _FIRST_ERROR = 400
 
 
@@ -53,29 +53,29 @@ class MethodNotFound(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcRequest:
-    """A request of JSON-RPC."""
+    """A JSON-RPC request."""
 
     id: Any
     method: str
     params: Mapping[str, Any]
 
     def wrap(self, result: str) -> str:
-        """Write the response that holds a result, which is JSON."""
+        """Return the response with a result, which is JSON text."""
         return f'{{"jsonrpc":"{VERSION}","id":{render(self.id)},"result":{result}}}'
 
     def wrap_error(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the response of an error in the middle of a stream, from that of HTTP+JSON."""
+        """Return the response with an error that occurred within a stream, from the body of HTTP+JSON."""
         return _error(self.id, body["error"])
 
-    def member(self, name: str, other: str) -> str:
-        """Give a required text of the parameters, under either spelling. Raises InvalidParams."""
+    def require_text(self, name: str, other: str) -> str:
+        """Return a required text parameter, in either spelling. Raises InvalidParams."""
         value = self.params.get(name, self.params.get(other))
         if not isinstance(value, str):
             raise InvalidParams(errors=[FieldError(location="body", name=name, message="must be a string")])
         return value
 
     def as_query(self) -> dict[str, Any]:
-        """Give the parameters as a query has them: what is null is absent, and truth is a word."""
+        """Return the parameters as a query has them: without nulls, and with booleans as words."""
         present = {name: value for name, value in self.params.items() if value is not None}
         return {
             name: str(value).lower() if isinstance(value, bool) else value for name, value in present.items()
@@ -83,19 +83,19 @@ class RpcRequest:
 
 
 def read_rpc_request(raw: bytes) -> RpcRequest:
-    """Read a request; errors are JSON-RPC from here on. Raises ParseError, MalformedRequest, InvalidParams."""
+    """Parse a request. Later errors are rendered as JSON-RPC. Raises ParseError, MalformedRequest, InvalidParams."""
     g.rpc_id = None
     try:
         body = parse_json(raw, **NUMBERS)
     except MalformedJson as error:
         raise ParseError(error.detail) from None
     if isinstance(body, list):
-        raise MalformedRequest("Batches are not taken; send one request at a time.")
+        raise MalformedRequest("Batches are not supported. Send one request at a time.")
     if not isinstance(body, dict) or body.get("jsonrpc") != VERSION:
         raise MalformedRequest('The body must be an object whose "jsonrpc" is "2.0".')
     request_id, method, params = body.get("id"), body.get("method"), body.get("params", {})
     if "id" not in body or isinstance(request_id, dict | list | bool):
-        raise MalformedRequest('"id" must be a string or a number; notifications are not taken.')
+        raise MalformedRequest('"id" must be a string or a number. Notifications are not supported.')
     g.rpc_id = request_id
     if not isinstance(method, str):
         raise MalformedRequest('"method" must be a string.')
@@ -105,7 +105,7 @@ def read_rpc_request(raw: bytes) -> RpcRequest:
 
 
 def answer_rpc_errors(app: Flask) -> None:
-    """Write the errors of JSON-RPC requests as JSON-RPC."""
+    """Render the errors of JSON-RPC requests as JSON-RPC."""
 
     def wrap(response: Response) -> Response:
         if "rpc_id" not in g or response.status_code < _FIRST_ERROR:

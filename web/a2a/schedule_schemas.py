@@ -1,4 +1,4 @@
-"""The JSON of schedules and their runs."""
+"""Request and response models of schedules and their runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,33 +23,33 @@ Cron = Annotated[
 TimeZone = Annotated[
     str,
     Text(minimum=1, maximum=100),
-    Field(description="The time zone the fields are meant in.", examples=["Europe/Berlin"]),
+    Field(description="The time zone of these fields.", examples=["Europe/Berlin"]),
 ]
 Template = Annotated[
     dict[str, Any],
     Field(
-        description="A Message of the A2A protocol without `messageId`, `role` and `taskId`. In its texts `${tick}`"
-        " stands for the tick's time and `${schedule}` for the schedule's name. Extensions that it lists are activated."
+        description="A Message of the A2A protocol without `messageId`, `role` and `taskId`. In its texts, `${tick}`"
+        " is replaced by the tick's time and `${schedule}` by the schedule's name. Its extensions are activated."
     ),
 ]
 MissedTicks = Annotated[
     Literal["skip", "run_once", "catch_up"],
     Field(
-        description="What becomes of ticks that come while nothing runs: dropped, the last of them run, or all of them"
-        " up to `catchUpLimit`."
+        description="What to do with ticks that were missed while no worker ran: drop them, run the last one, or run"
+        " all of them up to `catchUpLimit`."
     ),
 ]
 Owner = Annotated[
     Id | None,
     Field(
-        description="The Principal Identity that receives: it owns what the agent stores, and usage is its own."
-        " It gives no permission. Without one the agent's daemon stands in its place."
+        description="The receiving Principal Identity: it owns what the agent stores, and usage is attributed to it."
+        " It grants no permission. Without one, the agent's daemon (the deployment's service account) is used."
     ),
 ]
 
 
 class ScheduleBody(ResponseModel):
-    """A schedule: when an agent is told what, and on whose behalf."""
+    """A schedule: when an agent gets which message, and on whose behalf."""
 
     id: Id
     deployment_id: Id
@@ -67,27 +67,27 @@ class ScheduleBody(ResponseModel):
 
 
 class SchedulePage(PageResponse):
-    """Schedules, oldest first."""
+    """A page of schedules, oldest first."""
 
     schedules: Sequence[ScheduleBody]
 
 
 class SentSchedule(RequestModel):
-    """What a schedule is to be."""
+    """The new state of a schedule."""
 
     name: Name
     cron: Cron
     time_zone: TimeZone = "UTC"
     message: Template
     behavior_id: Annotated[
-        Id | None, Field(description="The behavior that answers; the default one if null.")
+        Id | None, Field(description="The behavior that handles the message. Null: the default one.")
     ] = None
     principal_identity_id: Owner = None
     missed: MissedTicks = "skip"
     catch_up_limit: Annotated[JsonCount, Between(minimum=1, maximum=MAX_CATCH_UP)] = 10
 
     def draft(self) -> ScheduleDraft:
-        """Give what the domain takes."""
+        """Return the domain's object."""
         return ScheduleDraft(
             name=self.name,
             cron=self.cron,
@@ -104,42 +104,43 @@ class RunFile(ResponseModel):
     """A file of a run's task."""
 
     id: Id
-    url: Annotated[str, Field(description="Where the file's metadata is read.")]
+    url: Annotated[str, Field(description="The URL of the file's metadata.")]
 
 
 class RunBody(ResponseModel):
-    """What became of a tick."""
+    """The result of a tick."""
 
     id: Id
     tick_at: UtcTime
     state: Annotated[
-        str, Field(description="`started`, `refused` (see `code`), or `skipped` with those before it.")
+        str,
+        Field(description="`started`, `refused` (see `code`), or `skipped` together with those before it."),
     ]
     code: str | None
     task_id: Id | None
-    task_state: Annotated[str | None, Field(description="Where the task is now; null once it is forgotten.")]
+    task_state: Annotated[str | None, Field(description="The task's current state. Null once it is deleted.")]
     task_url: Annotated[
         str | None,
-        Field(description="Where the task is read, with its artifacts; null once it is forgotten."),
+        Field(description="The URL of the task and its artifacts. Null once it is deleted."),
     ]
     files: Annotated[
         Sequence[RunFile],
-        Field(description="Files that the task refers to, its stored artifacts among them; 20 at the most."),
+        Field(description="Files that the task refers to, including stored artifacts; 20 at most."),
     ]
     passed_over: Annotated[
-        JsonCount, Field(description="Ticks before this one that were not run; 1000 for more.")
+        JsonCount, Field(description="The number of ticks before this one that were not run; at most 1000.")
     ]
     created_at: UtcTime
 
 
 class RunPage(PageResponse):
-    """Runs, newest first."""
+    """A page of runs, newest first."""
 
     runs: Sequence[RunBody]
 
     @classmethod
     def linked(cls, page: Page[Run], tasks_url: str, base_url: str) -> "RunPage":
-        """Show a page with the addresses of tasks and files."""
+        """Return the model of a page, with the URLs of tasks and files."""
         runs = [_linked(run, tasks_url, base_url) for run in page.items]
         return cls.model_validate({"runs": runs, "next_cursor": page.next_cursor})
 

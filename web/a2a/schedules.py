@@ -1,4 +1,4 @@
-"""Administer the schedules of a deployment's agent, and look at their runs."""
+"""Administer the schedules of a deployment's agent, and list their runs."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ ONE = f"{OF_DEPLOYMENT}/<id:schedule_id>"
     OF_DEPLOYMENT,
     schemas.SentSchedule,
     schemas.ScheduleBody,
-    summary="Create a schedule that sends an agent a message, from the next tick on",
+    summary="Create a schedule that sends messages to an agent, beginning with the next tick",
 )
 def create_schedule(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
@@ -44,7 +44,7 @@ schedule.reads("read_schedule", schedules.get_schedule, summary="Get a schedule"
     ONE,
     schemas.SentSchedule,
     schemas.ScheduleBody,
-    summary="Replace a schedule; it goes on with the next tick that comes",
+    summary="Replace a schedule; it continues with the next tick",
 )
 def replace_schedule(call: RequestContext, deployment_id: UUID, schedule_id: UUID) -> JsonResponse:
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
@@ -58,7 +58,7 @@ def replace_schedule(call: RequestContext, deployment_id: UUID, schedule_id: UUI
 
 schedule.removes(
     schedules.delete_schedule,
-    summary="Delete a schedule and the record of its runs; tasks that it began go on",
+    summary="Delete a schedule and the record of its runs; tasks that it started continue",
 )
 schedule.acts("disable", schedules.disable_schedule, summary="Disable a schedule")
 schedule.acts(
@@ -71,7 +71,7 @@ schedule.acts(
 @routes.pages(
     f"{ONE}/runs",
     schemas.RunPage,
-    summary="List the runs of a schedule, newest first; the last thousand are kept",
+    summary="List the runs of a schedule, newest first; the last 1000 are kept",
 )
 def list_runs(call: RequestContext, deployment_id: UUID, schedule_id: UUID) -> JsonResponse:
     actor, base_url = call.actor, call.services.settings.base_url

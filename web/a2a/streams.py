@@ -1,9 +1,9 @@
-"""Send what happens to a task as server-sent events, from the rows, for as long as somebody listens.
+"""Stream the events of a task as server-sent events, read from the database.
 
-A stream holds no thread while it waits (`web/framework/deferred_responses.py`). It ends with the task, or with its
-front: a client that subscribes again, at any process, is given the task as it is and then what follows. Until the first
-event a failure is an answer with its own status, afterwards an event named `error`. An event's id is its number in the
-task's log; a subscription with `Last-Event-ID` goes on after that number.
+A stream needs no thread while it waits (`web/framework/deferred_responses.py`). It ends with the task, or with its web
+process. A client that subscribes again, to any process, gets the current task and then its further events. Before the
+first event an error becomes an error response, after it an event named `error`. An event's id is its number in the
+task's log, and a subscription with `Last-Event-ID` continues after that number.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from web.framework.deferred_responses import (
 log = get_logger(__name__)
 
 COMMENT_SECONDS = 10.0
-"""After so long without an event a comment is sent; a task is shown whose agent has not said whether it makes one."""
+"""Send a comment after so many seconds without an event. Show the task by then, even if the agent has not replied."""
 COMMENT = b": still working\n\n"
 Frames = Generator[bytes | None]
-"""What is sent, and None whenever there is nothing yet."""
+"""Frames to send, and None while there is nothing to send."""
 _EVENT_ID = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What frames are made of, taken from the request, whose context ends before its stream does."""
+class StreamSource:
+    """The data that frames are made of. It outlives the request's context, which ends before the stream does."""
 
     database: Database
     services: AgentServices
@@ -66,11 +66,11 @@ class Source:
     pending: PendingResponse
 
     @classmethod
-    def of(cls, call: AgentCall, task_id: UUID, pending: PendingResponse) -> Source:
-        """Read what is needed of a request."""
+    def of(cls, call: AgentCall, task_id: UUID, pending: PendingResponse) -> StreamSource:
+        """Return the source for a task, from a request's headers and binding."""
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
-            database=call.checked.services.database,
+            database=call.context.services.database,
             services=call.services,
             task_id=task_id,
             resume_after=int(sent) if _EVENT_ID.fullmatch(sent) else None,
@@ -79,25 +79,25 @@ class Source:
         )
 
     def watch(self) -> Watch:
-        """Ask to be woken when the task changes."""
+        """Return a watch that wakes the response up when the task changes."""
         return self.services.watch.watch(self.task_id, self.pending.wake_up)
 
     def follow(self, watch: Watch, after_sequence: int, *, reads_first: bool) -> Iterator[Event | None]:
-        """Give the events after one; None whenever there is none yet."""
+        """Yield the events after a sequence number, and None while there is none."""
         return follow(self.database, watch, after_sequence, self.pending.seconds, reads_first=reads_first)
 
     def task(self, snapshot: Snapshot) -> bytes:
-        """Make the frame of a task."""
+        """Return the frame of a task."""
         return self._frame({"task": snapshot.task.to_wire()}, snapshot.sequence)
 
     def event(self, event: Event) -> bytes:
-        """Make the frame of an event."""
+        """Return the frame of an event."""
         if not self.services.links.may_contain_files(event.text):
             return self._numbered(event.text, event.sequence)
         return self._frame(event.body, event.sequence)
 
-    def answer(self, answered: TurnResponse) -> bytes:
-        """Make the frame of an answer that was given before."""
+    def response(self, answered: TurnResponse) -> bytes:
+        """Return the frame of a response that was sent before."""
         return self._frame(answered.body.to_wire(), answered.sequence)
 
     def _frame(self, body: Mapping[str, Any], number: int) -> bytes:
@@ -108,48 +108,50 @@ class Source:
         return f"id: {number}\ndata: {data}\n\n".encode()
 
 
-def stream_answer(call: AgentCall, send: Callable[[], AcceptedMessage]) -> Response:
-    """Stream the answer to a message: its task first and then updates, or the one message that it is.
+def stream_message_response(call: AgentCall, send: Callable[[], AcceptedMessage]) -> Response:
+    """Stream the response to a message: its task and then updates, or a single message.
 
-    The message is sent once there is room for the stream: what was taken must not be refused, or it is sent again.
-    Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
+    The message is sent only after the stream has a slot, because a message that was accepted must not be refused
+    afterwards: the client would send it again. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    pending = _wait(call)
-    frames = answer_frames(lambda task_id: Source.of(call, task_id, pending), send)
+    pending = _pending_response(call)
+    frames = message_frames(lambda task_id: StreamSource.of(call, task_id, pending), send)
     return _response(call, frames, pending, call.watch)
 
 
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
-    """Stream a task's updates, its present state first.
+    """Stream a task's updates, beginning with its current state.
 
-    Raises TaskNotFound, UnsupportedOperation when it has ended, TooManyStreams, ConcurrencyLimited, PoolExhausted.
+    Raises TaskNotFound, UnsupportedOperation if it has ended, TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    pending = _wait(call)
-    frames = _task_frames(Source.of(call, task_id, pending), partial(_find, call, task_id))
+    pending = _pending_response(call)
+    frames = _task_frames(StreamSource.of(call, task_id, pending), partial(_find, call, task_id))
     return _response(call, frames, pending, call.watch_reading)
 
 
-def _wait(call: AgentCall) -> PendingResponse:
+def _pending_response(call: AgentCall) -> PendingResponse:
     return PendingResponse(call.http.environ, idle_seconds=COMMENT_SECONDS, is_blocking=True)
 
 
 def _response(call: AgentCall, frames: Frames, pending: PendingResponse, watch: revocation.Watch) -> Response:
-    """Answer with the frames from the first one on, or raise what came in its place."""
-    host = urlsplit(call.checked.services.settings.base_url).hostname or ""
-    frames = in_slot(call.services.slots, call.checked.admission.key, frames)
+    """Return the stream of these frames, or raise the error that occurred before the first one."""
+    host = urlsplit(call.context.services.settings.base_url).hostname or ""
+    frames = with_slot(call.services.slots, call.context.admission.key, frames)
     frames = revocation.until_revoked(frames, watch, pending.wake_up.notify)
-    show = partial(show_error, rpc=call.rpc, request=request_id(), host=host)
-    return stream_when_ready(stream_steps(frames, show), pending)
+    show = partial(render_stream_error, rpc=call.rpc, request=request_id(), host=host)
+    return stream_when_ready(stream_generator(frames, show), pending)
 
 
-def show_error(error: DomainError, *, request: str, host: str, rpc: RpcRequest | None = None) -> object:
-    """Give the body of an error in the protocol's dialect, as the request's binding has it."""
+def render_stream_error(
+    error: DomainError, *, request: str, host: str, rpc: RpcRequest | None = None
+) -> object:
+    """Return the body of an error in A2A's format, for the request's binding."""
     body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
     return body if rpc is None else rpc.wrap_error(body)
 
 
-def stream_steps(frames: Frames, show: Callable[[DomainError], object]) -> ResponseGenerator:
-    """Give the steps of a stream; an error before its first frame is raised, a later one is shown in an event."""
+def stream_generator(frames: Frames, show: Callable[[DomainError], object]) -> ResponseGenerator:
+    """Yield the response and frames of a stream. An error before the first frame is raised, a later one is a frame."""
     has_begun = False
     try:
         for frame in frames:
@@ -166,140 +168,149 @@ def stream_steps(frames: Frames, show: Callable[[DomainError], object]) -> Respo
         frames.close()
 
 
-def in_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
-    """Give the frames of a stream while it holds a slot. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
+def with_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
+    """Yield frames while holding a stream's slot. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
     with slots.hold(key), closing(frames):
         yield from frames
 
 
-def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], AcceptedMessage]) -> Frames:
-    """Send, and give the frames of the answer; they end where the turn does."""
+def message_frames(
+    open_source: Callable[[UUID], StreamSource], send: Callable[[], AcceptedMessage]
+) -> Frames:
+    """Send a message and yield the frames of the response. They end with the turn."""
     sent = send()
-    del send  # and with it the message, which may be long
+    del send  # frees the message, which may be long
     source = open_source(sent.task_id)
     with source.watch() as watch:
-        answer = _Answer(source, sent)
-        yield from answer.begin()
-        if answer.is_over():
+        stream = _MessageStream(source, sent)
+        yield from stream.begin()
+        if stream.is_over():
             return
         for event in source.follow(watch, sent.snapshot.sequence, reads_first=True):
-            is_last_look = event is None and source.pending.is_shutting_down
-            yield from answer.hear(event) if event is not None else answer.wait(shows_now=is_last_look)
-            if answer.is_over() or (is_last_look and answer.is_shown):
+            is_last_check = event is None and source.pending.is_shutting_down
+            yield from stream.forward(event) if event is not None else stream.on_idle(shows_now=is_last_check)
+            if stream.is_over() or (is_last_check and stream.is_shown):
                 return
             if event is None:
                 yield None
 
 
-def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
-    """Give the frames of a subscription, which outlasts interruptions and ends with the task."""
+def _task_frames(source: StreamSource, find: Callable[[], Snapshot]) -> Frames:
+    """Yield the frames of a subscription, which continues after interruptions and ends with the task."""
     with source.watch() as watch:
         snapshot = find()
         after = snapshot.sequence
         if source.resume_after is not None:
-            after = min(after, source.resume_after)  # an event that is still to come was not heard
-        is_all_told = after == snapshot.sequence or not snapshot.has_events
-        if snapshot.task.status.state.is_terminal and is_all_told:
-            raise UnsupportedOperation("The task has ended; there is nothing to follow.")
+            after = min(
+                after, source.resume_after
+            )  # the client cannot have received an event that does not exist yet
+        is_complete = after == snapshot.sequence or not snapshot.has_events
+        if snapshot.task.status.state.is_terminal and is_complete:
+            raise UnsupportedOperation(
+                "The task has ended, so it has no further updates. Get the task instead."
+            )
         yield source.task(snapshot) if source.resume_after is None else COMMENT
-        pace = Pace()
+        keep_alive = KeepAlive()
         for event in source.follow(watch, after, reads_first=after < snapshot.sequence):
             if event is None:
                 if source.pending.is_shutting_down:
                     return
-                yield pace.comment()
+                yield keep_alive.comment_if_due()
                 continue
-            pace.note()
+            keep_alive.mark_sent()
             yield source.event(event)
             if event.is_last:
                 return
 
 
 def _find(call: AgentCall, task_id: UUID) -> Snapshot:
-    with call.checked.services.database.autocommit() as session:
+    with call.context.services.database.autocommit() as session:
         snapshot = find_snapshot(session, call.readable, task_id)
     if snapshot is None:
         raise TaskNotFound
     return snapshot
 
 
-class Pace:
-    """When something was last sent."""
+class KeepAlive:
+    """Decides when a silent stream needs a comment to stay open."""
 
     def __init__(self) -> None:
-        self.note()
+        self.mark_sent()
 
-    def note(self) -> None:
-        """Something is being sent."""
-        self._said_at = time.monotonic()
+    def mark_sent(self) -> None:
+        """Record that a frame is being sent."""
+        self._sent_at = time.monotonic()
 
     @property
-    def is_silent(self) -> bool:
-        """Whether it is time to be heard again."""
-        return time.monotonic() - self._said_at >= COMMENT_SECONDS
+    def is_due(self) -> bool:
+        """Whether a comment is due."""
+        return time.monotonic() - self._sent_at >= COMMENT_SECONDS
 
-    def comment(self) -> bytes | None:
-        """Give a comment if it is time for one; a None for the client, which waits on."""
-        if not self.is_silent:
+    def comment_if_due(self) -> bytes | None:
+        """Return a comment if one is due, else None."""
+        if not self.is_due:
             return None
-        self.note()
+        self.mark_sent()
         return COMMENT
 
 
-class _Answer:
-    """The frames of one answer: the task as it was when the message was taken, as soon as there is to be a task."""
+class _MessageStream:
+    """The frames of the response to one message: the task as it was when the message was accepted, and its events.
 
-    def __init__(self, source: Source, sent: AcceptedMessage) -> None:
+    The task is shown only once it is certain that the agent does not reply with a single message.
+    """
+
+    def __init__(self, source: StreamSource, sent: AcceptedMessage) -> None:
         self._source = source
         self._sent = sent
         self._turns_before = sent.turns_before
         self.is_shown = self._is_over = False
-        self._pace = Pace()
+        self._keep_alive = KeepAlive()
 
     def is_over(self) -> bool:
-        """Tell whether nothing follows."""
+        """Return whether the response is complete."""
         return self._is_over
 
     def begin(self) -> Iterator[bytes]:
-        """Show a task that is known to the client, or the whole answer if it was given before."""
-        if self._sent.is_replay and (answered := self._find_answer()) is not None:
+        """Yield the task if the client may know it already, or the complete response if it was sent before."""
+        if self._sent.is_replay and (answered := self._find_response()) is not None:
             self._is_over = True
             yield answered
         elif self._sent.is_visible:
             yield self._show()
 
-    def hear(self, event: Event) -> Iterator[bytes]:
-        """Pass an event on."""
-        self._pace.note()
+    def forward(self, event: Event) -> Iterator[bytes]:
+        """Yield the frames of an event."""
+        self._keep_alive.mark_sent()
         if not self.is_shown and event.kind != "message":
             yield self._show()
         yield self._source.event(event)
         if event.is_interruption and self._turns_before:
-            self._turns_before -= 1  # an earlier message's answer
+            self._turns_before -= 1  # the interruption belongs to an earlier message
             return
         self._is_over = event.is_last or event.is_interruption
 
-    def wait(self, *, shows_now: bool) -> Iterator[bytes]:
-        """Say that there is nothing to tell, and show the task, when it is time or now. Raises InvalidAgentResponse."""
+    def on_idle(self, *, shows_now: bool) -> Iterator[bytes]:
+        """Yield a comment or the task if one is due, or at once with `shows_now`. Raises InvalidAgentResponse."""
         if not self.is_shown:
             with self._source.database.autocommit() as session:
                 require_valid_response(session, self._sent.turn_id)
-        if not self._pace.is_silent and not shows_now:
+        if not self._keep_alive.is_due and not shows_now:
             return
-        self._pace.note()
+        self._keep_alive.mark_sent()
         if self.is_shown:
             yield COMMENT
             return
         with self._source.database.transaction() as session:
             is_task = show_task(session, self._sent.task_id)
-        if is_task:  # otherwise it was answered just now, with a message or not at all
+        if is_task:  # otherwise the agent has just replied with a message, or failed
             yield self._show()
 
     def _show(self) -> bytes:
         self.is_shown = True
         return self._source.task(self._sent.snapshot)
 
-    def _find_answer(self) -> bytes | None:
+    def _find_response(self) -> bytes | None:
         with self._source.database.autocommit() as session:
             answered = find_response(session, self._sent.turn_id, history_length=self._sent.history_length)
-        return self._source.answer(answered) if answered is not None else None
+        return self._source.response(answered) if answered is not None else None

@@ -1,6 +1,6 @@
-"""Read, list and follow the tasks that the caller may read, and cancel the caller's own.
+"""Get, list and subscribe to the tasks that the caller may read, and cancel the caller's own.
 
-Of all others it is said that there is no such task.
+For any other task the response is the same as for a task that does not exist.
 """
 
 from flask import Response
@@ -10,7 +10,7 @@ from shared.a2a.tasks.cancellation import cancel_task as cancel
 from shared.a2a.tasks.listing import list_tasks as list_page
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import CancelTaskRequest, ListTasksResponse, StreamResponse, Task
-from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
+from web.a2a.protocol_routes import AgentCall, AgentRoutes, require_task_id, respond
 from web.a2a.queries import TaskListQuery, TaskReadQuery
 from web.a2a.streams import stream_task
 from web.http.requests import MalformedJson
@@ -29,11 +29,11 @@ routes = AgentRoutes("agents")
 def read_task(call: AgentCall, task_id: str) -> Response:
     query = call.read_query(TaskReadQuery)
     found = require_task_id(task_id)
-    with call.checked.services.database.autocommit() as session:
+    with call.context.services.database.autocommit() as session:
         snapshot = find_snapshot(session, call.readable, found, history_length=query.history_length)
     if snapshot is None:
         raise TaskNotFound
-    return answer(call, call.services.links.with_links(found, snapshot.task.to_wire()))
+    return respond(call, call.services.links.with_links(found, snapshot.task.to_wire()))
 
 
 @routes.agent_route(
@@ -45,12 +45,12 @@ def read_task(call: AgentCall, task_id: str) -> Response:
 )
 def list_tasks(call: AgentCall) -> Response:
     wanted = call.read_query(TaskListQuery).wanted()
-    with call.checked.services.database.autocommit() as session:
+    with call.context.services.database.autocommit() as session:
         page = list_page(session, call.readable, wanted)
     wire = page.to_wire()
     links = call.services.links
     pairs = zip(page.tasks, wire["tasks"], strict=True)
-    return answer(
+    return respond(
         call, wire | {"tasks": [links.with_links(require_task_id(task.id), at) for task, at in pairs]}
     )
 
@@ -58,23 +58,23 @@ def list_tasks(call: AgentCall) -> Response:
 @routes.agent_route(
     "POST",
     "/tasks/<task:task_id>:cancel",
-    summary="Cancel a task; the body may be absent",
+    summary="Cancel a task; the body is optional",
     response=Task,
     errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
 )
 def cancel_task(call: AgentCall, task_id: str) -> Response:
     call.read_body(CancelTaskRequest)
     found = require_task_id(task_id)
-    with call.checked.services.database.transaction() as session:
+    with call.context.services.database.transaction() as session:
         task = cancel(session, call.scope, found)
     call.services.hints.notify(found)
-    return answer(call, call.services.links.with_links(found, task.to_wire()))
+    return respond(call, call.services.links.with_links(found, task.to_wire()))
 
 
 @routes.agent_route(
     "POST",
     "/tasks/<task:task_id>:subscribe",
-    summary="Subscribe to a task that has not ended: the task as it is, then its updates until it ends",
+    summary="Subscribe to a task that has not ended: its current state, then its updates until it ends",
     response=StreamResponse,
     is_stream=True,
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
@@ -86,7 +86,7 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
 @routes.agent_route(
     "GET",
     "/tasks/<task:task_id>:subscribe",
-    summary="Subscribe to a task, as the protocol's other definition has it",
+    summary="Subscribe to a task by GET, which the protocol's HTTP annotations define",
     response=StreamResponse,
     is_stream=True,
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),

@@ -63,7 +63,7 @@ _NAMES = {
 }
 
 
-def speaks_a2a(path: str) -> bool:
+def is_a2a_path(path: str) -> bool:
     """Whether errors at this path are A2A's."""
     return path in _PATHS or path.startswith(_PREFIXES)
 

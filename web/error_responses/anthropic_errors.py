@@ -23,7 +23,7 @@ _TYPES_BY_STATUS = {
 }
 
 
-def speaks_anthropic(path: str) -> bool:
+def is_anthropic_path(path: str) -> bool:
     """Whether errors at this path are Anthropic's."""
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 

@@ -12,15 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from web.error_responses.a2a_errors import PROTOCOL_DOMAIN, error_body, speaks_a2a
+from web.error_responses.a2a_errors import PROTOCOL_DOMAIN, error_body, is_a2a_path
 from web.error_responses.anthropic_errors import (
     REQUEST_ID_HEADER,
     anthropic_body,
     anthropic_status,
-    speaks_anthropic,
+    is_anthropic_path,
 )
-from web.error_responses.html_errors import CONTENT_TYPE, error_headers, error_page, speaks_html
-from web.error_responses.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
+from web.error_responses.html_errors import CONTENT_TYPE, error_headers, error_page, is_console_path
+from web.error_responses.openai_errors import RETRY_HEADER, is_final_status, is_openai_path, openai_body
 
 PROBLEM = "application/problem+json"
 OAUTH_PATHS = ("/oauth/token", "/oauth/revoke", "/oauth/introspect")
@@ -70,18 +70,18 @@ class Dialects:
         """Write an error; `data` are members of its own, and `errors` what is wrong with which field."""
         if path in OAUTH_PATHS:
             return _oauth_error(status, code, detail)
-        if speaks_a2a(path):
+        if is_a2a_path(path):
             host = urlsplit(self.base_url).hostname or PROTOCOL_DOMAIN
             body = error_body(status, code, detail, request=request_id, host=host, **data)
             return ErrorResponse(status=body["error"]["code"], body=body)
-        if speaks_anthropic(path):
+        if is_anthropic_path(path):
             return _anthropic_error(status, code, detail, request_id, data)
-        if speaks_openai(path):
+        if is_openai_path(path):
             headers = {RETRY_HEADER: "false"} if is_final_status(status) else {}
             return ErrorResponse(
                 status=status, body=openai_body(status, code, detail, **data), headers=headers
             )
-        if speaks_html(path):
+        if is_console_path(path):
             return _error_page(status, code, detail, request_id, data)
         return self.problem(status, code, detail, request_id=request_id, **data)
 

@@ -8,7 +8,7 @@ from web.framework.rendering import HTML, page_headers, render
 _FIRST_OF_OURS = 500
 
 
-def speaks_html(path: str) -> bool:
+def is_console_path(path: str) -> bool:
     """Tell whether an address is a page of the console."""
     return path == "/console" or path.startswith("/console/")
 

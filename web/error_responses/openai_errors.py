@@ -35,7 +35,7 @@ _TYPES_BY_STATUS = {
 _PARAMS = {"model_not_found": "model", "model_not_supported": "model"}
 
 
-def speaks_openai(path: str) -> bool:
+def is_openai_path(path: str) -> bool:
     """Whether errors at this path are OpenAI's."""
     return path.startswith(PREFIX) or path == PREFIX.rstrip("/")
 

@@ -1,4 +1,4 @@
-"""The message door: a distribution pushes what somebody said, and its deployment's agent answers."""
+"""Receive messages that a distribution pushes for its deployment's agent."""
 
 from functools import partial
 from uuid import UUID
@@ -29,7 +29,7 @@ from web.framework.routes import Routes
 from web.http.negotiation import wants_events
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.inbound import schemas
-from web.inbound.streaming import stream_agent_answer
+from web.inbound.streaming import stream_agent_response
 from web.media.push_authentication import read_pushed_body
 from web.media.pushes import check_source, read_attachment
 
@@ -69,10 +69,10 @@ _ERRORS: tuple[type[DomainError], ...] = (
     "/distributions/<id:distribution_id>/messages",
     summary="Send a message that a distribution received to its deployment's agent",
     description=(
-        "Attachments are imported first, and the message then has them as files; one that cannot be "
-        "imported is named in it. The receiving identity owns what the agent makes, and the organization "
-        "pays. The same `messageId` with the same content is taken once; with other content it is refused. "
-        "With `Accept: text/event-stream` the answer is the stream of the task, until the agent has answered."
+        "Attachments are imported first, and the message then contains them as files; it names each one that "
+        "cannot be imported. The receiving identity owns the files that the agent creates, and the organization "
+        "pays. A repeated `messageId` with the same content is accepted once; with other content it is refused. "
+        "With `Accept: text/event-stream` the response is the task's stream, until the agent's turn has ended."
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=schemas.NewMessage,
@@ -83,12 +83,12 @@ def push_message(call: RequestContext, distribution_id: UUID) -> JsonResponse | 
     raw, proof = read_pushed_body(call, distribution_id)
     receive = partial(_receive, call, distribution_id, _read(call, raw), proof)
     if wants_events(call.http):
-        return stream_agent_answer(call, distribution_id, proof, receive)
+        return stream_agent_response(call, distribution_id, proof, receive)
     return JsonResponse(body=schemas.RoutedMessageBody.of(receive()), status=202)
 
 
 def _read(call: RequestContext, raw: bytes | None) -> InboundMessage:
-    """Read the message of a distribution that has proved who it is; its body, unless a signature has read it."""
+    """Return the message of an authenticated distribution. Read its body, unless a signature check has done so."""
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     if raw is None:

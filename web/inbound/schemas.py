@@ -1,4 +1,4 @@
-"""The JSON of a message that a distribution pushes, and of what became of it."""
+"""Request and response models of messages that a distribution pushes."""
 
 from collections.abc import Sequence
 from typing import Annotated, Self
@@ -16,25 +16,25 @@ MAXIMUM_TEXT_CHARACTERS = 200_000
 
 
 class NewMessage(RequestModel):
-    """A message for the agent that a distribution's deployment is."""
+    """A message for the agent of the distribution's deployment."""
 
     message_id: ExternalId = Field(description="The network's id of the message.")
     conversation_id: ExternalId | None = Field(
         default=None,
-        description="The network's id of the conversation, whose messages share an A2A context.",
+        description="The network's id of the conversation. Messages of one conversation share an A2A context.",
     )
     text: Annotated[str, Field(min_length=1, max_length=MAXIMUM_TEXT_CHARACTERS)] | None = Field(
         default=None, description="What was said."
     )
     attachments: Annotated[Sequence[AttachedMedia], Field(max_length=MAXIMUM_ITEMS)] = Field(
         default=(),
-        description="Imported as media of the receiving identity, before the agent is sent the message.",
+        description="Imported as media of the receiving identity before the agent gets the message.",
     )
-    channel: Reported | None = Field(default=None, description="The network it came from, as it is reported.")
+    channel: Reported | None = Field(default=None, description="The network it came from, as reported.")
     reported_caller: ReportedCallerBody | None = None
 
     @model_validator(mode="after")
-    def _say_something(self) -> Self:
+    def _require_content(self) -> Self:
         if self.text is None and not self.attachments:
             raise PydanticCustomError("empty", "must have a text or an attachment")
         if len({item.attachment_id for item in self.attachments}) < len(self.attachments):
@@ -43,20 +43,22 @@ class NewMessage(RequestModel):
 
 
 class RoutedMessageBody(CamelModel):
-    """A message that was taken, and the task that it goes to."""
+    """An accepted message, and its task."""
 
     message_id: str
     conversation_id: str | None
     context_id: str = Field(description="The A2A context of the conversation.")
-    task_id: Id = Field(description="The task that the agent answers with; it is there once this is Routed.")
+    task_id: Id = Field(
+        description="The task with the agent's response. It exists once the state is `Routed`."
+    )
     state: MessageState
-    code: str | None = Field(description="Why it was refused, where it was refused after this push.")
+    code: str | None = Field(description="The reason of a refusal that came after this push was accepted.")
     imports: Sequence[ImportBody] = Field(description="The imports of its attachments, in order.")
-    replayed: bool = Field(description="Whether an earlier push had brought it.")
+    replayed: bool = Field(description="Whether an earlier push delivered the same message.")
 
     @classmethod
     def of(cls, received: IntakeResult) -> Self:
-        """Show what became of a push."""
+        """Return the model of an accepted message."""
         message = received.message
         return cls(
             message_id=message.message_id,

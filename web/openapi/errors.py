@@ -12,10 +12,10 @@ from shared.files.errors import ContentTooLarge, UploadTimeout
 from shared.identity import errors as identity_errors
 from shared.models.providers.errors import ProviderError
 from web.dependencies.rate_limits import RateLimited
-from web.error_responses.a2a_errors import a2a_reason, a2a_status, speaks_a2a
-from web.error_responses.anthropic_errors import anthropic_status, anthropic_type, speaks_anthropic
+from web.error_responses.a2a_errors import a2a_reason, a2a_status, is_a2a_path
+from web.error_responses.anthropic_errors import anthropic_status, anthropic_type, is_anthropic_path
 from web.error_responses.error_formats import OAUTH_PATHS, PROBLEM, oauth_code
-from web.error_responses.openai_errors import openai_code, openai_type, speaks_openai
+from web.error_responses.openai_errors import is_openai_path, openai_code, openai_type
 from web.error_responses.status_codes import STATUSES
 from web.framework.authentication import Authentication
 from web.framework.routes import PROBES, FilePart, JsonOrForm, Route
@@ -70,9 +70,9 @@ def dialect_code(path: str, status: int, code: str) -> str:
     """Give the word that the dialect of a path has for a code."""
     if path in OAUTH_PATHS:
         return oauth_code(status, code)
-    if speaks_a2a(path):
+    if is_a2a_path(path):
         return a2a_reason(code)
-    return openai_code(code) if speaks_openai(path) else code
+    return openai_code(code) if is_openai_path(path) else code
 
 
 def describe_errors(route: Route) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def describe_errors(route: Route) -> dict[str, Any]:
         if status not in route.responses
     }
     if ProviderError in route.errors:
-        schema = "AnthropicError" if speaks_anthropic(route.path) else "OpenAIError"
+        schema = "AnthropicError" if is_anthropic_path(route.path) else "OpenAIError"
         described["400"] = _with_codes_of_providers(described["400"], ref(schema))
     return described
 
@@ -103,9 +103,9 @@ def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _status_writer(path: str) -> Callable[[int, str], int]:
-    if speaks_anthropic(path):
+    if is_anthropic_path(path):
         return anthropic_status
-    return a2a_status if speaks_a2a(path) else _plain_status
+    return a2a_status if is_a2a_path(path) else _plain_status
 
 
 def _plain_status(status: int, _: str) -> int:
@@ -119,11 +119,11 @@ def _a2a_error(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
 def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
     if path in OAUTH_PATHS:
         return _oauth_error
-    if speaks_a2a(path):
+    if is_a2a_path(path):
         return _a2a_error
-    if speaks_anthropic(path):
+    if is_anthropic_path(path):
         return _anthropic_error
-    return _openai_error if speaks_openai(path) else _problem
+    return _openai_error if is_openai_path(path) else _problem
 
 
 def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:

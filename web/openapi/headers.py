@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from web.error_responses.a2a_errors import speaks_a2a
-from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
-from web.error_responses.openai_errors import RETRY_HEADER, speaks_openai
+from web.error_responses.a2a_errors import is_a2a_path
+from web.error_responses.anthropic_errors import REQUEST_ID_HEADER, is_anthropic_path
+from web.error_responses.openai_errors import RETRY_HEADER, is_openai_path
 from web.framework.authentication import ATTRIBUTION_HEADER, Authentication
 from web.framework.routes import FilePart, RawBody, Route
 from web.openapi.a2a_components import a2a_header_parameters
@@ -61,7 +61,7 @@ def header_parameters(route: Route) -> Iterable[dict[str, Any]]:
     """Describe the headers that a route reads."""
     if route.authentication.has_caller:
         yield _ATTRIBUTION
-    if speaks_a2a(route.path) and route.authentication is Authentication.CALLER:
+    if is_a2a_path(route.path) and route.authentication is Authentication.CALLER:
         yield from a2a_header_parameters(route.path)
     for name, description in route.headers.items():
         described = {"name": name, "in": "header", "required": False, "description": description}
@@ -97,9 +97,9 @@ def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
         yield "WWW-Authenticate"
     if status == "416":
         yield "Content-Range"
-    if is_error and speaks_openai(route.path):
+    if is_error and is_openai_path(route.path):
         yield RETRY_HEADER
-    if speaks_anthropic(route.path):
+    if is_anthropic_path(route.path):
         yield REQUEST_ID_HEADER
-    if speaks_a2a(route.path):
+    if is_a2a_path(route.path):
         yield "A2A-Extensions"

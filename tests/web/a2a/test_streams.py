@@ -44,7 +44,7 @@ def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
         yield b"data: 2\n\n"
         raise ServiceUnavailable
 
-    steps = streams.stream_steps(breaking(), partial(streams.show_error, request="r", host="h"))
+    steps = streams.stream_generator(breaking(), partial(streams.render_stream_error, request="r", host="h"))
     told = [step for step in steps if isinstance(step, bytes)]
     assert told[:2] == [b"data: 1\n\n", b"data: 2\n\n"]
     name, data, *_ = told[2].decode().split("\n")

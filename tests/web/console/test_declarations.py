@@ -21,7 +21,7 @@ from web.console import pages
 from web.console.declarations import SIGN_IN, ConsoleAction, ConsoleRoutes
 from web.console.navigation import Group, Page
 from web.console.routes import NAVIGATION, PAGES
-from web.error_responses.html_errors import speaks_html
+from web.error_responses.html_errors import is_console_path
 from web.framework.authentication import Authentication
 from web.framework.routes import Route
 
@@ -112,7 +112,7 @@ def test_the_tabs_of_a_page_are_those_of_its_entry() -> None:
 
 @pytest.mark.parametrize("route", DECLARED, ids=lambda route: f"{route.method} {route.path}")
 def test_a_route_of_the_console_needs_a_session(stranger: Browser, route: Route) -> None:
-    assert speaks_html(route.path)
+    assert is_console_path(route.path)
     assert route.authentication is Authentication.SESSION
     path = route.path.replace("<month:month>", "2026-01")
     path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)

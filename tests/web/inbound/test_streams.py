@@ -175,7 +175,7 @@ def test_a_message_that_is_not_routed_before_its_front_stops_is_to_be_sent_again
         return waiting
 
     monkeypatch.setattr(door_streaming, "PendingResponse", wait_while_stopping)
-    monkeypatch.setattr(door_streaming, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(door_streaming, "POLL_SECONDS", 0.05)
     door, url = make_door(asked.front, SCRIPT), source.serve("/image", content(PNG.content))
     said = message("hello", attachments=[attach(url, **IMAGE)])
     for _ in range(2):  # the second time it is taken for the same
