@@ -36,7 +36,11 @@ READ = frozenset(
             "shared/media/importing/pushed_content.py:push_content",
             "shared/models/heartbeats.py:LeaseReader._read",
         ),
-        *("web/a2a/messages.py:_current_response", "web/a2a/streams.py:_MessageStream.on_idle", "web/inbound/streaming.py"),
+        *(
+            "web/a2a/messages.py:_current_response",
+            "web/a2a/streams.py:_MessageStream.on_idle",
+            "web/inbound/streaming.py",
+        ),
     }
 )
 """What only reads, and is read where something was lost, by those who wait, or by the clock."""
