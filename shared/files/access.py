@@ -1,7 +1,7 @@
-"""The only way to obtain a file: find it within the caller's owner scope, then authorize.
+"""Find files within the caller's owner scope, and authorize the caller: every other module obtains files here.
 
-An agent reaches the files of the owner it acts for and no others; a user those of the active organization's owners,
-with the workspace role. A caller who may not know of a file gets the same answer as for none
+An agent reaches the files of the owner it acts for; a user those of the active organization's owners, by workspace
+role. A caller outside the scope gets FileNotFound, the same as for an id that does not exist
 (docs/specification/files.md#permissions).
 """
 
@@ -23,14 +23,14 @@ from shared.identity.errors import OwnerRequired
 from shared.pagination import Page
 
 VERSIONS_LIMIT = 1000
-"""Versions of a file on a page: nearly every file has its whole history on one."""
+"""The most versions on a page: nearly every file has its whole history on one."""
 OVER_OWNER = "over the owner of the file"
 Revalidate = Callable[[Caller], Caller]
-"""Gives a caller as the rows have it now; raises what a request of a caller who was revoked is answered."""
+"""Returns a caller as its rows are now. Raises the error of a request whose caller was revoked."""
 
 
 class AuthorityLost(Exception):
-    """The caller of a write was revoked before its commit, which was undone."""
+    """The caller of a write was revoked before the commit; the write was rolled back."""
 
 
 # The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
@@ -85,10 +85,10 @@ _LISTED_BEFORE = (
 def get_file(
     session: Session, caller: Caller, file_id: UUID, permission: Permission, *, pending: Availability
 ) -> File:
-    """Get a file the caller may act on with this permission, whatever its state.
+    """Return a file on which the caller has this permission, in any state.
 
-    `pending` is what staged content counts as: `Available` where readers find it, else `Pending`. Raises FileNotFound
-    outside the owner scope and PermissionDenied inside it.
+    `pending` is the availability to report for staged content: `Available` if the store can read it, else `Pending`.
+    Raises FileNotFound outside the owner scope and PermissionDenied inside it.
     """
     row = session.execute(_FILE, {"file_id": file_id}).one_or_none()
     if row is None:
@@ -99,12 +99,12 @@ def get_file(
 
 
 def lock_file(session: Session, file_id: UUID) -> None:
-    """Hold a file's row until the transaction ends, so that its state cannot change under the caller's decision."""
+    """Lock a file's row until the transaction ends, so that its state cannot change after the caller's checks."""
     session.execute(_FILE_LOCK, {"file_id": file_id})
 
 
 def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> None:
-    """Raise FileNotFound or PermissionDenied unless the caller may do this to the files of an owner."""
+    """Raise FileNotFound or PermissionDenied unless the caller has this permission on the files of an owner."""
     permissions = caller.permissions_on(organization_id=organization_id, owner_id=owner_id)
     if not _is_in_scope(caller, permissions, owner_id, organization_id):
         raise FileNotFound
@@ -119,18 +119,19 @@ def no_revalidation(caller: Caller) -> Caller:
 
 @contextmanager
 def explain_denial(authorize_again: Callable[[], object]) -> Iterator[None]:
-    """Find out why the commit in the block was refused: raise what its caller is answered now."""
+    """Translate AuthorityLost of the block into the error that the caller would get for a new request."""
     try:
         yield
     except AuthorityLost:
         authorize_again()
+        # The caller is valid again: its rights changed twice while the content was received.
         raise ServiceUnavailable(
             "The caller's rights were changed while this was stored; try again."
         ) from None
 
 
 def authorize_creation(caller: Caller) -> Owner:
-    """Give the owner of what the caller stores; raise OwnerRequired for users, PermissionDenied without FileCreate."""
+    """Return the owner of new files. Raises OwnerRequired for users, PermissionDenied without FileCreate."""
     if caller.owner is None:
         raise OwnerRequired
     permissions = caller.permissions_on(
@@ -142,7 +143,7 @@ def authorize_creation(caller: Caller) -> Owner:
 
 
 def refuse_ended(file: File) -> None:
-    """Raise FileExpired or FileDeleted when the content is gone."""
+    """Raise FileExpired or FileDeleted if the file has ended."""
     if file.availability is Availability.DELETED:
         raise FileDeleted
     if file.availability is Availability.EXPIRED:
@@ -152,7 +153,7 @@ def refuse_ended(file: File) -> None:
 def list_versions(
     session: Session, file_id: UUID, *, cursor: UUID | None = None, limit: int = VERSIONS_LIMIT
 ) -> Page[Version]:
-    """List a file's versions, newest first, after the one that `cursor` names: the last of the page before."""
+    """Return a page of a file's versions, newest first; `cursor` is the last version of the page before."""
     found = _VERSIONS if cursor is None else _VERSIONS.where(versions.c.revision < _LISTED_BEFORE)
     rows = session.execute(found.limit(limit + 1), {"file_id": file_id, "cursor": cursor}).all()
     listed = tuple(Version.of(row, row.id, row.file_id) for row in rows[:limit])
@@ -160,7 +161,7 @@ def list_versions(
 
 
 def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
-    """Get a version of a file; raises VersionNotFound."""
+    """Return a version of a file. Raises VersionNotFound."""
     row = session.execute(_VERSION, {"version_id": version_id, "file_id": file_id}).one_or_none()
     if row is None:
         raise VersionNotFound
@@ -170,13 +171,15 @@ def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
 def _is_in_scope(
     caller: Caller, permissions: frozenset[Permission], owner_id: UUID, organization_id: UUID
 ) -> bool:
+    """Return whether the caller may learn that the owner's files exist."""
     if caller.owner is not None:
         return caller.owner.id == owner_id
+    # Without FileRead a user gets 404 and not 403, so that file ids cannot be probed.
     return caller.organization_id == organization_id and Permission.FILE_READ in permissions
 
 
 def read_file(row: Row[Any], pending: Availability) -> File:
-    """Make a file of a row of `SELECT_FILE`."""
+    """Build a file from a row of `SELECT_FILE`."""
     availability = Availability(row.availability)
     return File(
         id=row.id,

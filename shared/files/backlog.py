@@ -1,4 +1,4 @@
-"""Measure what waits for a worker: the number an operator scales by and is alarmed by."""
+"""Measure the rows that wait for a worker: the figures for scaling and for alerts."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,16 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How many rows wait in a state, and since when."""
+    """How many rows are in a state, and the age of the oldest in seconds."""
 
     state: str
     rows: int
     oldest_seconds: float
 
 
-# Each branch reads its partial index, whose size is the backlog's. No row says since when content is doomed;
-# versions of a file that ended which are not doomed yet wait for the same worker.
+# Each branch reads its partial index, whose size is the backlog's. No row has the time at which it was marked for
+# deletion, so that age is 0. Versions of an ended file that are not marked yet are counted with those that are.
+
 _BACKLOG = text(
     """
 SELECT 'staged' AS state, count(*) AS rows, extract(epoch FROM now() - min(created_at)) AS oldest_seconds
@@ -38,7 +39,7 @@ FROM files WHERE state = 'Available' AND retention_expires_at <= now()
 
 
 def measure_backlog(session: Session) -> list[Backlog]:
-    """Count what waits to be placed, removed or expired."""
+    """Return the number of rows to place, remove, abort or expire, and the oldest of each."""
     return [
         Backlog(state=row.state, rows=row.rows, oldest_seconds=float(row.oldest_seconds or 0))
         for row in session.execute(_BACKLOG)

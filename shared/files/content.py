@@ -1,4 +1,4 @@
-"""Find the exact version that a download names: the grant's, or, for a caller with FileRead, any of the file's."""
+"""Find the version that a download names: with credentials any version of the file, with a grant the grant's."""
 
 from uuid import UUID
 
@@ -20,18 +20,19 @@ _CHECKSUMS = select(blobs.c.chunk_checksums).where(blobs.c.version_id == bindpar
 
 
 def find_chunk_checksums(session: Session, version_id: UUID) -> bytes | None:
-    """Find the checksums of a version's chunks; None where none were made yet, or its store checks itself."""
+    """Return the checksums of a version's chunks; None if there are none yet, or the store verifies itself."""
     found = session.execute(_CHECKSUMS, {"version_id": version_id}).scalar_one_or_none()
     return None if found is None else bytes(found)
 
 
 def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUID | None) -> Content:
-    """Get a version's content, by default the current one's.
+    """Return a version's content, by default the current version's.
 
     Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
     """
     file = get_file(session, caller, file_id, Permission.FILE_READ, pending=Availability.PENDING)
     refuse_ended(file)
+    # The common case needs no second statement: the file's row was read together with its current version's blob.
     if version_id is None or version_id == file.version.id:
         is_placed = file.availability is Availability.AVAILABLE
         return Content(
@@ -53,16 +54,16 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
 
 
 def authorize_reading(content: Content, caller: Caller) -> None:
-    """Raise FileNotFound or PermissionDenied unless the caller may read this content, as when it was got."""
+    """Raise FileNotFound or PermissionDenied unless the caller may still read this content."""
     if content.owner_id is None:
-        raise FileNotFound  # it was got by a grant
+        raise FileNotFound  # a grant opened it, which gives no access by credentials
     authorize(
         caller, Permission.FILE_READ, owner_id=content.owner_id, organization_id=content.organization_id
     )
 
 
 def refuse_unreadable(content: Content, store: BlobStore) -> None:
-    """Raise FilePending for content that readers of this store cannot find yet, BlobDamaged for what has rotted."""
+    """Raise FilePending for content that this store cannot read yet, BlobDamaged for damaged content."""
     if content.is_damaged:
         raise BlobDamaged
     if not content.is_placed and not store.can_read_staged(content.version.id):

@@ -1,6 +1,6 @@
-"""Delete a file: unreachable at the commit, its bytes collected afterwards (docs/specification/files.md#delete).
+"""Delete a file: unreachable from the commit on, its bytes are removed later (docs/specification/files.md#delete).
 
-Every use of a grant reads the file's state, so grants end too. A file that something refers to stays.
+Each use of a grant reads the file's state, so the file's grants end too. A file with references is not deleted.
 """
 
 from datetime import datetime
@@ -30,7 +30,7 @@ from shared.identity.audit import record
 
 
 def delete(database: Database, actor: Actor, file_id: UUID, operation_id: UUID) -> Deletion:
-    """Delete a file, and record by whom; a retry gets the first result.
+    """Delete a file, and record the actor; a retry returns the first result.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
     FileReferenced (with the references), ServiceUnavailable.
@@ -44,10 +44,10 @@ def delete(database: Database, actor: Actor, file_id: UUID, operation_id: UUID) 
 
 def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation) -> Deletion:
     caller = actor.caller
-    # Authorized before the lock too: others neither wait for its row nor make others wait.
+    # Authorize before locking too: a caller without rights must not wait for the row, nor make others wait.
     get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
-    # Read after the lock: it sees what a concurrent write has done, and nothing changes until the commit.
+    # Read again under the lock: the row includes concurrent writes, and cannot change until the commit.
     file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     earlier = get_idempotency_state(session, operation)
     if earlier.outcome is not None:

@@ -1,4 +1,7 @@
-"""What the file domain refuses (docs/specification/wire.md#errors); a body's form and size: `errors.py`."""
+"""Errors of the files domain (docs/specification/wire.md#errors).
+
+From `FilePartRequired` on they are errors of the content that is sent: a request that raises one stores nothing.
+"""
 
 from shared.errors import DomainError, Kind
 
@@ -25,14 +28,14 @@ class ReferenceNotFound(DomainError):
 
 
 class GrantNotFound(DomainError):
-    """This link does not work."""
+    """This link does not exist."""
 
     code = "grant_not_found"
     kind = Kind.NOT_FOUND
 
 
 class GrantExpired(DomainError):
-    """This link has expired, was revoked, or its content is gone."""
+    """This link has expired, was revoked, or its content has ended."""
 
     code = "grant_expired"
     kind = Kind.GONE
@@ -53,7 +56,7 @@ class FileDeleted(DomainError):
 
 
 class FilePending(DomainError):
-    """The content is still being stored; ask again in a moment."""
+    """The content is still being stored; retry in a moment."""
 
     code = "file_pending"
     kind = Kind.CONFLICT
@@ -70,7 +73,7 @@ class FileReferenced(DomainError):
 
 
 class OperationConflict(DomainError):
-    """This operationId was used for a different request; use a fresh one for different content."""
+    """This operationId was used for a different request; use a new operationId for different content."""
 
     code = "operation_conflict"
     kind = Kind.CONFLICT
@@ -87,7 +90,7 @@ class OperationInProgress(DomainError):
 
 
 class VersionMismatch(DomainError):
-    """The expected version or revision is not the current one."""
+    """The expected version or revision is not the current one; read the file and retry with its current version."""
 
     code = "version_mismatch"
     kind = Kind.PRECONDITION_FAILED
@@ -129,28 +132,28 @@ class ReplaceNotSupported(DomainError):
 
 
 class UploadNotFound(DomainError):
-    """There is no such resumable upload of the caller's."""
+    """The caller has no resumable upload with this id."""
 
     code = "upload_not_found"
     kind = Kind.NOT_FOUND
 
 
 class UploadEnded(DomainError):
-    """The resumable upload has expired or was cancelled; begin it anew with the same operationId."""
+    """The resumable upload has expired or was cancelled; begin it again with the same operationId."""
 
     code = "upload_ended"
     kind = Kind.GONE
 
 
 class MismatchingUploadOffset(DomainError):
-    """The content does not begin where the upload ends; ask for its offset and go on from there."""
+    """The content does not begin at the upload's offset; get the offset and continue from there."""
 
     code = "mismatching_upload_offset"
     kind = Kind.CONFLICT
 
 
 class InconsistentUploadLength(DomainError):
-    """The content, or what is said of its length, does not fit byteSize; what was kept before it stays."""
+    """The content, or the length that was announced, differs from byteSize; what was stored before stays."""
 
     code = "inconsistent_upload_length"
     kind = Kind.MALFORMED
@@ -171,28 +174,28 @@ class FilePartRequired(DomainError):
 
 
 class ByteSizeMismatch(DomainError):
-    """The content is not as long as byteSize says."""
+    """The content's length differs from byteSize."""
 
     code = "byte_size_mismatch"
     kind = Kind.INVALID
 
 
 class DigestMismatch(DomainError):
-    """The bytes received do not have the digest that was sent with them."""
+    """The content does not match the digest that was sent with it."""
 
     code = "digest_mismatch"
     kind = Kind.INVALID
 
 
 class ContentTooLarge(DomainError):
-    """The content is larger than this service stores."""
+    """The content is larger than the service's limit."""
 
     code = "content_too_large"
     kind = Kind.TOO_LARGE
 
 
 class UploadTimeout(DomainError):
-    """The body was sent too slowly and has been cut off; nothing was stored."""
+    """The body was sent too slowly and was aborted; nothing was stored."""
 
     code = "upload_timeout"
     kind = Kind.TOO_SLOW

@@ -1,7 +1,7 @@
-"""File names: cleaned once, when they arrive, and written so that every client reads the same name back.
+"""Clean file names when they arrive, and write them so that every client reads the same name back.
 
-A stored name is one path component without control, format or separator characters, so that it can stand in a header,
-a log line or a page. It never serves as a path or key.
+A stored name is one path component without control, format or separator characters, so that it can stand in a header, a
+log line or a page. It is never used as a path or key.
 """
 
 import re
@@ -25,17 +25,18 @@ _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%/]')
 
 
 def clean_file_name(raw: str) -> str:
-    """Clean a sent name: the last path component, NFC, at most 255 bytes with its suffix.
+    """Return the cleaned name: the last path component, NFC, at most 255 bytes with its suffix.
 
-    Spaces and dots at either end go too; an empty name becomes `file`. Idempotent.
+    Spaces and dots at both ends are removed; an empty name becomes `file`. Idempotent.
     """
+    # Some clients send a whole path, Windows clients with backslashes.
     last = raw.replace("\\", "/").rpartition("/")[2]
     visible = "".join(c for c in last if unicodedata.category(c) not in _DROPPED_CATEGORIES)
     return _shorten(unicodedata.normalize("NFC", visible).strip(_TRIMMED)) or NAMELESS
 
 
 def content_disposition(file_name: str, kind: Literal["attachment", "inline"] = "attachment") -> str:
-    """Write the `Content-Disposition` of a download (RFC 6266): the exact name, and an ASCII one for old clients."""
+    """Return the `Content-Disposition` of a download (RFC 6266): the exact name, and an ASCII one for old clients."""
     plain = _NOT_PLAIN.sub("_", _without_accents(file_name)) or NAMELESS
     exact = quote(file_name, safe=_ATTRIBUTE_CHARACTERS)
     return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
@@ -46,6 +47,7 @@ def _shorten(name: str) -> str:
         return name
     suffix = PurePosixPath(name).suffix
     if len(suffix.encode()) > MAXIMUM_SUFFIX_BYTES:
+        # A "suffix" as long as this is not a type; cutting it is better than keeping nothing of the name.
         suffix = ""
     room = MAXIMUM_NAME_BYTES - len(suffix.encode())
     stem = name.removesuffix(suffix).encode()[:room].decode("utf-8", "ignore")

@@ -1,7 +1,7 @@
-"""Read grants: bearer access to one exact version, for a while (docs/specification/files.md#grants).
+"""Read grants: bearer access to one exact version for a limited time (docs/specification/files.md#grants).
 
-Only the token's hash is stored. One statement decides at each use, by the database's clock and the file's state, so
-that deletion and expiry end a grant without touching it.
+Only the token's hash is stored. At each use one statement checks the grant, the database's clock and the file's state,
+so deletion, expiry and revocation take effect everywhere with their commit.
 """
 
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGrant:
-    """A read grant without its token; `created_by` is the identity or user who made it."""
+    """A read grant without its token; `created_by` is the identity or user that created it."""
 
     grant_id: UUID
     file_id: UUID
@@ -93,7 +93,7 @@ FROM subject
 """  # noqa: S608 (constants)
 )
 MAX_LINKS = 20
-"""How many links of one moment may have been revoked before readers are given none until the next."""
+"""The most revoked links of one period that are replaced; after them readers get no link until the next period."""
 
 _is_valid = and_(
     read_grants.c.revoked_at.is_(None),
@@ -145,7 +145,7 @@ _STANDING = (
 def create_grant(
     database: Database, actor: Actor, file_id: UUID, version_id: UUID, ttl_seconds: int
 ) -> ReadGrant:
-    """Grant access to a version, and record by whom; the file's retention may shorten its life.
+    """Create a grant on a version, and record the actor; it ends with the file's retention at the latest.
 
     Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
     """
@@ -185,11 +185,11 @@ def create_grant(
 
 
 def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: datetime) -> Link | None:
-    """Give the current link to readers of the resource that refers to a file; None if the file is gone.
+    """Return the current link for readers of the resource that refers to a file; None if the file has ended.
 
-    Within half the link's life the same one is given: its token is derived from the key, so that what shows the link
-    need not keep it, and from the link's end, so that once the file is kept for longer another is given. Nothing is
-    granted on a file to which the resource does not refer.
+    The link stays the same for half of its lifetime: its token is derived from the key and the link's end, so the
+    resource need not store it, and a renewed file gets another link. Without a reference from the resource the result
+    is None.
     """
     ends_at = _end_of_period(reading.ttl, now)
     named, revoked = ends_at, 0
@@ -209,7 +209,7 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
         if row is None:
             return None
         if row.access_expires_at != named:
-            # The file ends before the period does.
+            # The file ends before the period does: repeat with its end, from which the token is derived.
             named = row.access_expires_at
         elif row.is_revoked:
             revoked += 1
@@ -219,13 +219,14 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
 
 
 def _end_of_period(ttl: timedelta, now: datetime) -> datetime:
-    """Give the moment that is between half of this life and all of it away, the same for half of it."""
+    """Return the end of the current link's lifetime, which is between half of `ttl` and all of it away."""
+    # All readers within half a lifetime compute the same moment, and so the same token.
     period = ttl.total_seconds() / 2
     return datetime.fromtimestamp((int(now.timestamp() / period) + 2) * period, tz=UTC)
 
 
 def _token_to_readers(reading: Reading, key: bytes, ends_at: datetime, revoked: int) -> Secret:
-    """Derive the token of the link that ends then; in place of each that was revoked its readers get another."""
+    """Return the derived token of the link with this end; each revoked one is followed by another."""
     suffix = f"/{revoked}" if revoked else ""
     return derive(
         Prefix.GRANT,
@@ -235,10 +236,10 @@ def _token_to_readers(reading: Reading, key: bytes, ends_at: datetime, revoked: 
 
 
 def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
-    """Get the version a token opens.
+    """Return the version that a token opens.
 
-    Raises GrantNotFound for what never was a token of this file, GrantExpired for one that no longer works, and
-    OrganizationSuspended, because a link is its maker's doing.
+    Raises GrantNotFound for a token that was never of this file, GrantExpired for one that no longer works, and
+    OrganizationSuspended if the organization of its creator is suspended.
     """
     if not is_well_formed(token, Prefix.GRANT):
         raise GrantNotFound
@@ -258,13 +259,14 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
 
 
 def require_unrevoked(database: Database, token: str) -> None:
-    """Let a download that began with a token go on, even if the token has expired meanwhile.
+    """Check that a download that began with a token may continue; it may even if the token has expired meanwhile.
 
-    Raises GrantExpired once it was revoked or its file deleted, OrganizationSuspended, ServiceUnavailable.
+    Raises GrantExpired if it was revoked or its file deleted, OrganizationSuspended, ServiceUnavailable.
     """
     with database.autocommit() as session:
         row = session.execute(_STANDING, {"token_hash": hash_secret(token)}).one_or_none()
     if row is None:
+        # A grant without a row had expired long ago and was purged, which does not end a download.
         return
     if row.is_revoked:
         raise GrantExpired
@@ -275,7 +277,7 @@ def require_unrevoked(database: Database, token: str) -> None:
 def list_grants(
     session: Session, *, actor: Actor, file_id: UUID, **page: Unpack[Position]
 ) -> Page[ListedGrant]:
-    """List the grants of a file, newest first, for a day after their end.
+    """Return a page of the grants of a file, newest first; a grant is listed until a day after its end.
 
     Raises FileNotFound, PermissionDenied.
     """
@@ -285,10 +287,10 @@ def list_grants(
 
 
 def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:
-    """End a grant at once; revoking it again changes nothing. Raises FileNotFound, PermissionDenied, GrantNotFound."""
+    """Revoke a grant; repeating it changes nothing. Raises FileNotFound, PermissionDenied, GrantNotFound."""
     organization_id = _authorize(session, actor, file_id)
     mine = (_table.id == grant_id, _table.file_id == file_id)
-    # Locked, so that of two who revoke at once one is recorded.
+    # Locked, so that of two concurrent revocations exactly one is recorded.
     found = session.execute(select(*_columns).where(*mine).with_for_update()).one_or_none()
     if found is None:
         raise GrantNotFound("The file has no such read grant.")
@@ -309,11 +311,11 @@ def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUI
 
 
 def _authorize(session: Session, actor: Actor, file_id: UUID) -> UUID:
-    """Give the organization of a file whose grants the actor may see and revoke."""
+    """Return the organization of a file whose grants the actor may list and revoke."""
     if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
         file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         return file.organization_id
-    # The command line sees links, as it sees all that is administered, and no content.
+    # An operator at the command line administers the grants of every file, but reads no content.
     statement = select(files.c.organization_id).where(files.c.id == file_id)
     organization_id: UUID | None = session.execute(statement).scalar_one_or_none()
     if organization_id is None:

@@ -1,7 +1,7 @@
 """Idempotency keys: one operationId of one executing identity has one effect and one result.
 
-The first attempt's commit writes the operation's row with its effect. A retry with the same request and content gets
-that result; any other is refused. A concurrent attempt waits at the unique key for the first to commit
+The commit of the first attempt inserts the operation's row together with its effect. A retry with the same request and
+content gets that result; any other is refused. A concurrent attempt waits at the unique key for the first to commit
 (docs/specification/files.md#idempotency).
 """
 
@@ -31,7 +31,7 @@ from shared.identity.access.callers import Caller
 
 
 class OperationKind(StrEnum):
-    """The writes that carry an operationId; each has its own space of ids."""
+    """The writes with an operationId; each has its own space of ids."""
 
     UPLOAD = "upload"
     REPLACE = "replace"
@@ -40,7 +40,7 @@ class OperationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One attempt: whose, what kind, which id, and a hash of everything asked for but the content."""
+    """The key of one attempt, and a hash of all its parameters except the content."""
 
     executor_id: UUID
     kind: OperationKind
@@ -49,7 +49,7 @@ class Operation:
 
     @classmethod
     def of(cls, caller: Caller, kind: OperationKind, operation_id: UUID, **asked: Any) -> Self:
-        """Describe an attempt of a caller's that asks for this."""
+        """Return the operation of a caller's attempt with these parameters."""
         return cls(
             executor_id=caller.executor.id,
             kind=kind,
@@ -60,7 +60,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the first attempt of an operation did."""
+    """The effect of an operation's first attempt."""
 
     version: Version
     purpose: Purpose
@@ -71,9 +71,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyState:
-    """What is known before an attempt begins: the database's time, and the outcome of an earlier attempt.
+    """The state before an attempt: the database's time, and the outcome of an earlier attempt.
 
-    `is_storage_refused`: the payer, if one was named, owes for storage and may store nothing more.
+    `is_storage_refused`: the payer, if one was named, owes for storage and may not store more.
     """
 
     now: datetime
@@ -83,7 +83,7 @@ class IdempotencyState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prechecked:
-    """A write that may begin: its operation, what an earlier attempt did, and for whom it will be stored."""
+    """A write that may begin: its operation, an earlier attempt's outcome, and the owner and payer of the result."""
 
     operation: Operation
     outcome: Outcome | None
@@ -93,12 +93,12 @@ class Prechecked:
 
 
 def hash_request(**values: Any) -> bytes:
-    """Hash what a request asks for; equal requests have equal hashes, whatever the order of their parameters."""
+    """Return a hash of a request's parameters, independent of their order."""
     return hashlib.sha256(json.dumps(values, default=str, sort_keys=True).encode()).digest()
 
 
 def hash_content(content: ReceivedContent) -> bytes:
-    """Hash what a request carried: name, type and bytes."""
+    """Return a hash of a request's content: its name, type and bytes."""
     return hash_request(
         file_name=content.file_name, media_type=content.media_type, sha256=content.sha256.hex()
     )
@@ -107,9 +107,9 @@ def hash_content(content: ReceivedContent) -> bytes:
 def get_idempotency_state(
     session: Session, operation: Operation, *, payer_id: UUID | None = None
 ) -> IdempotencyState:
-    """Look whether the operation was done before; raises OperationConflict if it was done with another request.
+    """Return the state of an operation. Raises OperationConflict if an earlier attempt had other parameters.
 
-    `payer_id` is who would pay for what the operation stores.
+    `payer_id` is the payer of what the operation would store.
     """
     row: Any = session.fetch_one(_STATE, {**_key(operation), "payer_id": payer_id})
     if row.request_hash is not None and bytes(row.request_hash) != operation.request_hash:
@@ -119,7 +119,7 @@ def get_idempotency_state(
 
 
 def get_outcome(database: Database, operation: Operation) -> Outcome:
-    """Get the outcome of an operation that another attempt has just completed."""
+    """Return the outcome that another attempt has just committed. Raises OperationInProgress without one."""
     with database.autocommit() as session:
         outcome = get_idempotency_state(session, operation).outcome
     if outcome is None:
@@ -128,14 +128,14 @@ def get_outcome(database: Database, operation: Operation) -> Outcome:
 
 
 def replay(store: BlobStore, outcome: Outcome, content: ReceivedContent) -> Receipt:
-    """Give the first result of an operation again, for the same content. Raises OperationConflict for any other."""
+    """Return the first result of an operation for the same content. Raises OperationConflict for other content."""
     if outcome.content_hash != hash_content(content):
         raise OperationConflict
     return replayed_receipt(store, outcome)
 
 
 def replayed_receipt(store: BlobStore, outcome: Outcome) -> Receipt:
-    """Give the first result of an operation again."""
+    """Return the receipt of an earlier outcome."""
     return Receipt(
         version=outcome.version,
         purpose=outcome.purpose,
@@ -147,9 +147,9 @@ def replayed_receipt(store: BlobStore, outcome: Outcome) -> Receipt:
 
 @contextmanager
 def serialized() -> Iterator[None]:
-    """Translate how the commit in the block meets another attempt, which it waits for.
+    """Translate the errors of a commit that waited for another attempt with the same key.
 
-    Raises OperationInProgress when that takes too long, OperationConflict when it was for another file.
+    Raises OperationInProgress if the wait was too long, OperationConflict if the other attempt was for another file.
     """
     try:
         yield
@@ -164,7 +164,7 @@ def serialized() -> Iterator[None]:
 
 
 def operation_values(operation: Operation, content: ReceivedContent | None) -> dict[str, Any]:
-    """Give the operation's columns for the statement that records its effect."""
+    """Return the parameters of the operation's row, for the statement that inserts it with its effect."""
     content_hash = None if content is None else hash_content(content)
     return {**_key(operation), "request_hash": operation.request_hash, "content_hash": content_hash}
 
@@ -178,7 +178,7 @@ def _key(operation: Operation) -> dict[str, Any]:
 
 
 def _get_outcome(session: Session, done: Any) -> Outcome:
-    """Read what an operation did; its rows outlive the file's content."""
+    """Return the effect of an operation; its rows stay after the file's content has ended."""
     row = session.execute(_DONE, {"version_id": done.version_id}).one()
     return Outcome(
         version=Version.of(row, row.id, row.file_id),
@@ -207,7 +207,7 @@ def _state_query() -> Select[Any]:
     return select(one.c.now, *columns, is_refused).select_from(one.outerjoin(operations, done))
 
 
-# Two statements: almost no operation was done before, and planning the joins for one costs more than looking.
+# Two statements: almost no operation has an earlier attempt, and planning the joins costs more than the first lookup.
 _STATE = Prepared(_state_query())
 _DONE = (
     select(versions, files.c.purpose)

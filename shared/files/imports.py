@@ -1,6 +1,6 @@
-"""Write imported media as a file, in the transaction in which the caller writes the import's own row.
+"""Store imported media as a file, in the transaction that writes the import's own row.
 
-What is written here cannot be renewed or replaced: messaging media is what was received, for a while.
+Messaging media cannot be renewed or replaced: it is what was received, for a while.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ FROM version CROSS JOIN file LEFT JOIN blob ON true
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMedia:
-    """A file to be: whose it is, who pays, and how long it stays."""
+    """The owner, payer and retention of a file to be created for imported media."""
 
     file_id: UUID
     organization_id: UUID
@@ -42,10 +42,10 @@ class NewMedia:
 
 
 def write_media(session: Session, staged: StagedContent, media: NewMedia, content: ReceivedContent) -> None:
-    """Write the file, its version and its staged blob.
+    """Insert the file, its version and its staged blob.
 
-    Raises ValidationFailed for a retention that `check_deadline` refuses, and ServiceUnavailable if a sweep has given
-    the bytes up.
+    Raises ValidationFailed for a retention that `check_deadline` refuses, ServiceUnavailable if a sweep has deleted the
+    staged bytes.
     """
     now = datetime.now(UTC)
     check_deadline(Purpose.MESSAGING_MEDIA, now + timedelta(days=media.retention_days), now=now)

@@ -1,8 +1,8 @@
-"""List the files of a caller's owner scope, newest first, at the cost of a page whatever the owner has.
+"""List the files of a caller's owner scope, newest first, at a cost that depends on the page alone.
 
-Files are indexed by owner or organization, purpose, state and id. A list merges branches, one for each purpose and
-state that it may show, each read in index order. Names and media types have an index of their own (`searching.py`). A
-filter that narrows no branch needs one as well.
+Files are indexed by owner or organization, purpose, state and id. A list is the union of branches, one for each purpose
+and state, each read in index order. Names and media types have an index of their own (`searching.py`). A new filter
+that no index supports makes a list scan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ _is_placed = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """Whose files a caller may list: the column that says whose one is, and its values."""
+    """The files that a caller may list: the column of their owner, and its values."""
 
     column: ColumnElement[UUID]
     ids: Sequence[UUID]
@@ -66,19 +66,19 @@ class _Scope:
 
     @property
     def is_theirs(self) -> ColumnElement[bool]:
-        """Hold for their files."""
+        """The condition of files in the scope."""
         return and_(self.column == any_(cast(list(self.ids), ARRAY(Uuid))), *self.within)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Name them as the index of words does."""
+        """The words of the scope in the index of words."""
         prefix = "o:" if self.column is files.c.organization_id else "w:"
         return tuple(f"{prefix}{each}" for each in self.ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Branch:
-    """Conditions along which an index gives the newest first, or which few rows meet; no two hold for one file."""
+    """Conditions that an index serves in order, or that few rows meet; no two branches have a file in common."""
 
     conditions: tuple[ColumnElement[bool], ...]
     has_few: bool = False
@@ -93,14 +93,15 @@ def list_files(
     limit: int,
     pending: Availability,
 ) -> Page:
-    """List the files of the caller's owner scope, newest first; a user without FileRead sees none.
+    """Return a page of the files of the caller's owner scope, newest first; a user without FileRead gets none.
 
-    `pending` says what staged content counts as. Raises PermissionDenied, ValidationFailed.
+    `pending` is the availability of staged content. Raises PermissionDenied, ValidationFailed.
     """
     scope = _narrowed(_scope(caller), wanted.owner_id)
     branches = [*_branches(wanted, pending)]
     if wanted.name is None and wanted.media_type is None:
         found = _newest(scope, branches, _span(wanted, cursor), limit + 1).subquery()
+        # One file more than the page shows that there is a next page.
         newest: Any = select(found.c.id).order_by(found.c.id.desc()).limit(limit + 1)
     else:
         newest = _search(session, scope, branches, wanted, cursor=cursor, count=limit + 1)
@@ -118,7 +119,7 @@ def _search(
     cursor: UUID | None,
     count: int,
 ) -> Sequence[UUID]:
-    """Find the newest by their words: among the newest of a few owners or an organization first, then by the index."""
+    """Return the newest ids by words: first among the newest of a few owners or an organization, then by the index."""
     # The index has a word for each family of types, without the "/*".
     media_type = None if wanted.media_type is None else wanted.media_type.removesuffix("/*")
     word_query = WordQuery(whose=scope.words, media_type=media_type, name=wanted.name)
@@ -134,7 +135,7 @@ def _search(
 
 
 def _scope(caller: Caller) -> _Scope:
-    """Give what the caller may list."""
+    """Return the scope that the caller may list."""
     if caller.owner is not None:
         owner = caller.owner
         permissions = caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
@@ -151,11 +152,12 @@ def _scope(caller: Caller) -> _Scope:
 
 
 def _narrowed(scope: _Scope, owner_id: UUID | None) -> _Scope:
-    """Leave one owner's files of those that the caller may list."""
+    """Return the part of a scope that one owner has."""
     if owner_id is None:
         return scope
     if scope.column is files.c.owner_id:
         return replace(scope, ids=[each for each in scope.ids if each == owner_id])
+    # Any owner id may be asked for: the condition of the organization keeps the files of others out.
     return _Scope(column=files.c.owner_id, ids=[owner_id], within=(scope.is_theirs,))
 
 
@@ -169,7 +171,7 @@ def _span(wanted: FileFilter, cursor: UUID | None) -> tuple[ColumnElement[bool],
 
 
 def _branches(wanted: FileFilter, pending: Availability) -> Iterator[_Branch]:
-    """Give those that hold what is wanted."""
+    """Yield the branches with files that match."""
     for purpose in Purpose if wanted.purpose is None else (wanted.purpose,):
         for branch in _branches_of(wanted.availability, pending):
             yield replace(branch, conditions=(files.c.purpose == purpose.value, *branch.conditions))
@@ -189,7 +191,7 @@ def _branches_of(availability: Availability | None, pending: Availability) -> It
             yield _Branch(conditions=(is_available, is_unexpired, is_staged), has_few=True)
         case Availability.EXPIRED:
             yield _Branch(conditions=(files.c.state == "Expired",))
-            # Those that no sweep has met yet.
+            # Those that are past their deadline and that no sweep has ended yet.
             is_over = files.c.retention_expires_at <= func.now()
             yield _Branch(conditions=(is_available, is_over), has_few=True)
         case Availability.DELETED:
@@ -199,7 +201,7 @@ def _branches_of(availability: Availability | None, pending: Availability) -> It
 def _newest(
     scope: _Scope, branches: Sequence[_Branch], span: Sequence[ColumnElement[bool]], count: int
 ) -> CompoundSelect[Any]:
-    """Select the ids of all branches, so many of each owner at the most."""
+    """Select the ids of all branches, at most `count` of each owner."""
     return union_all(
         *(
             _few(scope, span, branch) if branch.has_few else _newest_of(scope, span, branch, count)
@@ -211,7 +213,7 @@ def _newest(
 def _newest_of(
     scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch, count: int
 ) -> Select[Any]:
-    """Give the newest of each owner, along an index that begins with the conditions' columns."""
+    """Select the newest of each owner, along an index that begins with the conditions' columns."""
     ids = cast(list(scope.ids), ARRAY(Uuid))
     whose = func.unnest(ids).table_valued("id").render_derived("whose")
     own = select(files.c.id).where(scope.column == whose.c.id, *scope.within, *span, *branch.conditions)
@@ -220,5 +222,5 @@ def _newest_of(
 
 
 def _few(scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch) -> Select[Any]:
-    """Give every one, as of the pending files: there are never many."""
+    """Select all ids of a branch without an order: there are never many, as of pending files."""
     return select(files.c.id).where(scope.is_theirs, *span, *branch.conditions)

@@ -1,4 +1,4 @@
-"""References: resources that point at a file, and keep it from being deleted while they do.
+"""References: resources that point at a file and prevent its deletion.
 
 A reference gives neither ownership nor access (docs/specification/files.md#references).
 """
@@ -25,7 +25,7 @@ REFERRED_LIMIT = 20
 
 
 class ReferenceKind(StrEnum):
-    """What kind of resource refers to a file."""
+    """The kind of a resource that refers to a file."""
 
     TASK = "Task"
     CONVERSATION = "Conversation"
@@ -35,7 +35,7 @@ class ReferenceKind(StrEnum):
 
 
 def list_references(session: Session, file_id: UUID, *, limit: int = REFERENCE_LIMIT) -> list[Reference]:
-    """List what refers to a file, oldest first, at most a thousand."""
+    """Return the references to a file, oldest first, at most a thousand by default."""
     query = select(references).where(references.c.file_id == file_id)
     rows = session.execute(query.order_by(references.c.created_at, references.c.reference_id).limit(limit))
     return [
@@ -46,7 +46,7 @@ def list_references(session: Session, file_id: UUID, *, limit: int = REFERENCE_L
 def list_referred_files(
     session: Session, kind: ReferenceKind, reference_ids: Sequence[str]
 ) -> Mapping[str, Sequence[UUID]]:
-    """List the files that resources refer to, at most so many of each, by the resources' ids."""
+    """Return the ids of the files that each resource refers to, at most 20 of each, by the resource's id."""
     rows = session.execute(
         _REFERRED, {"kind": kind.value, "ids": list(reference_ids), "limit": REFERRED_LIMIT}
     )
@@ -56,14 +56,14 @@ def list_referred_files(
 def add_reference(
     database: Database, caller: Caller, file_id: UUID, kind: ReferenceKind, reference_id: str
 ) -> tuple[Reference, bool]:
-    """Let a resource refer to a file; return the reference and whether it is new.
+    """Add a reference from a resource to a file; return it and whether it is new.
 
     Raises FileNotFound, PermissionDenied, FileExpired, FileDeleted.
     """
     with database.transaction() as session:
-        # Authorized before the lock too: others neither wait for its row nor make others wait.
+        # Authorize before locking too: a caller without rights must not wait for the row, nor make others wait.
         get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
-        # A delete holds the same lock: either it sees this reference, or this sees the deletion.
+        # A delete takes the same lock: either it finds this reference, or this check finds the deletion.
         lock_file(session, file_id)
         refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING))
         is_new = refer(session, file_id, kind, reference_id)
@@ -75,7 +75,7 @@ def add_reference(
 
 
 def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: str) -> bool:
-    """Let a resource refer to an available file whose row this transaction has locked; tell whether that is new."""
+    """Insert a reference to an available file whose row the transaction has locked; return whether it is new."""
     row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
     return session.execute(insert(references).values(row).on_conflict_do_nothing()).rowcount == 1
 
@@ -83,7 +83,7 @@ def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: st
 def remove_reference(
     database: Database, actor: Actor, file_id: UUID, kind: ReferenceKind, reference_id: str
 ) -> None:
-    """Let a resource no longer refer to a file, which may then be deleted, and record by whom.
+    """Remove a reference to a file, and record the actor; without references the file may be deleted.
 
     Raises FileNotFound, PermissionDenied, ReferenceNotFound.
     """

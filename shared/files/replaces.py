@@ -1,7 +1,7 @@
-"""Replace a file's content by a new version, if the caller knows the current one.
+"""Replace a file's content with a new version, if the caller names the current one.
 
-Of two replaces that expect the same version exactly one wins, by the row lock. Earlier versions stay stored and
-readable until the file ends; owner and retention stay (docs/specification/files.md#replace).
+Of two replaces that expect the same version exactly one wins, decided by the row's lock. Earlier versions stay readable
+until the file ends; owner and retention stay (docs/specification/files.md#replace).
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ from shared.identity.authentication.revalidation import authority
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceRequest:
-    """What a replace asks for, besides its content; without expectations it is refused."""
+    """The parameters of a replace, without its content; it is refused without both expectations."""
 
     operation_id: UUID
     file_id: UUID
@@ -57,7 +57,7 @@ class ReplaceRequest:
     time_limit_seconds: float
 
 
-# The UPDATE decides: it waits for a concurrent writer's lock and then looks at the row as that writer left it.
+# The UPDATE decides between concurrent writers: it waits for the row's lock and then re-evaluates its condition.
 _COMMIT = f"""
 WITH file AS (
     UPDATE files SET current_version_id = :version_id, revision = revision + 1
@@ -92,11 +92,12 @@ def replace(
     *,
     revalidate: Revalidate = no_revalidation,
 ) -> Receipt:
-    """Store the content as the file's next version, and record by whom; a retry gets the first result.
+    """Store the content as the file's next version, and record the actor; a retry returns the first result.
 
-    The commit is refused if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
+    The commit fails if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
-    VersionMismatch, StorageUnpaid, the errors of `errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    VersionMismatch, StorageUnpaid, the errors of content in `errors.py`, BlobStoreUnavailable, StorageFull,
+    ServiceUnavailable.
     """
     caller = actor.caller
     file, prechecked = precheck_replace(database, store, caller, request)
@@ -133,7 +134,10 @@ def replace(
 def precheck_replace(
     database: Database, store: BlobStore, caller: Caller, request: ReplaceRequest
 ) -> tuple[File, Prechecked]:
-    """Find out whether a replace may begin, or was done before; raises what `replace` does before the reception."""
+    """Check all that can be refused before the content is received, and find an earlier attempt's result.
+
+    Raises as `replace` does before it receives content.
+    """
     operation = _operation(caller, request)
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
@@ -190,13 +194,14 @@ def _explain_conflict(
     operation: Operation,
     content: ReceivedContent,
 ) -> Receipt:
-    """Find out to whom a replace lost: to its own first attempt, to the file's end, or to another replace."""
+    """Return the first attempt's result if that one won, else raise why the update found no row."""
     with database.autocommit() as session:
         earlier = get_idempotency_state(session, operation)
         file = _get_file(session, store, caller, request)
     if earlier.outcome is not None:
         return replay(store, earlier.outcome, content)
     _require_replaceable(file, request)
+    # The file looks as expected, so the other writer has rolled back: a retry can win.
     raise OperationInProgress
 
 

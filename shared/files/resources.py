@@ -1,4 +1,4 @@
-"""The values the file domain gives out: frozen, complete, independent of any transaction."""
+"""The values that the files domain returns: frozen, complete, independent of any transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shared.identity.access.callers import OwnerKind
 
 
 class Purpose(StrEnum):
-    """What a file is for; set by the route, never by the client."""
+    """The purpose of a file; the route sets it, never the client."""
 
     AGENT_ARTIFACT = "AgentArtifact"
     MESSAGING_MEDIA = "MessagingMedia"
@@ -25,7 +25,7 @@ class Purpose(StrEnum):
 
 
 class Availability(StrEnum):
-    """Whether content is available."""
+    """Whether a file's content can be read."""
 
     PENDING = "Pending"
     AVAILABLE = "Available"
@@ -35,10 +35,10 @@ class Availability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedContent:
-    """Content that was received, all of it, counted and hashed on the way."""
+    """Content that was received completely, counted and hashed on the way."""
 
     file_name: str
-    """Its cleaned name."""
+    """The name after cleaning (`file_names.py`)."""
     media_type: str
     byte_size: int
     sha256: bytes
@@ -46,7 +46,7 @@ class ReceivedContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """Exact content."""
+    """One immutable content of a file."""
 
     id: UUID
     file_id: UUID
@@ -59,7 +59,7 @@ class Version:
 
     @classmethod
     def of(cls, row: Row[Any], version_id: UUID, file_id: UUID) -> Self:
-        """Read a version from a row that has the columns of `versions`, whatever the two ids are called there."""
+        """Build a version from a row with the columns of `file_versions`, whose two ids may have other names there."""
         return cls(
             id=version_id,
             file_id=file_id,
@@ -74,7 +74,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file as it is at one moment, with its current version."""
+    """A file at one moment, with its current version."""
 
     id: UUID
     organization_id: UUID
@@ -88,12 +88,12 @@ class File:
     ended_at: datetime | None
     version: Version
     is_damaged: bool
-    """Whether the current version's bytes were last found to be others than its digest says."""
+    """Whether the last check found that the current version's bytes do not match its digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The outcome of an upload or a replace: one version, and whether this was a retry."""
+    """The result of an upload or a replace: the version, and whether this was a retry."""
 
     version: Version
     purpose: Purpose
@@ -104,7 +104,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """The outcome of a delete."""
+    """The result of a delete."""
 
     file_id: UUID
     deleted_at: datetime
@@ -113,7 +113,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A resource that points at a file and keeps it from being deleted."""
+    """A resource that points at a file and prevents its deletion."""
 
     kind: str
     reference_id: str
@@ -122,7 +122,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadGrant:
-    """Bearer access to one version; `token` is known only when the grant is made."""
+    """Bearer access to one version; `token` is known only at creation."""
 
     id: UUID
     file_id: UUID
@@ -134,19 +134,19 @@ class ReadGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A version whose bytes may be read now; `is_placed` says under which key to look first."""
+    """A version to be read; `is_placed` says under which key to look first."""
 
     organization_id: UUID
     owner_id: UUID | None = None
     version: Version
     is_placed: bool
     is_damaged: bool
-    """Whether its bytes were last found to be others than its digest says."""
+    """Whether the last check found that its bytes do not match its digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some files, and the cursor at which the next page begins (None at the end)."""
+    """Some files, and the cursor of the next page (None at the end)."""
 
     files: Sequence[File]
     next_cursor: UUID | None

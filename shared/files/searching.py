@@ -1,7 +1,7 @@
-"""Find files by the beginnings of words in their names, and by their media types.
+"""Find files by the beginnings of words in their names, and by media type.
 
-The index of words (`file_words`) has whose a file is, too, but no order. What is common is found among the newest
-files; what is rare, by the index, which then gives little. Either way the cost is bounded by what is not both.
+The index of words (`file_words`) also has each file's owner, but no order. Frequent words are found among the newest
+files, rare ones by the index, which then returns little. Both bounds together bound the cost of a search.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ from shared.errors import FieldError, ValidationFailed
 from shared.files.tables import file_words, files
 
 SCANNED_FILES = 2000
-"""How many of the newest files are looked at one by one, at a few microseconds each, before the index is asked."""
+"""How many of the newest files are scanned, at a few microseconds each, before the index is used."""
 MAX_OWNERS_SCANNED = 10
-"""Of how many owners the newest are looked at: so many of each are read from an index. For more, the index of words is
-asked at once, and reads all of theirs that match."""
+"""The most owners of whom the newest files are scanned, SCANNED_FILES of each. For more owners the index is used at once,
+and reads all of their files that match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordQuery:
-    """What is looked for: words for whose it is (`sql/files_vector.sql`), a media type or family, words of a name."""
+    """The search: words of the scope (`sql/files_vector.sql`), a media type or family, and words of a name."""
 
     whose: Sequence[str]
     media_type: str | None
     name: str | None
 
     def __post_init__(self) -> None:
-        """Raise ValidationFailed for a name in which there is no word."""
+        """Raise ValidationFailed for a name without a letter or digit."""
         if self.name is not None and not any(map(str.isalnum, self.name)):
             message = "must have a letter or a digit"
             raise ValidationFailed(errors=[FieldError(location="query", name="name", message=message)])
 
     @property
     def is_met(self) -> ColumnElement[bool]:
-        """Hold for files that have all of it; worked out once for a statement."""
+        """The condition that a file has all words; evaluated once for a statement."""
         asked = func.files_query(cast(list(self.whose), ARRAY(Text)), self.media_type, self.name)
         return file_words.c.words.bool_op("@@")(asked)
 
@@ -49,7 +49,7 @@ def search_newest(
     """Return matches among the newest SCANNED_FILES, and the oldest file scanned, or None if none is older."""
     among = newest.subquery()
     recent = select(among.c.id).order_by(among.c.id.desc()).limit(SCANNED_FILES).cte("recent")
-    # File by file and not by the index, which may have very many that are older.
+    # Check file by file and not by the index, which may have very many older matches.
     words = select(file_words.c.file_id).where(file_words.c.file_id == recent.c.id, word_query.is_met)
     met = (
         select(recent.c.id)
@@ -70,8 +70,8 @@ def search_newest(
 def search_matching(
     session: Session, word_query: WordQuery, conditions: Sequence[ColumnElement[bool]], count: int
 ) -> Sequence[UUID]:
-    """Find the newest of those that the index has, if they meet the conditions."""
-    # Kept apart, and met one by one: the planner would rather walk the files until some match, which may be never.
+    """Return the newest matches of the index that meet the conditions."""
+    # MATERIALIZED and LATERAL: else the planner walks the files, newest first, until enough match, which may be never.
     found = select(file_words.c.file_id).where(word_query.is_met).cte("found").prefix_with("MATERIALIZED")
     is_it = files.c.id == found.c.file_id
     file = select(files.c.id).where(is_it, *conditions).limit(1).lateral()

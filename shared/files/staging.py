@@ -1,12 +1,12 @@
-"""Bring content into the store and commit it: stage → commit, the first half of every write.
+"""Receive content into the store and commit it: the first half of every write.
 
-The order is the promise. Bytes are durable before the one transaction that makes them somebody's; before it nothing
-exists but staged bytes that a sweep may take, after it nothing can be lost. Placing the bytes is a worker's job
-(`lifecycle/placement.py`) and changes nothing that a reader sees.
+Bytes are durable before the transaction that gives them an owner. Before that commit there are only staged bytes, which
+a sweep may delete; after it nothing can be lost. A worker places the bytes (`lifecycle/placement.py`), which changes
+nothing that a reader sees.
 
-Crash points: before the commit the staged bytes are unlocked by the death of their process (or their `receiving` row
-outlives its lease) and are swept; a commit whose outcome is unknown leaves the bytes to the same sweep, which asks
-the database; after the commit the row waits for a worker, with or without the message.
+If the process crashes before the commit, its staged bytes are unlocked (or its `receiving` row outlives the lease) and
+a sweep deletes them. After a commit with unknown outcome the same sweep asks the database. After the commit the row
+waits for a worker, whether or not a message was sent.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
 
 class Sink(Protocol):
-    """Where content goes while it is received."""
+    """The destination of content while it is received."""
 
     def open(self) -> None:
-        """Make ready, once it is known that there is content, and before any of it is written."""
+        """Prepare for content, once the first of it has arrived."""
 
     def write(self, chunk: bytes | memoryview, /) -> None:
-        """Take a chunk, whose bytes are used again once this returns."""
+        """Write a chunk; the caller may reuse its buffer afterwards."""
 
 
 Receive = Callable[[Sink], ReceivedContent]
-"""Receives content into a sink; raises the errors of `shared/files/errors.py`."""
+"""Receives content into a sink. Raises the errors of content in `shared/files/errors.py`."""
 
 
 class DiscardSink:
-    """A sink for content that is stored already, and only has to be counted and hashed."""
+    """A sink for content that is stored already and is only counted and hashed."""
 
     def open(self) -> None:
         """Do nothing."""
@@ -63,7 +63,7 @@ class DiscardSink:
 
 
 def staged_availability(store: BlobStore) -> Availability:
-    """Tell what committed content counts as until a worker has placed it."""
+    """Return the availability of committed content until a worker has placed it."""
     return Availability.AVAILABLE if store.staged_is_readable else Availability.PENDING
 
 
@@ -71,10 +71,11 @@ def staged_availability(store: BlobStore) -> Availability:
 def stage(
     database: Database, store: BlobStore, *, size: Size, time_limit_seconds: float, is_piece: bool = False
 ) -> Iterator[StagedContent]:
-    """Take one version's content within the block: receive it, `seal` it, write the rows that make it somebody's.
+    """Yield a place for one version's content: receive it, `seal` it, and commit the rows that own it.
 
-    What the block does not commit is taken back at its end; should that fail, a sweep finds it. `time_limit_seconds`
-    bounds the reception, so that a sweep can tell a dead one. A piece is counted with its whole.
+    Content that the block does not commit is deleted at its end; if that fails, a sweep deletes it.
+    `time_limit_seconds` bounds the reception, so that a sweep can recognize a crashed one. The bytes of a piece are
+    counted with the whole.
     """
     staged = StagedContent(database, store, size, time_limit_seconds, is_piece=is_piece)
     try:
@@ -84,7 +85,7 @@ def stage(
 
 
 class StagedContent:
-    """One version's content on its way into the store, begun there when it is opened."""
+    """The content of one version on its way into the store."""
 
     def __init__(
         self, database: Database, store: BlobStore, size: Size, time_limit_seconds: float, *, is_piece: bool
@@ -102,7 +103,7 @@ class StagedContent:
         self._written_bytes: int | None = None
 
     def open(self) -> None:
-        """Begin the upload in the store; where the store keeps state for it, record first that it will."""
+        """Begin the upload in the store; record it first if the store keeps state for it."""
         if self._store.records_before_receiving:
             self._record_receiving()
         upload_id = self._store.begin(self.version_id)
@@ -117,20 +118,20 @@ class StagedContent:
         self._opened.write(chunk)
 
     def seal(self) -> None:
-        """Make every byte durable, all of them having been received. Raises BlobStoreUnavailable, StorageFull."""
+        """Make all bytes durable after the last was received. Raises BlobStoreUnavailable, StorageFull."""
         failpoints.hit("upload.received")
         self._blob = self._opened.seal()
         failpoints.hit("upload.sealed")
 
     @contextmanager
     def committing(self, *, in_transaction: bool = False) -> Iterator[Session]:
-        """Commit at the end of the block what it writes by `write_rows`, if it writes anything.
+        """Yield a session whose `write_rows` is committed at the end of the block.
 
-        One statement is its own commit, for a third of the round trips. An effect of more, and one that may have to be
-        undone because a sweep gave the upload up, needs a transaction.
+        A single statement is its own commit and saves two of three round trips. An effect of several statements needs a
+        transaction, and so does one that must be undone because a sweep deleted the upload.
         """
         in_transaction = in_transaction or self._store.records_before_receiving
-        # From here on only a sweep, asking the database, may take the bytes: a commit that failed may have happened.
+        # From here on only a sweep may delete the bytes: a commit that reported failure may have happened.
         self._may_be_committed = True
         with self._database.transaction() if in_transaction else self._database.autocommit() as session:
             failpoints.hit("upload.before_commit")
@@ -140,7 +141,7 @@ class StagedContent:
                 self._may_be_committed = False
                 raise
             except DomainError:
-                # A transaction is rolled back, and not merely lost sight of.
+                # A transaction was rolled back for certain; a single statement may have been committed.
                 self._may_be_committed = not in_transaction
                 raise
         failpoints.hit("upload.committed")
@@ -150,13 +151,14 @@ class StagedContent:
     def write_rows(
         self, session: Session, statement: str, values: Mapping[str, Any], content: ReceivedContent
     ) -> Any | None:
-        """Write a version with its staged blob by one statement, in which `{record_staged}` stands for the latter.
+        """Insert a version with its staged blob by one statement; return its row, None if it wrote nothing.
 
-        `values` have the file's `organization_id`, by which its placement takes its turn. `{require_authority}` is the
-        condition that the caller may still write; for it `values` have their `authority`.
+        In the statement `{record_staged}` stands for the blob, and `{require_authority}` for the condition that the
+        caller may still write. `values` have the file's `organization_id`, for placement by organization, and with that
+        condition the caller's `authority`.
 
-        Gives its row, None if it wrote nothing. Raises ServiceUnavailable, and so undoes the statement, when a sweep
-        has given the upload up, and AuthorityLost when the statement found its caller to be revoked.
+        Raises ServiceUnavailable, which undoes the statement, if a sweep has deleted the upload, and AuthorityLost if
+        the statement found the caller revoked.
         """
         if self._blob is None:
             raise RuntimeError("content is sealed before it is committed")
@@ -176,7 +178,7 @@ class StagedContent:
         return row
 
     def version(self, row: Any, content: ReceivedContent, *, file_id: UUID, revision: int) -> Version:
-        """Describe the version that a statement wrote."""
+        """Return the version that a statement inserted."""
         return Version(
             id=self.version_id,
             file_id=file_id,
@@ -189,7 +191,7 @@ class StagedContent:
         )
 
     def end(self) -> None:
-        """Let go of what was committed, or may have been; take back everything else."""
+        """Release the bytes if they were or may have been committed; delete them otherwise."""
         if not self._may_be_committed:
             self._discard()
         elif self._receiver is not None:
@@ -202,15 +204,15 @@ class StagedContent:
         return self._receiver
 
     def _discard(self) -> None:
-        """Take everything back; a recorded upload that is not reached here is found when its lease ends."""
+        """Delete everything; an upload that cannot be reached now is deleted when its lease ends."""
         if self._receiver is not None:
             self._receiver.discard()
         if self._has_receiving_row:
             self._mark_for_deletion()
 
     def _record_receiving(self) -> None:
-        """Write the row before there is anything in the store, so that whatever comes to be there has one."""
-        # Only here, where the size has been found acceptable: any size may be announced, and not every one has a lease.
+        """Insert the row before the store has anything, so that all that appears in the store has a row."""
+        # Only after the size was accepted: a client may announce any size, and the interval of the lease has a maximum.
         lease = timedelta(seconds=self._time_limit_seconds) + RECEIVING_LEASE_MARGIN
         row = insert(blob_rows).values(
             version_id=self.version_id,
@@ -237,10 +239,10 @@ class StagedContent:
 
 @cache
 def _complete(statement: str, *, is_recorded: bool) -> Prepared:
-    """Complete a statement by the part that makes the blob of its `version` staged.
+    """Return the statement with the part that makes the blob of its `version` staged.
 
-    `is_recorded` says that the store's uploads have a `receiving` row already. That part yields no row when a sweep
-    has given the upload up; the commit must then fail.
+    `is_recorded` says that the store's uploads have a `receiving` row already. The part returns no row if a sweep has
+    deleted the upload; the commit must then fail.
     """
     staged = _RECORDED if is_recorded else _UNRECORDED
     return Prepared(text(statement.format(record_staged=staged, require_authority=REQUIRE_AUTHORITY)))
@@ -260,7 +262,7 @@ _UNRECORDED = (
 
 
 def _columns(content: ReceivedContent, blob: Blob) -> dict[str, Any]:
-    """Give the parameters that every such statement takes."""
+    """Return the parameters that each such statement has."""
     return {
         "version_id": blob.version_id,
         "file_name": content.file_name,

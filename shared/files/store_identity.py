@@ -1,12 +1,12 @@
-"""The ids of this database's blob stores: recorded at their first use, looked up whenever they are in doubt.
+"""The ids of this database's blob stores: recorded at first use, and compared with the markers of the stores.
 
-There is one; while content is moved, there are two (`moving`). A process must know every store that is used: the one
-that new content goes to, and one from which not everything was moved.
+There is one store, or two while content is moved (`maintenance/store_migration.py`). A process must know each store
+that is used: the one for new content, and the one from which content is not fully moved.
 
-A process that uses the store marks it, never a migration, which may run where the volume is not mounted. An empty
-store and a database without content are joined at the first use; so are, once, unmarked content and the rows that
-know it. Anything else needs an operator (`quartermaster blob-store adopt`). A marker without a row, left by a death
-before the commit, is taken up.
+Processes that use the store mark it, never a migration, which may run where the volume is not mounted. An empty store
+and a database without content are paired at first use; so are, once, unmarked content and the rows that know it. All
+else needs an operator (`quartermaster blob-store adopt`). A marker without a row, left by a crash before the commit, is
+reused.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ log = get_logger(__name__)
 SAMPLE = 10
 _ONLY = 1
 _SECOND = 2
-# The oldest and the newest: a twin that took uploads for an hour holds only the latter.
+# The oldest and the newest: a copy of the service that took uploads for an hour has only the newest.
 _KNOWN = text(
     """
 (SELECT version_id, state FROM blobs ORDER BY version_id LIMIT :sample)
@@ -41,7 +41,7 @@ UNION (SELECT version_id, state FROM blobs ORDER BY version_id DESC LIMIT :sampl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRecord:
-    """What the database knows of its store; `address` is where it was first used."""
+    """The database's record of a store; `address` is where it was first used."""
 
     number: int
     store_id: UUID
@@ -51,13 +51,13 @@ class StoreRecord:
 
 
 class RecordedIdentity:
-    """The id that the database knows (`marker.Identity`), of the only store."""
+    """The id of the only store, as the database knows it (`marker.Identity`)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def resolve(self, found: Marked) -> UUID:
-        """Look the id up; at the first use, claim the store."""
+        """Return the recorded id; at first use claim the store."""
         with self._database.autocommit() as session:
             known = list_stores(session)
         if not known:
@@ -82,10 +82,10 @@ class RecordedIdentity:
 
 
 class FirstIdentity(RecordedIdentity):
-    """The id of the first of two stores: any that the database knows, and from now on it is used."""
+    """The id of the first of two stores: any that the database knows; from now on it is used."""
 
     def resolve(self, found: Marked) -> UUID:
-        """Look the marker's id up."""
+        """Return the id of the marker if the database knows it, else the id that the store should have."""
         with self._database.autocommit() as session:
             known = {store.store_id: store for store in list_stores(session)}
             store_id = found.find_id()
@@ -103,7 +103,7 @@ class SecondIdentity(RecordedIdentity):
     """The id of the second of two stores: one that the database knows, or a new one, which must be empty."""
 
     def resolve(self, found: Marked) -> UUID:
-        """Look the marker's id up; claim an empty store, in the place of one that is no longer used."""
+        """Return the id of the marker; claim an empty store in place of one that is no longer used."""
         with self._database.transaction() as session:
             _lock(session)
             known = {store.store_id: store for store in list_stores(session)}
@@ -126,19 +126,19 @@ class SecondIdentity(RecordedIdentity):
 
 
 def list_stores(session: Session) -> list[StoreRecord]:
-    """List what the database knows of its stores; none before the first use."""
+    """Return the records of the stores; none before the first use."""
     columns = columns_of(StoreRecord, blob_stores)
     rows = session.execute(select(*columns).order_by(blob_stores.c.number))
     return [StoreRecord(**row._asdict()) for row in rows]
 
 
 def find_store(session: Session) -> StoreRecord | None:
-    """Find what the database knows of the store that is used; None before its first use."""
+    """Return the record of the store in use; None before its first use."""
     return next((store for store in list_stores(session) if store.is_used), None)
 
 
 def retire_store(session: Session, *, actor: Actor, moved_to: Marked) -> None:
-    """Record that everything was moved: no process needs to know another store. Raises PermissionDenied."""
+    """Record that all content was moved, so that processes need only one store. Raises PermissionDenied."""
     authorize_operation(actor)
     _lock(session)
     store_id = moved_to.find_id()
@@ -148,7 +148,7 @@ def retire_store(session: Session, *, actor: Actor, moved_to: Marked) -> None:
 
 
 def adopt_store(session: Session, *, actor: Actor, marked: Marked) -> StoreRecord:
-    """Take a store for the database's own, whatever either said before: an operator has looked.
+    """Make a store the database's own, regardless of its marker and of the record: an operator has checked it.
 
     Raises PermissionDenied, BlobStoreUnavailable, StorageFull, StorageReadOnly.
     """
@@ -175,7 +175,7 @@ def _lock(session: Session) -> None:
 
 
 def _mark(marked: Marked) -> UUID:
-    """Give the store's id, marking it where it has none."""
+    """Return the store's id, and write a marker first if it has none."""
     store_id = marked.find_id()
     if store_id is None:
         marked.write_id(new_id())
@@ -193,9 +193,10 @@ def _record(
 
 
 def _require_ours(session: Session, marked: Marked) -> None:
-    """Refuse a store without its content, or with somebody else's."""
+    """Refuse a store that lacks the database's content, or has other content."""
     sample = session.execute(_KNOWN, {"sample": SAMPLE}).all()
     promised = [row.version_id for row in sample if row.state == "live"]
+    # Half is enough: after a restore of either side some content may be missing, and the audit reports it.
     if promised:
         is_ours = 2 * sum(map(marked.holds, promised)) >= len(promised)
     else:

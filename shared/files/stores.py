@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 
 class StoreContext(Context, Protocol):
-    """What handlers work with that touch bytes."""
+    """The context of handlers that read or write bytes."""
 
     @property
     def store(self) -> BlobStore:
@@ -27,9 +27,9 @@ class StoreContext(Context, Protocol):
 
 
 def open_configured_store(settings: Settings, database: Database) -> BlobStore:
-    """Open the store at BLOB_STORE, used only while it is the one that the database knows; with a second, both.
+    """Open the store at BLOB_STORE, usable only while its marker matches the database; with a second store, both.
 
-    Raises ValueError for an address that names none.
+    Raises ValueError for an address that names no store.
     """
     if settings.second_blob_store is not None:
         return open_pair(settings, database)
@@ -37,7 +37,7 @@ def open_configured_store(settings: Settings, database: Database) -> BlobStore:
 
 
 def open_pair(settings: Settings, database: Database) -> PairedBlobStore:
-    """Open the stores between which content is moved. Raises ValueError unless there are two."""
+    """Open the two stores between which content is moved. Raises ValueError unless there are two."""
     if settings.second_blob_store is None or settings.second_blob_store == settings.blob_store:
         raise ValueError("SECOND_BLOB_STORE names the store that content is moved from")
     return PairedBlobStore(
@@ -53,9 +53,9 @@ def _open(url: str, settings: Settings, identity: Identity) -> BlobStore:
 
 
 def refuse_wrong_store(store: BlobStore) -> None:
-    """End this starting process (status 78) if its store is not the one that the database knows.
+    """Exit this starting process with status 78 if its store is not the one that the database knows.
 
-    While database or store do not answer, it starts and is not ready.
+    If the database or the store does not respond, the process starts and reports that it is not ready.
     """
     try:
         store.require()
@@ -67,7 +67,7 @@ def refuse_wrong_store(store: BlobStore) -> None:
 
 
 def open_configured_marker(settings: Settings) -> Marked:
-    """Open the store at BLOB_STORE to look at its marker alone. Raises ValueError."""
+    """Open the store at BLOB_STORE to read or write its marker only. Raises ValueError."""
     return open_marked(settings.blob_store, s3=_s3_access(settings))
 
 

@@ -1,4 +1,4 @@
-"""Find what a death left behind: staged bytes that no row owns, and records that have outlived their use."""
+"""Delete what crashes leave behind: staged bytes without a row, and records that are past their use."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,10 +22,10 @@ log = get_logger(__name__)
 BATCH_SIZE = 1000
 _LIMIT = bindparam("limit", type_=Integer)
 EXPIRED_GRANT_KEPT = timedelta(days=1)
-"""How long an expired link still says that it expired, rather than that it never existed."""
+"""How long the link of an expired grant reports that it expired, before it is unknown."""
 
 TOMBSTONE_KEPT = timedelta(minutes=1)
-"""How long the row stands by which a dead upload's bytes were claimed."""
+"""How long the row of a crashed upload's bytes stays before the collector may delete it."""
 
 
 @sweep("files.sweep_staging", queue=RETENTION, every_seconds=30)
@@ -34,9 +34,9 @@ def _sweep_staging(context: StoreContext) -> int:
 
 
 def sweep_staging(database: Database, store: BlobStore) -> int:
-    """Discard staged bytes whose upload died before its commit; return how many.
+    """Discard staged bytes whose upload crashed before its commit; return how many.
 
-    The store holds each candidate locked meanwhile, so that no living upload is among them.
+    The store keeps each candidate locked meanwhile, so a running upload is never among them.
     """
     discarded = 0
     for candidates in store.list_unlocked():
@@ -53,9 +53,11 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     return discarded
 
 
-# A SELECT is not enough: the upload may have died with its commit under way. An insert waits for that commit, and
-# decides: either the row is the upload's and its bytes are promised, or it is ours and they never are. Ours stays for
-# longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so that one which the dying upload had sent fails on it.
+# A SELECT is not enough: the upload may have crashed while its COMMIT was running. An INSERT of the same key waits for
+# that commit and decides: either the row is the upload's and its bytes are kept, or it is the sweep's and they go. The
+# sweep's row stays longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so a late statement of the crashed
+# upload fails on the unique key.
+
 _CLAIM_ORPHANS = text(
     """
 INSERT INTO blobs (version_id, state, byte_size, lease_until)
@@ -67,7 +69,7 @@ ON CONFLICT DO NOTHING RETURNING version_id
 
 
 def claim_orphans(database: Database, ids: Sequence[UUID]) -> set[UUID]:
-    """Make rows, for the collector, of bytes that have none; return those that had none."""
+    """Insert a row pending deletion for each of these bytes that has no row; return the ids inserted."""
     with database.transaction() as session:
         return set(
             session.execute(
@@ -84,7 +86,7 @@ def _purge_records(context: Context) -> int:
 
 
 def purge_operations(database: Database, retention: timedelta) -> int:
-    """Forget operations older than `retention`; return how many."""
+    """Delete operations older than `retention`; return how many."""
     key = (operations.c.executor_id, operations.c.kind, operations.c.operation_id)
     old = select(*key).where(operations.c.created_at < func.now() - literal(retention)).limit(_LIMIT)
     forget = delete(operations).where(tuple_(*key).in_(old))
@@ -92,7 +94,7 @@ def purge_operations(database: Database, retention: timedelta) -> int:
 
 
 def purge_grants(database: Database) -> int:
-    """Forget grants that expired more than a day ago; return how many."""
+    """Delete grants that expired more than a day ago; return how many."""
     long_ago = func.now() - literal(EXPIRED_GRANT_KEPT)
     old = select(read_grants.c.id).where(read_grants.c.access_expires_at < long_ago).limit(_LIMIT)
     forget = delete(read_grants).where(read_grants.c.id.in_(old))

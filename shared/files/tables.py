@@ -1,7 +1,7 @@
-"""The rows of the file domain.
+"""The tables of the files domain.
 
-File, version and blob are three rows with different lives: a blob's row goes with its bytes, the others stay to
-answer what they were.
+File, version and blob are three rows with different lifetimes: a blob's row is deleted with its bytes, the others stay
+as metadata of what was stored.
 """
 
 from uuid import UUID
@@ -75,7 +75,7 @@ file_words = sa.Table(
     metadata,
     id_column("file_id"),
     required("words", TSVECTOR),
-    # What waits to be sorted into the index is looked through by every search: little of it.
+    # Every search scans GIN's pending list, so keep it small (256 KiB).
     sa.Index(
         "ix_file_words_words",
         "words",
@@ -93,7 +93,7 @@ blobs = sa.Table(
     sa.Column("upload_id", sa.String),
     sa.Column("checksum", sa.String),
     sa.Column("chunk_checksums", sa.LargeBinary),
-    # Whose turn it is while it waits to be placed; nobody's, for rows that nobody waits for.
+    # For round-robin placement by organization; the zero UUID on rows that are not staged for a file.
     required("organization_id", sa.Uuid, server_default=sa.text(f"'{UUID(int=0)}'")),
     instant("lease_until"),
     instant("verified_at", nullable=False, server_default=sa.func.now()),
@@ -113,7 +113,8 @@ blobs = sa.Table(
     sa.Index("ix_blobs_receiving", "created_at", postgresql_where=sa.text("state = 'receiving'")),
 )
 
-# What has ended and holds more than one transaction dooms; `doomed_to` is a file's revision up to which that is done.
+# Ended files and uploads with more blobs than one transaction marks for deletion; up to the revision `doomed_to` all
+# versions of a file are marked.
 ended_content = sa.Table(
     "ended_content",
     metadata,

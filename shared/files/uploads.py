@@ -1,4 +1,4 @@
-"""Upload agent output: one new file of the caller's owner, exactly once per operationId.
+"""Upload agent output as a new file of the caller's owner, exactly once per operationId.
 
 Specified in docs/specification/files.md#upload.
 """
@@ -36,7 +36,7 @@ from shared.ids import new_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Association:
-    """A resource that the new file belongs to, recorded as a reference."""
+    """A resource that the new file belongs to, stored as a reference."""
 
     kind: str
     id: str
@@ -44,7 +44,7 @@ class Association:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadRequest:
-    """What an upload asks for, besides its content."""
+    """The parameters of an upload, without its content."""
 
     operation_id: UUID
     organization_id: UUID | None
@@ -94,17 +94,19 @@ def upload(
     *,
     revalidate: Revalidate = no_revalidation,
 ) -> Receipt:
-    """Store the content as a new file of the caller's owner; a retry gets the first result.
+    """Store the content as a new file of the caller's owner; a retry returns the first result.
 
-    To receive it may take hours: the commit is refused to a caller who may store no longer.
+    Receiving content may take hours, so the commit checks the caller's rights again.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
-    StorageUnpaid, the errors of `errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    StorageUnpaid, the errors of content in `errors.py`, BlobStoreUnavailable, StorageFull, ServiceUnavailable.
     """
     owner, prechecked = precheck_upload(database, caller, request)
     operation = prechecked.operation
     authorize_again = partial(_authorize_again, revalidate, caller, owner)
     if prechecked.outcome is not None:
+        # Read the body although the result is known: only its digest shows that this is the same request. The result
+        # describes a file, so a caller that was revoked while sending must not get it.
         content = receive(DiscardSink())
         authorize_again()
         return replay(store, prechecked.outcome, content)
@@ -117,6 +119,7 @@ def upload(
         values = {**_file_values(caller, owner, request, file_id), **operation_values(operation, content)}
         with serialized(), explain_denial(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
+    # Another attempt with this operationId committed first.
     if row is None:
         authorize_again()
         return replay(store, get_outcome(database, operation), content)
@@ -130,11 +133,15 @@ def upload(
 
 
 def precheck_upload(database: Database, caller: Caller, request: UploadRequest) -> tuple[Owner, Prechecked]:
-    """Find out whether an upload may begin, or was done before; raises what `upload` does before the reception."""
+    """Check all that can be refused before the content is received, and find an earlier attempt's result.
+
+    Raises as `upload` does before it receives content.
+    """
     owner = _authorize(caller, request)
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
         earlier = get_idempotency_state(session, operation, payer_id=caller.payer_id)
+    # A retry skips these checks: its file is stored already, whatever deadline and credit are now.
     if earlier.outcome is None:
         check_deadline(Purpose.AGENT_ARTIFACT, request.retention_expires_at, now=earlier.now)
         refuse_unpaid_storage(is_refused=earlier.is_storage_refused)

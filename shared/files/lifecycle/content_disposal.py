@@ -1,10 +1,9 @@
-"""Hand the content of what has ended to the collector: little at once, much in batches, whatever it holds.
+"""Mark the content of ended files and uploads for deletion: a little at once, much in batches.
 
-A file ends with one small transaction, and so does a resumable upload: readers are refused, and charges end, from its
-commit. Up to AT_ONCE versions or pieces are doomed in that transaction. What holds more leaves a row in
-`ended_content`, and the collector dooms so many at a time, by organizations in turn and by files in turn
-(`shared/fairness/fair_queueing.py`). A batch and how far it came are one transaction: a death costs nothing that was
-done.
+A file ends with one small transaction, and so does a resumable upload: from its commit readers are refused and charges
+end. Up to AT_ONCE versions or pieces are marked in that transaction. For more, a row in `ended_content` remains, and
+the collector marks them in batches, by organizations and then files in turn (`shared/fairness/fair_queueing.py`). A
+batch and its progress are one transaction, so a crash loses nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +23,11 @@ from shared.files.tables import blobs, ended_content, versions
 from shared.runtime.batches import must_stop
 
 AT_ONCE = 2000
-"""Versions, or pieces of uploads, that are doomed in the transaction that ends what they belong to."""
+"""The most versions or pieces that are marked for deletion in the transaction that ends their file or upload."""
 
 
 class ContentKind(StrEnum):
-    """What has ended and holds content."""
+    """The kind of a resource that has ended and has content."""
 
     FILE = "File"
     UPLOAD = "Upload"
@@ -36,7 +35,7 @@ class ContentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedFile:
-    """A file that has ended in this transaction, with how many versions it has."""
+    """A file that ended in this transaction, with its number of versions."""
 
     id: UUID
     organization_id: UUID
@@ -44,7 +43,7 @@ class EndedFile:
 
 
 def mark_for_deletion(session: Session, file: EndedFile) -> None:
-    """Doom all versions of a file that are few, and leave others to the collector."""
+    """Mark all versions of a file for deletion if there are few, else leave them to the collector."""
     if split_by_size([file])[0]:
         of_file = select(versions.c.id).where(versions.c.file_id == file.id)
         doomed = update(blobs).where(blobs.c.version_id.in_(of_file))
@@ -54,7 +53,7 @@ def mark_for_deletion(session: Session, file: EndedFile) -> None:
 
 
 def split_by_size(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[EndedFile]]:
-    """Divide files into those that have up to AT_ONCE versions together, the smallest first, and the others."""
+    """Divide files into those with up to AT_ONCE versions together, the smallest first, and the others."""
     few: list[EndedFile] = []
     many: list[EndedFile] = []
     held = 0
@@ -65,7 +64,7 @@ def split_by_size(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[End
 
 
 def enqueue_for_collection(session: Session, kind: ContentKind, ended: Mapping[UUID, UUID]) -> None:
-    """Note whose content is still to be doomed: files or uploads, each with its organization."""
+    """Insert rows for the collector: files or uploads whose content is to be marked, each with its organization."""
     if ended:
         rows = [{"id": each, "kind": kind, "organization_id": whose} for each, whose in ended.items()]
         session.execute(insert(ended_content), rows)
@@ -76,7 +75,7 @@ _HEAD = next_round_robin(
     table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
 )
 _CLAIM = text(f"SELECT head.*, kind FROM ({_HEAD}) AS head JOIN ended_content USING (id)")  # noqa: S608 (from the code)
-# After the lock, in a statement of its own: it sees how far the one before came.
+# In its own statement after the lock, so that it sees the progress of the batch before.
 MARK_VERSIONS = """
 WITH next AS (
     SELECT version.id, version.revision FROM ended_content AS file CROSS JOIN LATERAL (
@@ -109,7 +108,7 @@ _MARK = {ContentKind.FILE: text(MARK_VERSIONS), ContentKind.UPLOAD: text(MARK_PI
 
 
 def claim_ended_content(database: Database, *, limit: int, lease: timedelta) -> list[Blob]:
-    """Doom up to `limit` more blobs of what has ended, and claim them for removal; fewer when no more are left."""
+    """Mark up to `limit` more blobs of ended content for deletion, and claim them; fewer if no more are left."""
     claimed: list[Blob] = []
     while len(claimed) < limit:
         found = _claim_next(database, {"limit": limit - len(claimed), "lease": lease})
@@ -122,7 +121,7 @@ def claim_ended_content(database: Database, *, limit: int, lease: timedelta) -> 
 
 
 def _claim_next(database: Database, values: dict[str, Any]) -> list[Blob] | None:
-    """Doom the next blobs of what is in turn; None when nothing waits."""
+    """Mark the next blobs of the next file or upload; None if there is none."""
     with database.transaction() as session:
         row = _ROTATION.claim(session, _CLAIM)
         if row is None:

@@ -1,8 +1,8 @@
 """End files whose deadline has passed, and remove their bytes.
 
-Nothing waits for this: every read compares the deadline with the clock. The sweep walks the index of deadlines from
-its lower end, with each organization's first files in a batch when more is due. Under the row's lock it looks at the
-deadline again: a renewal that came first wins.
+No reader depends on this sweep: each read compares the deadline with the clock. The sweep reads the index of deadlines
+from its lower end, some files of each organization in a batch if more are due. It checks the deadline again under the
+row's lock: a renewal that came first wins.
 """
 
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ FROM due WHERE files.id = due.id RETURNING files.id, files.organization_id, file
 """
 )
 
-# A statement of its own, after the locks: the first one's snapshot may be older than the last replace of a file that
-# it ends, and the bytes of a version it does not see would stay for ever. It takes the lease too, which saves a
-# claim.
+# In its own statement after the locks: the snapshot of _END may be older than the last replace of a file, and the bytes
+# of a version that it does not see would stay for ever. It also takes the lease, which saves the collector's claim.
+
 _MARK = text(
     """
 UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
@@ -70,7 +70,7 @@ def _expire_due(context: StoreContext) -> int:
 
 
 def expire_due(database: Database, store: BlobStore) -> int:
-    """End every file whose deadline has passed, batch by batch until none is left; return how many ended."""
+    """End each file whose deadline has passed, batch by batch until none is left; return how many ended."""
 
     def batch() -> int:
         expired, doomed = _expire(database)

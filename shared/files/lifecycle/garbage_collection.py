@@ -1,7 +1,7 @@
-"""Garbage collection: delete the bytes of unreachable content, and forget where they were.
+"""Garbage collection: remove the bytes of unreachable content, then their rows.
 
-Only rows say what is garbage. A doomed row is claimed with a lease, the bytes are removed durably, the row is deleted
-last: a crash in between repeats the removal, which succeeds on nothing.
+Only rows decide what is garbage. A row pending deletion is claimed with a lease, its bytes are removed durably, and the
+row is deleted last: after a crash in between, the removal is repeated and succeeds on absent bytes.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ RETURNING version_id, byte_size, upload_id, checksum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectGarbage(Job):
-    """Content has become unreachable and its bytes wait to be deleted."""
+    """Content has become unreachable and its bytes are pending deletion."""
 
     kind = "files.collect_doomed"
     queue = RETENTION
@@ -51,7 +51,7 @@ def _collect_doomed(context: StoreContext) -> int:
 
 
 def collect_garbage(database: Database, store: BlobStore) -> int:
-    """Remove all that is doomed or has ended, batch by batch until none is unclaimed; return how many were removed."""
+    """Remove all content that is pending deletion or has ended, batch by batch; return how many blobs were removed."""
     _give_up_dead_receptions(database)
     store.require()
     removed = 0
@@ -67,7 +67,7 @@ def collect_garbage(database: Database, store: BlobStore) -> int:
 
 
 def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
-    """Remove the bytes of doomed blobs whose lease the caller holds, then their rows."""
+    """Remove the bytes of blobs pending deletion whose lease the caller has, then their rows; return how many."""
     failures = store.remove(claimed)
     failpoints.hit("collection.removed")
     removed = [blob.version_id for blob in claimed if blob.version_id not in failures]
@@ -81,7 +81,7 @@ def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]
 
 
 def _claim(database: Database) -> Sequence[Blob]:
-    """Claim what is doomed, the oldest first, and doom as much more of what has ended as a batch still takes."""
+    """Claim blobs pending deletion, the oldest first, and fill the batch with ended content."""
     with database.autocommit() as session:
         rows = session.execute(_CLAIM, {"limit": BATCH_SIZE, "lease": LEASE})
         claimed = [blob_of(row) for row in rows]
@@ -91,7 +91,7 @@ def _claim(database: Database) -> Sequence[Blob]:
 
 
 def _give_up_dead_receptions(database: Database) -> None:
-    """Doom uploads whose receiver has had its whole time and did not commit."""
+    """Mark uploads for deletion whose reception has exceeded its lease without a commit."""
     due = select(blobs.c.version_id).where(blobs.c.state == "receiving", blobs.c.lease_until < func.now())
     dead = due.limit(bindparam("limit")).with_for_update(skip_locked=True)
     give_up = update(blobs).where(blobs.c.version_id.in_(dead)).values(state="doomed", lease_until=None)

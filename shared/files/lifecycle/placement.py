@@ -1,12 +1,9 @@
-"""Bring committed content to its final place: the worker's half of every write.
+"""Move committed content to its final place: the worker's half of every write.
 
-Staged rows are claimed in batches with a lease, placed, and marked live. Each step is safe to repeat: a worker that
-dies leaves rows whose lease runs out, and placing again what is already placed is a success. Content deleted
-meanwhile is no longer `staged` and stays with the collector, which looks in staging first and in the final place
-second, so that no placement, however late, brings it back.
-
-A batch costs little more than one blob. So where staged content can be read, and nobody waits, a front sends for its
-placement once a second at the most.
+Staged rows are claimed in batches with a lease, placed, and marked live. Each step may be repeated: a worker that
+crashes leaves rows whose lease expires, and placing what is placed succeeds. Content that is deleted meanwhile is no
+longer `staged` and belongs to the collector, which removes from staging first and from the final place second, so that
+no late placement restores it.
 """
 
 import time
@@ -67,16 +64,18 @@ _LIVE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceStaged(Job):
-    """Content has been committed and waits to be brought to its final place."""
+    """Content was committed and is to be moved to its final place."""
 
     kind = "files.place_staged"
     queue = UPLOADS
+    # A batch costs little more than one blob. If readers find staged content, a web process sends at most one message a
+    # second.
     spacing_seconds = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceAwaited(PlaceStaged):
-    """The same, and somebody waits for it."""
+    """The same, while a client waits for the placement."""
 
     spacing_seconds = 0.0
 
@@ -87,7 +86,7 @@ def _place_staged(context: StoreContext) -> int:
 
 
 def place_staged(database: Database, store: BlobStore) -> int:
-    """Place everything that is staged, batch by batch until none is left unclaimed; return how many were placed."""
+    """Place all staged content, batch by batch until none is unclaimed; return how many blobs were placed."""
     store.require()
     placed = 0
 
@@ -97,15 +96,15 @@ def place_staged(database: Database, store: BlobStore) -> int:
         placed += _place(database, store, claimed) if claimed else 0
         return found
 
-    # Whatever is staged after a claim has a message of its own.
+    # Content that is staged after the last claim has a message of its own.
     drain(batch, size=BATCH_SIZE)
     return placed
 
 
 def wait_while_staged(database: Database, version_id: UUID, wait_seconds: float) -> bool:
-    """Wait, at most so long, while a version's content is staged; return whether it still is.
+    """Wait, for `wait_seconds` at most, while a version's content is staged; return whether it still is.
 
-    Content that was placed, or removed meanwhile, has nothing left to wait for.
+    Content that was placed or removed needs no more waiting.
     """
     deadline = time.monotonic() + wait_seconds
     attempt = 0
@@ -124,14 +123,14 @@ def wait_while_staged(database: Database, version_id: UUID, wait_seconds: float)
 
 
 def blob_of(row: Any) -> Blob:
-    """Read a blob's row."""
+    """Return the blob of a row."""
     return Blob(
         version_id=row.version_id, size_bytes=row.byte_size, upload_id=row.upload_id, checksum=row.checksum
     )
 
 
 def _claim(database: Database) -> tuple[int, Sequence[Blob]]:
-    """Claim a batch, of which some is everybody's; give how many were found, and those that nobody else claimed."""
+    """Claim a batch; return how many rows were found, and those that no other worker claimed."""
     with database.transaction() as session:
         found = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         values = {"ids": [str(at) for at in found], "lease": LEASE}
@@ -152,7 +151,7 @@ def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int
 
 
 def _report_failures(session: Session, failures: Any) -> None:
-    """Log what could not be placed and is still wanted; the lease spaces the next attempts."""
+    """Log the blobs that could not be placed and are still staged; their lease delays the next attempt."""
     if not failures:
         return
     wanted = select(blobs.c.version_id).where(

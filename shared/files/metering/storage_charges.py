@@ -1,13 +1,13 @@
-"""Measure what each organization stores, byte by byte and moment by moment, and charge each UTC day of it once.
+"""Measure what each organization stores, in byte-microseconds, and charge each UTC day once.
 
-A version is stored from its commit until its file ends: at its deadline (not at the sweep that notices), or when it
-is deleted. The meter is one row per organization and day and follows events: a new version adds its bytes until the
-end of the day, a file that ends takes them back. So a run costs what has changed. `storage_parts` divides each row by
-purpose, owner and distribution, in the same statement.
+A version is stored from its commit until its file ends: at its deadline (not when a sweep ends it), or when it is
+deleted. The meter has one row per organization and day and follows events: a new version adds its bytes until the end
+of the day, an ended file subtracts them. So a run costs what has changed. `storage_parts` divides each row by purpose,
+owner and distribution, in the same statement.
 
-`storage_mark` says up to when events are folded in. It stays behind the clock by more than the longest transaction,
-so that no event can still appear before it. Folding, mark and the next day's beginning are one transaction, and a day
-that is over gets the price of its end in it (`storage_prices.py`), for good. The first run counts what is stored
+`storage_mark` is the time up to which events are counted. It stays behind the clock by more than the longest
+transaction, so no earlier event can still appear. Counting, mark and the next day's beginning are one transaction,
+which also fixes the price of a day that is over (`storage_prices.py`). The first run counts all stored versions
 (`storage_check.py`); nothing earlier is charged.
 """
 
@@ -26,7 +26,7 @@ from shared.messaging.queues import LEDGER
 from shared.runtime.batches import must_stop
 
 SLACK = timedelta(minutes=10)
-"""Longer than a transaction that writes or ends a file may last: a delete's nine statements and the pauses between."""
+"""Longer than any transaction that writes or ends a file: a delete has nine statements, each with its timeout."""
 
 
 @sweep("files.accrue_storage", queue=LEDGER, every_seconds=600)
@@ -41,10 +41,10 @@ def _accrue_storage(context: Context) -> int:
 def accrue_storage(
     database: Database, *, price: StoragePrice, grace: timedelta, slack: timedelta = SLACK
 ) -> int:
-    """Measure up to now, then charge every day that is over; return how many days of organizations were charged.
+    """Measure up to now, then charge each day that is over; return how many days of organizations were charged.
 
-    `price` is that of today; `grace` is how long an organization that owes may store more. Safe to repeat
-    and to run twice at once.
+    `price` is today's price; `grace` is how long an organization that owes may store more. It may be repeated and may
+    run twice at once.
     """
     while measure_storage(database, price=price, slack=slack):
         failpoints.hit("storage.day_measured")
@@ -55,9 +55,9 @@ def accrue_storage(
 
 
 def measure_storage(database: Database, *, price: StoragePrice, slack: timedelta = SLACK) -> bool:
-    """Fold in events since the mark, at most to the end of its day; return whether that day is over.
+    """Count events since the mark, at most to the end of its day; return whether that day is over.
 
-    Does nothing while another does it.
+    Does nothing while another process measures.
     """
     with database.transaction() as session:
         session.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
@@ -102,8 +102,8 @@ FROM (
 ) AS mark
 """
 )
-# A version that ended before it began was never stored: a delete's moment is the beginning of its transaction, which
-# may have waited for a replace. A file past its deadline may or may not have been swept meanwhile.
+# A version that ended before it began was never stored: a delete's time is the beginning of its transaction, which may
+# have waited for a replace. A file past its deadline may or may not have been ended by the sweep meanwhile.
 _FOLD = text(
     f"""
 WITH ended AS (
@@ -154,5 +154,5 @@ SELECT organization_id, :day + 1, {PARTS}, stored_bytes, stored_bytes * 86400000
 WHERE day = :day AND stored_bytes <> 0
 """  # noqa: S608 (this module's own text)
 )
-# The release before moves the mark alone: then the parts are counted anew.
+# The previous release moves `measured_to` only: if the two differ, the parts are counted again.
 _MOVE_MARK = text("UPDATE storage_mark SET measured_to = :ends_at, parts_to = :ends_at")

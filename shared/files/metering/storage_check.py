@@ -1,8 +1,8 @@
-"""Count what is stored from the versions themselves: to begin the meter, to prove it, and to correct it.
+"""Count what is stored from the versions themselves: to begin the meter, to verify it, and to correct it.
 
-The meter (`storage_charges.py`) must agree with this count over every version stored in a day. It reads all of them
-in batches, against one moment. A discrepancy is reported and not repaired: an operator counts anew (`quartermaster
-credits recount-storage`) and corrects wrong charges by adjustments.
+The meter (`storage_charges.py`) must agree with this count of all versions of a day. The count reads them in batches,
+against one moment. A discrepancy is reported and not repaired: an operator counts again (`quartermaster credits
+recount-storage`) and corrects wrong charges by adjustments.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ STATEMENT_TIMEOUT = "30min"
 MAX_REPORTED = 100
 BATCH_SIZE = 5000
 BATCH_VERSIONS = 100_000
-"""Files, and versions of them, that are added up in one statement; of a file with more, some at a time."""
+"""The most files, and the most versions of them, that one statement adds up; a file with more is split."""
 KIND = "storage_measured"
 PARTS = "purpose, owner_kind, owner_id, distribution_id"
-"""The columns by which `storage_parts` divides a day of an organization."""
+"""The columns by which `storage_parts` divides an organization's day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageDiscrepancy:
-    """A day of an organization whose row does not say what its versions say; `found` is the row's figure."""
+    """A day of an organization whose row differs from its versions; `found` is the row's figure."""
 
     organization_id: UUID
     day: date
@@ -55,7 +55,7 @@ def _make_proof(_: Context) -> StorageProof:
 
 
 def find_storage_discrepancies(database: Database) -> list[StorageDiscrepancy]:
-    """Compare the day that is being measured and the one before with their versions; an empty list is the proof."""
+    """Compare the present day and the one before with their versions; return an empty list if all agree."""
     comparison = _Comparison(database)
     while comparison.add_batch(database):
         pass
@@ -63,13 +63,13 @@ def find_storage_discrepancies(database: Database) -> list[StorageDiscrepancy]:
 
 
 class StorageProof:
-    """A comparison of all versions, which may take several runs: each goes on where the one before was cut short."""
+    """A comparison of all versions over several runs: each continues where the one before was truncated."""
 
     def __init__(self) -> None:
         self._under_way: _Comparison | None = None
 
     def step(self, database: Database) -> int:
-        """Compare; after the last version log and count what disagrees, and return how much."""
+        """Continue the comparison; after the last version log and count the discrepancies, and return how many."""
         comparison = self._under_way or _Comparison(database)
         self._under_way = comparison
         while comparison.add_batch(database):
@@ -89,13 +89,13 @@ _Measured = tuple[int, int]
 
 
 class _Comparison:
-    """What the days' rows said at one moment, and what the versions say of it, batch by batch.
+    """The days' rows at one moment, and the sums of the versions, batch by batch.
 
-    Nothing that happens later changes what a version stored before the mark.
+    Later events do not change what a version stored before the mark.
     """
 
     def __init__(self, database: Database) -> None:
-        """Read the mark and the rows, while nothing is measured."""
+        """Read the mark and the rows under the mark's lock, so that no measurement comes in between."""
         self._found: dict[tuple[date, UUID], _Measured] = {}
         self._expected: dict[tuple[date, UUID], _Measured] = {}
         self._values: dict[str, Any] | None = None
@@ -110,7 +110,7 @@ class _Comparison:
                 self._found[row.day, row.organization_id] = int(row.stored_bytes), int(row.byte_microseconds)
 
     def add_batch(self, database: Database) -> bool:
-        """Add up the next versions, file by file; False when there are no more."""
+        """Add up the next versions, file by file; return False if there are no more."""
         if self._values is None or self._after is None:
             return False
         file_id, revision = self._after
@@ -126,7 +126,7 @@ class _Comparison:
         return self._after is not None
 
     def differences(self) -> list[StorageDiscrepancy]:
-        """Give the rows that do not say what the versions say."""
+        """Return the rows that differ from their versions."""
         nothing = (0, 0)
         return [
             StorageDiscrepancy(
@@ -157,7 +157,7 @@ def _report(found: Sequence[StorageDiscrepancy]) -> None:
 
 
 def count_stored(session: Session) -> int:
-    """Write the day that is being measured anew, from the versions; return for how many organizations."""
+    """Replace the rows of the present day by a count of the versions; return for how many organizations."""
     session.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
     mark = session.execute(_LOCK_MARK).one_or_none()
     if mark is None:
@@ -169,7 +169,7 @@ def count_stored(session: Session) -> int:
 
 
 def count_parts(session: Session) -> None:
-    """Write the parts of that day anew: they are new with a release, or the release before has measured meanwhile."""
+    """Replace the parts of that day by a count: the previous release does not write them."""
     mark = session.execute(_LOCK_MARK).one()
     session.execute(_CLEAR_PARTS, {"day": mark.day})
     session.execute(_COUNT_PARTS, {"days": [mark.day], "measured_to": mark.measured_to})
@@ -189,10 +189,10 @@ _ROWS = text(
 
 
 def _stored(source: str, parts: str = "") -> str:
-    """Add up, for each payer and part, what days' rows say when all before the mark has been folded in.
+    """Return the query of the bytes and time of each payer and part, as the days' rows must have them up to the mark.
 
-    Of each file of the source, the versions after `after_revision` up to `to_revision`. One whose end is not known yet
-    counts until the end of the day.
+    It adds up, of each file of the source, the versions after `after_revision` up to `to_revision`. A version whose end
+    is not known yet counts until the end of the day.
     """
     return f"""
 WITH span AS (
@@ -218,8 +218,8 @@ WITH span AS (
 
 _COLUMNS = f"id, payer_id, ended_at, retention_expires_at, {PARTS}"
 _FILES = f"SELECT {_COLUMNS}, 0 AS after_revision, {_LAST_REVISION} AS to_revision FROM files"  # noqa: S608 (its own text)
-# How many versions a file has, its revision says. One of which not all fit is the last of its batch, and the first of
-# the next.
+# A file's revision is its number of versions. A file of which not all versions fit is the last of its batch and the
+# first of the next.
 _BATCH = f"""
     SELECT {_COLUMNS}, after_revision,
         CASE WHEN before + revision - after_revision <= :most THEN {_LAST_REVISION}

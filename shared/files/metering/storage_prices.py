@@ -1,7 +1,7 @@
-"""Remember since when a price of storage holds, so that days which are made up for have their own.
+"""Record when each price of storage begins to apply, so that days that are charged late have their own price.
 
-The price is a setting and has no date: the meter writes down what it finds, at the moment up to which it measures. A
-day has the price that held when it ended. What no day to come can need goes.
+The price is a setting and has no date: the meter records it at the moment up to which it measures. A day has the price
+at its end. Prices that no later day can need are deleted.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shared.db.database import Session
 
 
 class StorageMonth(StrEnum):
-    """For how many days the price of a GiB is (docs/specification/credits.md#storage)."""
+    """The number of days for which the price of a GiB applies (docs/specification/credits.md#storage)."""
 
     THIRTY_DAYS = "30-days"
     CALENDAR = "calendar"
@@ -21,14 +21,14 @@ class StorageMonth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePrice:
-    """What a GiB costs for a month, in µcr."""
+    """The price of a GiB for a month, in µcr."""
 
     amount: int
     month: StorageMonth = StorageMonth.THIRTY_DAYS
 
 
 def record_price(session: Session, price: StoragePrice, values: dict[str, object]) -> None:
-    """Write down a price that was not the newest; `values` has `settled_at`, and `starts_at` of what is measured."""
+    """Insert a price if it differs from the newest; `values` has `settled_at`, and `starts_at` of the measurement."""
     session.execute(_NOTE, {**values, "price": price.amount, "month": price.month.value})
     session.execute(_FORGET, values)
 
@@ -41,7 +41,7 @@ FROM storage_prices
 WHERE starts_at <= greatest(:day_ends_at, (SELECT min(starts_at) FROM storage_prices))
 ORDER BY starts_at DESC LIMIT 1
 """
-"""Gives the price of a day that is over, and the days that it is for: before the first that is known, that one."""
+"""Selects the price of a day that is over, and its days; a day before the first known price has that price."""
 
 _NOTE = text(
     """

@@ -1,1 +1,1 @@
-"""Uploads whose content comes in several requests, and goes on after a cut (docs/specification/files.md#resumable)."""
+"""Uploads of content in several requests, resumed after an interruption (docs/specification/files.md#resumable)."""

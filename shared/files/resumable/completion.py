@@ -1,7 +1,7 @@
-"""Complete resumable uploads: the pieces become one version, by the same steps as content that came in one request.
+"""Complete resumable uploads: the pieces become one version, by the same steps as content of one request.
 
-So permission, credit, deadline, expectations and operationId are checked again, and one transaction makes the version.
-A death before it leaves the pieces, and the next attempt completes them; after it the operationId gives the result.
+Permission, credit, deadline, expectations and operationId are checked again, and one transaction inserts the version. A
+crash before it leaves the pieces, and the next attempt completes them; after it the operationId returns the result.
 """
 
 from contextlib import suppress
@@ -23,14 +23,14 @@ from shared.identity.access.callers import Caller
 
 
 def precheck(database: Database, store: BlobStore, caller: Caller, request: Request) -> Prechecked:
-    """Judge what an upload asks for before any of its content comes; raises as `upload` and `replace` do."""
+    """Check an upload's parameters before content is received. Raises as `upload` and `replace` do."""
     if isinstance(request, ReplaceRequest):
         return precheck_replace(database, store, caller, request)[1]
     return precheck_upload(database, caller, request)[1]
 
 
 def replay_without_content(store: BlobStore, outcome: Outcome, declared: DeclaredContent) -> Receipt:
-    """Give the result of an operation to a request that sends no content. Raises OperationConflict for another."""
+    """Return an operation's result to a request without content. Raises OperationConflict if it declares another."""
     version = outcome.version
     same = (version.file_name, version.media_type) == (declared.file_name, declared.media_type)
     if not same or declared.sha256 not in (None, version.content_sha256):
@@ -45,9 +45,10 @@ def complete(
     resumable: ResumableUpload,
     revalidate: Revalidate,
 ) -> Receipt:
-    """Make a version of content that is whole; an upload whose content has another digest is given up.
+    """Store the content as a version; an upload with another digest than declared is cancelled.
 
-    The actor's caller is a bound one. Raises InconsistentUploadLength, and as `upload` and `replace` do.
+    The actor's caller must be bound (`uploads.bound_caller`). Raises InconsistentUploadLength, and as `upload` and
+    `replace` do.
     """
     request = resumable.request
     if resumable.is_finished:
@@ -67,6 +68,6 @@ def complete(
         end(database, resumable.id, UploadState.CANCELLED)
         raise
     failpoints.hit("resumable.completed")
-    with suppress(DomainError):  # it is stored: what is left is found by its deadline
+    with suppress(DomainError):  # the version is stored; if this fails, the pieces expire with the upload
         end(database, resumable.id, UploadState.FINISHED)
     return receipt

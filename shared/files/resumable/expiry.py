@@ -1,4 +1,4 @@
-"""Give up resumable uploads of which nothing came for a day, by organizations in turn, and forget those that ended."""
+"""Expire resumable uploads that received nothing for a day, by organizations in turn, and delete those that ended."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 200
 ENDED_KEPT = timedelta(days=1)
-"""How long an upload that ended still says so."""
+"""How long an upload that ended still reports that it ended."""
 
 _OPEN = "state = 'Receiving'"
 _OLDEST = text(
@@ -39,7 +39,7 @@ def _expire_uploads(context: Context) -> int:
 
 
 def expire_uploads(database: Database) -> int:
-    """Expire every upload that is due, batch by batch; their pieces become garbage. Return how many expired."""
+    """Expire each upload that is due, batch by batch, and mark its pieces for deletion; return how many expired."""
 
     def batch() -> int:
         with database.transaction() as session:
@@ -54,7 +54,7 @@ def expire_uploads(database: Database) -> int:
 
 
 def purge_uploads(database: Database) -> int:
-    """Forget uploads that ended more than a day ago and have no pieces left; return how many."""
+    """Delete uploads that ended more than a day ago and have no pieces left; return how many."""
     long_ago = func.now() - literal(ENDED_KEPT)
     limit = bindparam("limit", type_=Integer)
     has_pieces = exists().where(ended_content.c.id == uploads.c.id)

@@ -1,11 +1,8 @@
-"""The content of a resumable upload as it comes: pieces, each a blob of its own, durable before the offset moves.
+"""The content of a resumable upload: pieces, each a blob of its own, durable before the offset moves.
 
-One statement records a piece's blob and moves the offset, if the request still has the upload's lease and the offset
-is where the piece begins. What was cut off, by its sender or by us, is kept up to its last byte. A process that dies
-leaves the piece that it was receiving to the sweeps of every upload (`staging.py`), and nothing of what it had told
-of is lost.
-
-Crash points: `resumable.*` here, and those of `staging.py`, for each piece.
+One statement inserts a piece's blob and moves the offset, if the request still has the upload's lease and the offset is
+where the piece begins. After an interruption everything up to the last received byte is kept. A process that crashes
+leaves its unfinished piece to the sweeps of uploads (`staging.py`), and loses nothing that it had acknowledged.
 """
 
 from collections.abc import Callable
@@ -42,7 +39,7 @@ from shared.identity.authentication.revalidation import authority
 
 PIECE_BYTES = 8 << 20
 PIECE_SECONDS = 2.0
-"""What came in so long is kept, so that a link that hangs loses no more than that."""
+"""The longest time for one piece, so that a connection that stalls loses no more than that."""
 BUFFER_BYTES = 256 << 10
 
 _ADVANCE = """
@@ -63,10 +60,10 @@ SELECT blob.version_id IS NOT NULL AS is_staged FROM version LEFT JOIN blob ON t
 
 
 class Body(Protocol):
-    """Where content comes from."""
+    """The source of content."""
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Put some bytes at the front of the buffer and tell how many; 0 at the end."""
+        """Read some bytes into the buffer and return how many; 0 at the end."""
 
 
 def append(
@@ -80,10 +77,10 @@ def append(
     time_limit_seconds: float,
     revalidate: Revalidate,
 ) -> int:
-    """Keep what a body brings, and tell up to where the upload now has content; the caller is a bound one.
+    """Store the content of a body, and return the upload's new offset; the caller must be bound.
 
-    Raises MismatchingUploadOffset when another request took the upload over, InconsistentUploadLength for more than
-    byteSize, what the body raises after keeping what came before, BlobStoreUnavailable, StorageFull.
+    Raises MismatchingUploadOffset if another request took the upload over, InconsistentUploadLength for more than
+    byteSize, BlobStoreUnavailable, StorageFull, and the error of the body after storing what came before it.
     """
     buffer = memoryview(bytearray(BUFFER_BYTES))
     authorize_again = partial(_authorize_again, revalidate, caller, upload)
@@ -109,14 +106,15 @@ def append(
 
 
 def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, sink: Sink) -> ReceivedContent:
-    """Bring the whole content into a sink, hashed and counted on the way.
+    """Write the whole content into a sink, hashed and counted on the way.
 
-    Raises DigestMismatch, InconsistentUploadLength while some is missing, OperationInProgress if another request
-    completes the upload at this moment, BlobDamaged, BlobStoreUnavailable.
+    Raises DigestMismatch, OperationInProgress if another request completes the upload at this moment, BlobDamaged,
+    BlobStoreUnavailable.
     """
     digest, size = sha256(), 0
     sink.open()
     for row in _find_pieces(database, upload):
+        # A piece without a row or pending deletion: another request has completed or ended the upload meanwhile.
         if row.state is None or row.state == "doomed" or row.offset_bytes != size:
             raise OperationInProgress
         with closing(_chunks(store, row)) as chunks:
@@ -144,8 +142,9 @@ def _refuse_more(body: Body, buffer: memoryview) -> None:
 def _receive(
     staged: StagedContent, body: Body, buffer: memoryview, room: int
 ) -> tuple[int, DomainError | None, bool]:
-    """Receive one piece; give its size, how the body failed, and whether there is nothing more of it."""
+    """Receive one piece; return its size, the error of the body, and whether the body has ended."""
     size, ends_at = 0, monotonic() + PIECE_SECONDS
+    # The first bytes may take any time: the deadline of the body ends a sender that sends nothing.
     while size < room and (size == 0 or monotonic() < ends_at):
         try:
             read = body.readinto(buffer[: room - size])
@@ -208,7 +207,7 @@ def _find_pieces(database: Database, upload: ResumableUpload) -> list[Any]:
 
 
 def _chunks(store: BlobStore, row: Any) -> Any:
-    """Read one piece; where staged content cannot be read, place it first instead of waiting for a worker."""
+    """Read one piece; if staged content cannot be read, place it first instead of waiting for a worker."""
     if row.state == "staged" and not store.can_read_staged(row.blob_id):
         blob = Blob(
             version_id=row.blob_id, size_bytes=row.byte_size, upload_id=row.upload_id, checksum=row.checksum
@@ -226,5 +225,5 @@ def _chunks(store: BlobStore, row: Any) -> Any:
 def receiver(
     database: Database, store: BlobStore, upload: ResumableUpload
 ) -> Callable[[Sink], ReceivedContent]:
-    """Give what receives the content of an upload, as a write of one request receives its body's."""
+    """Return a function that receives the upload's content, as a write of one request receives its body."""
     return lambda sink: assemble(database, store, upload, sink=sink)

@@ -1,7 +1,7 @@
-"""Resumable uploads: what is asked for is fixed when one begins; content comes later, and is kept as it comes.
+"""Resumable uploads: the parameters are fixed at the beginning; content is received and stored piece by piece.
 
-A request that works on an upload takes its lease, and so takes it from every older request: one that hangs somewhere
-can add nothing any more. The offset is that of the bytes that are durable (`pieces.py`).
+Each request takes the upload's lease, and so takes it from each older request: one that hangs can add nothing any more.
+The offset counts durable bytes (`pieces.py`).
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _RECEIVING = uploads.c.state == "Receiving"
 
 
 class UploadState(StrEnum):
-    """What became of a resumable upload."""
+    """The state of a resumable upload."""
 
     RECEIVING = "Receiving"
     FINISHED = "Finished"
@@ -50,7 +50,7 @@ class UploadState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredContent:
-    """What is said of content before it comes; `sha256` only if its digest was sent."""
+    """The description of content before it is received; `sha256` only if its digest was sent."""
 
     file_name: str
     media_type: str
@@ -68,7 +68,7 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumableUpload:
-    """An upload as it was when the request that works on it took its lease."""
+    """An upload at the moment when the request took its lease."""
 
     id: UUID
     state: UploadState
@@ -97,11 +97,12 @@ def begin(
     declared: DeclaredContent,
     limits: UploadLimits,
 ) -> ResumableUpload:
-    """Begin an upload that was prechecked, or find it where an earlier request with its operationId began it.
+    """Begin an upload that was checked, or return the one that an earlier request with its operationId began.
 
-    Raises OperationConflict if that one asked for something else, TooManyUploads.
+    Raises OperationConflict if that one has other parameters, TooManyUploads.
     """
     with database.transaction() as session:
+        # Count under locks of the payer and of the caller: concurrent beginnings must not exceed a limit together.
         for counted in (prechecked.payer_id, prechecked.operation.executor_id):
             take_for(session, AdvisoryLock.RESUMABLE_UPLOADS, counted)
         row = _find_open(session, prechecked)
@@ -116,7 +117,7 @@ def begin(
 
 
 def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
-    """Take the lease of an upload of the caller's. Raises UploadNotFound, UploadEnded."""
+    """Take the lease of an upload of the caller. Raises UploadNotFound, UploadEnded."""
     mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
     taken = update(uploads).where(*mine).values(lease=uuid4()).returning(*_COLUMNS)
     with database.autocommit() as session:
@@ -125,7 +126,7 @@ def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableU
 
 
 def get_upload(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
-    """Read an upload of the caller's without its lease. Raises UploadNotFound, UploadEnded."""
+    """Return an upload of the caller without taking its lease. Raises UploadNotFound, UploadEnded."""
     mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
     with database.autocommit() as session:
         row = session.execute(select(*_COLUMNS).where(*mine)).one_or_none()
@@ -133,7 +134,7 @@ def get_upload(database: Database, caller: Caller, upload_id: UUID) -> Resumable
 
 
 def bound_caller(revalidator: CallerRevalidator, caller: Caller, upload: ResumableUpload) -> Caller:
-    """Give the caller with the owner and the payer that the upload began with, by their rows as they are now.
+    """Return the caller with the owner and payer of the upload's beginning, as their rows are now.
 
     Raises AttributionInvalid, AttributionMismatch, OrganizationSuspended.
     """
@@ -145,18 +146,18 @@ def bound_caller(revalidator: CallerRevalidator, caller: Caller, upload: Resumab
 
 
 def end(database: Database, upload_id: UUID, state: UploadState) -> None:
-    """End an upload, and let its pieces be removed; one that has ended stays as it is."""
+    """End an upload and mark its pieces for deletion; an upload that has ended stays as it is."""
     with database.transaction() as session:
         end_all(session, [upload_id], state)
 
 
 def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> list[UUID]:
-    """End those of these uploads that are still open; give them. More pieces than a few are left to the collector."""
+    """End the open ones of these uploads and return them; more than AT_ONCE pieces are left to the collector."""
     ended = update(uploads).where(uploads.c.id.in_(upload_ids), _RECEIVING)
     values = ended.values(state=state.value, ended_at=func.now())
     rows = session.execute(values.returning(uploads.c.id, uploads.c.organization_id))
     found = {row.id: row.organization_id for row in rows}
-    # After the row locks, in a statement of its own: it sees a piece that was being added until then.
+    # In its own statement after the row locks, so that it sees a piece that was being added until then.
     few = select(pieces.c.blob_id).where(pieces.c.upload_id.in_(list(found))).limit(AT_ONCE)
     forgotten = pieces.delete().where(pieces.c.blob_id.in_(few)).returning(pieces.c.blob_id)
     gone = list(session.execute(forgotten).scalars())
@@ -177,7 +178,7 @@ _COLUMNS = (
 
 
 def _find_open(session: Session, prechecked: Prechecked) -> Any:
-    """Take the lease of the open upload of an operation; end one that has expired."""
+    """Return the open upload of an operation and take its lease; end one that has expired."""
     operation = prechecked.operation
     key = (
         uploads.c.executor_id == operation.executor_id,
@@ -210,7 +211,7 @@ def _row(
     operation = prechecked.operation
     claims = None if caller.proof is None else caller.proof.attribution
     return {
-        "id": uuid4(),  # and not `new_id`, whose ids tell their time: this one is an address
+        "id": uuid4(),  # not new_id(), which begins with the time: this id is part of a URL and must not be guessed
         "state": UploadState.RECEIVING.value,
         "executor_id": operation.executor_id,
         "kind": operation.kind.value,
@@ -231,7 +232,7 @@ def _row(
 
 
 def _require_open(row: Any, caller: Caller) -> ResumableUpload:
-    """Read a row, unless it is of another owner than the call's attribution names, or has ended unfinished."""
+    """Return the upload of a row. Raises UploadNotFound for another owner than the attribution's, UploadEnded."""
     is_attributed = caller.proof is not None and caller.proof.attribution is not None
     if row is None or (is_attributed and caller.owner is not None and caller.owner.id != row.owner_id):
         raise UploadNotFound
