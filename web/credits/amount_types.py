@@ -1,4 +1,4 @@
-"""Amounts of credits in JSON: decimal strings, because a JSON number may be rounded on its way."""
+"""Amounts of credits in JSON. They are decimal strings, because clients may round a JSON number."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +10,8 @@ from pydantic_core import PydanticCustomError
 from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits, parse_signed_credits
 
 
-def _parse_sent(value: object, parse: Callable[[str], int] = parse_credits) -> int:
-    """Read an amount from a string only."""
+def _parse_credits(value: object, parse: Callable[[str], int] = parse_credits) -> int:
+    """Return an amount, which must be a string."""
     if not isinstance(value, str):
         raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
     try:
@@ -22,12 +22,12 @@ def _parse_sent(value: object, parse: Callable[[str], int] = parse_credits) -> i
 
 CreditsInput = Annotated[
     int,
-    BeforeValidator(_parse_sent),
+    BeforeValidator(_parse_credits),
     WithJsonSchema({"type": "string", "pattern": CREDITS_PATTERN, "examples": ["12.5"]}),
 ]
 SignedCreditsInput = Annotated[
     int,
-    BeforeValidator(partial(_parse_sent, parse=parse_signed_credits)),
+    BeforeValidator(partial(_parse_credits, parse=parse_signed_credits)),
     WithJsonSchema({"type": "string", "pattern": f"^-?{CREDITS_PATTERN[1:]}", "examples": ["-12.5"]}),
 ]
 Credits = Annotated[

@@ -1,4 +1,4 @@
-"""The routes of budgets, of the models that a key may call, and `GET /v1/key`."""
+"""Routes of budgets, of the models that a key may call, and `GET /v1/key`."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ ROUTES = (routes, administration)
 @routes.route(
     "GET",
     "/v1/key",
-    summary="Get what the caller's own key has spent, what it has left, and what it may call",
+    summary="Get the spending of the caller's own key, what it has left, and the models that it may call",
     authentication=Authentication.CALLER,
     responses={200: schemas.KeyBody},
     errors=(BillingOrganizationRequired, PermissionDenied, ServiceUnavailable),
@@ -43,7 +43,7 @@ def read_own_key(call: RequestContext) -> JsonResponse:
     AlreadyExists,
     TooManyLimits,
     summary="Create a budget of a key, user, identity or deployment; for owners",
-    description="It counts the calls that are accepted from now on, against every budget that covers them.",
+    description="It counts calls that are accepted from now on, against every budget that covers them.",
 )
 def create_budget(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewBudgetBody = call.read_body()
@@ -65,14 +65,14 @@ administration.lists(
     BUDGETS,
     budgets.list_budgets,
     schemas.BudgetPage,
-    summary="List an organization's budgets; without credit.read those of oneself and one's own keys",
+    summary="List an organization's budgets; without credit.read only the user's own and those of own keys",
 )
 budget = administration.resource(BUDGET, schemas.BudgetBody)
 budget.reads("read_budget", budgets.get_budget, summary="Get a budget")
 budget.removes(
     budgets.delete_budget,
     summary="Delete a budget; for owners",
-    description="Calls that are open in it go on.",
+    description="Calls that it has already counted continue.",
 )
 
 
@@ -82,7 +82,7 @@ budget.removes(
     schemas.ChangedBudget,
     schemas.BudgetBody,
     summary="Update a budget's amount; for owners",
-    description="What is spent and held in the present period stays.",
+    description="Credits spent or held in the current period are kept.",
 )
 def change_budget(call: RequestContext, organization_id: UUID, budget_id: UUID) -> JsonResponse:
     body: schemas.ChangedBudget = call.read_body()
@@ -100,7 +100,7 @@ def change_budget(call: RequestContext, organization_id: UUID, budget_id: UUID) 
     schemas.KeyModels,
     schemas.KeyModelsBody,
     TooManyLimits,
-    summary="Set the only models that a key may call; for owners",
+    summary="Set the list of models that a key may call; for owners",
 )
 def put_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:
     body: schemas.KeyModels = call.read_body()
@@ -113,7 +113,10 @@ def put_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) ->
 
 
 @administration.administers(
-    "GET", KEY_MODELS, {200: schemas.KeyModelsBody}, summary="Get the models that a key may call; 404 for all"
+    "GET",
+    KEY_MODELS,
+    {200: schemas.KeyModelsBody},
+    summary="Get the models that a key may call; 404 if it may call all",
 )
 def read_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:
     actor = call.actor
@@ -126,5 +129,5 @@ def read_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -
 
 administration.resource(KEY_MODELS, schemas.KeyModelsBody).removes(
     key_model_allowlist.remove_key_models,
-    summary="Remove the list of models of a key, which may then call all; for owners",
+    summary="Remove a key's list of models, so that it may call all; for owners",
 )

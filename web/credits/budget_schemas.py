@@ -1,4 +1,4 @@
-"""The JSON of budgets, of the models that a key may call, and of what a key says of itself (`/v1`: snake_case)."""
+"""Request and response models of budgets, of the models that a key may call, and of `GET /v1/key` (snake_case)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -18,37 +18,37 @@ Amount = Annotated[str, Field(description="Credits, or a number of requests or t
 
 
 class BudgetBody(ResponseModel):
-    """A limit, and what is used of it in the present period."""
+    """A spending limit, and its use in the current period."""
 
     id: Id
     organization_id: Id
     subject_kind: SubjectKind
     subject_id: Id
-    model: str | None = Field(description="The one model whose calls it counts; null for all.")
+    model: str | None = Field(description="Only calls of this model count. Null: all calls.")
     unit: Unit
     period: Period
     amount: Amount
     spent: Amount
-    held: Amount = Field(description="Reserved for calls in flight.")
-    remaining: Amount = Field(description="What further calls may reserve.")
-    resets_at: UtcTime | None = Field(description="The end of the present period; null for `once`.")
+    held: Amount = Field(description="Reserved for calls in progress.")
+    remaining: Amount = Field(description="The amount that further calls may reserve.")
+    resets_at: UtcTime | None = Field(description="The end of the current period. Null for `once`.")
     created_at: UtcTime
 
     @classmethod
     def of(cls, resource: object) -> Self:
-        """Show a budget."""
+        """Return the model of a budget."""
         assert isinstance(resource, Budget)  # noqa: S101 (the one thing shown so)
-        return cls(**_shown(resource, cls.model_fields))
+        return cls(**_fields(resource, cls.model_fields))
 
 
 class BudgetPage(PageResponse):
-    """Budgets, oldest first."""
+    """A page of budgets, oldest first."""
 
     budgets: Sequence[BudgetBody]
 
     @classmethod
     def of(cls, page: Page[Budget]) -> Self:
-        """Show a page."""
+        """Return the model of a page."""
         shown = [BudgetBody.of(budget) for budget in page.items]
         return cls.model_validate({"budgets": shown, "next_cursor": page.next_cursor})
 
@@ -57,19 +57,19 @@ class NewBudgetBody(RequestModel):
     """A budget to create."""
 
     subject_kind: Literal["api_key", "user", "identity", "deployment"] = Field(
-        description="Whose calls it counts. An identity's are those that it runs and those that it receives."
+        description="Whose calls count. For an identity: calls that it runs and calls that it receives."
     )
     subject_id: Id
     unit: Literal["credits", "requests", "tokens"] = "credits"
     period: Literal["once", "minute", "day", "week", "month"] = Field(
-        description="In UTC; weeks begin on Monday. `minute` is for requests and tokens, the others for credits."
+        description="In UTC; weeks begin on Monday. `minute` is for requests and tokens, all others for credits."
     )
     amount: CreditsInput = Field(description="Credits, or a whole number of requests or tokens.")
-    model: ModelId | None = Field(default=None, description="Counts the calls of this model only.")
+    model: ModelId | None = Field(default=None, description="Only calls of this model count.")
 
 
 class ChangedBudget(RequestModel):
-    """What to change of a budget."""
+    """A change of a budget."""
 
     amount: CreditsInput = Field(description="Credits, or a whole number of requests or tokens.")
 
@@ -87,7 +87,7 @@ class KeyModelsBody(ResponseModel):
 
 
 class KeyBudgetBody(SnakeModel):
-    """A budget that the caller's calls count in."""
+    """A budget that counts the caller's calls."""
 
     id: Id
     subject_kind: SubjectKind
@@ -103,26 +103,27 @@ class KeyBudgetBody(SnakeModel):
 
 
 class KeyData(SnakeModel):
-    """What the caller's credential has spent in the organization, and what it has left."""
+    """The spending of the caller's credential in the organization, and what it has left."""
 
     id: Id
-    label: str | None = Field(description="The key's name; null for an access token.")
+    label: str | None = Field(description="The key's name. Null for an access token.")
     organization_id: Id
     user_id: Id | None
     identity_id: Id | None
     deployment_id: Id | None
-    usage: Credits = Field(description="What it has spent since there are records.")
-    usage_daily: Credits = Field(description="Spent in this day, UTC.")
-    usage_weekly: Credits = Field(description="Spent in this week, UTC, from Monday on.")
+    usage: Credits = Field(description="Spent since records began.")
+    usage_daily: Credits = Field(description="Spent on this day, UTC.")
+    usage_weekly: Credits = Field(description="Spent in this week, UTC, beginning on Monday.")
     usage_monthly: Credits = Field(description="Spent in this calendar month, UTC.")
     limit: Credits | None = Field(
-        default=None, description="The amount of the budget in credits with the least left; null without one."
+        default=None,
+        description="The amount of the budget in credits that has the least left. Null without one.",
     )
     limit_remaining: Credits | None = Field(default=None, description="What is left of it.")
     limit_reset: Literal["daily", "weekly", "monthly"] | None = Field(
-        default=None, description="When it begins anew; null for never, and without a limit."
+        default=None, description="When the limit resets. Null: never, or no limit."
     )
-    models: Sequence[str] | None = Field(description="The only models that it may call; null for all.")
+    models: Sequence[str] | None = Field(description="The only models that it may call. Null: all models.")
     budgets: Sequence[KeyBudgetBody]
     expires_at: UtcTime | None
 
@@ -134,10 +135,10 @@ class KeyBody(SnakeModel):
 
     @classmethod
     def of(cls, report: KeyReport) -> Self:
-        """Show a report."""
+        """Return the model of a report."""
         names = KeyData.model_fields
         shown: dict[str, Any] = {name: getattr(report, name) for name in names if hasattr(report, name)}
-        shown["budgets"] = [_shown(budget, KeyBudgetBody.model_fields) for budget in report.budgets]
+        shown["budgets"] = [_fields(budget, KeyBudgetBody.model_fields) for budget in report.budgets]
         if (tightest := report.tightest) is not None:
             shown["limit"], shown["limit_remaining"] = tightest.amount, tightest.remaining
             shown["limit_reset"] = _RESETS.get(tightest.period)
@@ -148,7 +149,7 @@ _RESETS = {Period.DAY: "daily", Period.WEEK: "weekly", Period.MONTH: "monthly"}
 _AMOUNTS = ("amount", "spent", "held", "remaining")
 
 
-def _shown(budget: Budget, names: Iterable[str]) -> dict[str, Any]:
-    """Give the fields of a budget, its amounts in its unit."""
+def _fields(budget: Budget, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a budget, with amounts in its unit."""
     shown = {name: getattr(budget, name) for name in names}
     return shown | {name: shown_amount(budget.unit, shown[name]) for name in _AMOUNTS}

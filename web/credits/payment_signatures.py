@@ -1,4 +1,4 @@
-"""How payment systems sign their events: as Standard Webhooks say, or as Stripe does in one header."""
+"""Signature schemes of payment systems: Standard Webhooks, and Stripe's single header."""
 
 import hmac
 import re
@@ -15,12 +15,12 @@ _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
 class _StripeSignatures:
-    """One or more `v1=` and the hexadecimal of an HMAC-SHA256, because a secret may be rotated."""
+    """One or more `v1=` with an HMAC-SHA256 in hexadecimal. There are several while a secret is rotated."""
 
     name = "HMAC-SHA256 in hexadecimal after `v1=`"
 
     def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
-        """Compare each, in a time that tells nothing of where they differ."""
+        """Compare each signature in constant time."""
         made = hmac.digest(secret.encode(), text, "sha256").hex().encode()
         signatures = [value for name, value in _fields(sent) if name == "v1"]
         equal = [hmac.compare_digest(made, one.encode("utf-8", "surrogatepass")) for one in signatures]

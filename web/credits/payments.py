@@ -1,7 +1,7 @@
-"""The payments' door: signed events of payment systems become top-ups and adjustments.
+"""Receive signed events of payment systems and turn them into top-ups and adjustments.
 
-Nothing is believed before its signature is verified over the bytes as they came. Who cannot sign gets one answer,
-whether there is such a source or not.
+An event is processed only after its signature over the exact bytes is verified. Without a valid signature the response
+is the same for an existing and an unknown source.
 """
 
 from shared.config.payment_sources import PaymentSource
@@ -26,7 +26,7 @@ routes = Routes("payments")
 
 
 class ReceivedPayment(CamelModel):
-    """What became of the event of a payment."""
+    """The result of a payment event."""
 
     result: PaymentResult
 
@@ -34,10 +34,10 @@ class ReceivedPayment(CamelModel):
 @routes.route(
     "POST",
     "/payments/<source>/events",
-    summary="Push a signed event of a payment system, which adds or takes credits once",
+    summary="Send a signed event of a payment system, which adds or removes credits once",
     description=(
-        "`source` is one of the operators' PAYMENT_SOURCES. Stripe's events are signed by `Stripe-Signature`, those "
-        "of other systems as Standard Webhooks. Events that are about no organization's credits are ignored."
+        "`source` is one of the operators' PAYMENT_SOURCES. Stripe signs its events in `Stripe-Signature`, other "
+        "systems as in Standard Webhooks. Events that do not concern an organization's credits are ignored."
     ),
     authentication=Authentication.PAYMENT_SIGNATURE,
     body=RawBody(media_types=("application/json",)),
@@ -67,7 +67,7 @@ def receive_payment_event(call: RequestContext, source: str) -> JsonResponse:
 
 
 def _verified(call: RequestContext, name: str, body: bytes) -> PaymentSource:
-    """Give the source that has signed the event. Raises SignatureInvalid."""
+    """Return the source that signed the event. Raises SignatureInvalid."""
     source = call.services.settings.payment_sources.get(name)
     try:
         if source is None:

@@ -1,4 +1,4 @@
-"""The routes of credits: what an organization reads of its own below `/v1`, and how its credits are administered."""
+"""Routes of credits: an organization's own reports below `/v1`, and the administration of credits."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -27,8 +27,8 @@ administration = AdministrationRoutes("credit administration")
 ROUTES = (routes, administration, statements.routes, payments.routes)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, ServiceUnavailable)
-_ENTERED = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
-_NOT_ENTERED = (
+_ENTRY_RESPONSES = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
+_ENTRY_ERRORS = (
     PermissionDenied,
     ResourceNotFound,
     ServiceUnavailable,
@@ -40,7 +40,7 @@ _NOT_ENTERED = (
 @routes.route(
     "GET",
     "/v1/credits",
-    summary="Get the organization's credits; needs credit.read",
+    summary="Get the organization's credits; requires credit.read",
     authentication=Authentication.CALLER,
     responses={200: schemas.CreditsBody},
     errors=_REFUSED,
@@ -55,11 +55,11 @@ def read_credits(call: RequestContext) -> JsonResponse:
 @routes.route(
     "GET",
     "/v1/usage",
-    summary="Get the organization's usage by any of its dimensions; without usage.read the user's own",
+    summary="Get the organization's usage by any of its dimensions; without usage.read only the user's own",
     description=(
-        "Sums of a window or of the time from `from` to `to`, exact to the last settled call, by one or several "
-        "dimensions (`group_by=model,principal`), by hour or day (`interval`), of the calls that the filters keep. "
-        "With `Accept: text/csv` the answer is a file for spreadsheets."
+        "Sums of a window, or of the time from `from` to `to`, exact to the last settled call: by one or more "
+        "dimensions (`group_by=model,principal`), by hour or day (`interval`), of the calls that match the filters. "
+        "With `Accept: text/csv` the response is a CSV file."
     ),
     authentication=Authentication.CALLER,
     query=usage_schemas.UsageQuery,
@@ -80,10 +80,10 @@ def read_usage(call: RequestContext) -> JsonResponse | Response:
 @routes.route(
     "GET",
     "/v1/usage/records",
-    summary="List the organization's usage records, newest first; without usage.read the user's own",
+    summary="List the organization's usage records, newest first; without usage.read only the user's own",
     description=(
-        "With `Accept: text/csv` the answer is a file of all that the filters keep, whatever `cursor` and `limit` say; "
-        f"beyond {records.MAX_FILE_RECORDS} records it is refused."
+        "With `Accept: text/csv` the response is a CSV file of all records that match the filters; `cursor` and "
+        f"`limit` are ignored. A file of more than {records.MAX_FILE_RECORDS} records is refused."
     ),
     authentication=Authentication.CALLER,
     query=usage_schemas.UsageRecordsQuery,
@@ -112,10 +112,10 @@ def list_usage_records(call: RequestContext) -> JsonResponse | Response:
 @routes.route(
     "GET",
     "/v1/usage/storage",
-    summary="Get the organization's storage usage and its cost by day; needs usage.read",
+    summary="Get the organization's storage usage and its cost by day; requires usage.read",
     description=(
-        "With `group_by` also by purpose, owner (an identity) and distribution, whose costs sum to what was charged; "
-        "with `month` for the days of a calendar month."
+        "With `group_by` also by purpose, owner (an identity) and distribution, whose costs add up to the amount "
+        "charged; with `month` for the days of a calendar month."
     ),
     authentication=Authentication.CALLER,
     query=storage_schemas.StorageQuery,
@@ -173,7 +173,7 @@ administration.lists(
     holds.list_holds,
     schemas.HoldPage,
     summary="List an organization's open holds, newest first",
-    description="The credits that calls in progress reserve: together the `held` of the organization's credits.",
+    description="Credits reserved by calls in progress. Their sum is `held` of the organization's credits.",
 )
 
 
@@ -181,11 +181,11 @@ administration.lists(
     "POST",
     "/admin/organizations/<id:organization_id>/credits/top-ups",
     summary="Add credits to an organization, once for each reference; for operators",
-    description="201 for the first attempt, 200 for a repetition, which adds nothing.",
+    description="201 for the first request, 200 for a repeated one, which adds nothing.",
     authentication=Authentication.CALLER,
     body=schemas.NewTopUp,
-    responses=_ENTERED,
-    errors=_NOT_ENTERED,
+    responses=_ENTRY_RESPONSES,
+    errors=_ENTRY_ERRORS,
 )
 def top_up_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
     return _enter(call, ledger.top_up, organization_id)
@@ -194,12 +194,12 @@ def top_up_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
 @administration.route(
     "POST",
     "/admin/organizations/<id:organization_id>/credits/adjustments",
-    summary="Create an entry of either sign that corrects a mistake, once for each reference; for operators",
-    description="201 for the first attempt, 200 for a repetition, which changes nothing. It may leave a debt.",
+    summary="Create an entry that corrects a mistake, positive or negative, once for each reference; for operators",
+    description="201 for the first request, 200 for a repeated one, which changes nothing. It may leave a debt.",
     authentication=Authentication.CALLER,
     body=schemas.NewAdjustment,
-    responses=_ENTERED,
-    errors=_NOT_ENTERED,
+    responses=_ENTRY_RESPONSES,
+    errors=_ENTRY_ERRORS,
 )
 def adjust_credits(call: RequestContext, organization_id: UUID) -> JsonResponse:
     return _enter(call, ledger.adjust, organization_id)
@@ -226,7 +226,7 @@ def _enter(call: RequestContext, act: Callable[..., ledger.Entered], organizatio
     schemas.OrganizationCredits,
     summary="Replace an organization's credit policy; for owners",
     description=(
-        "Owners set the spending limit. Only operators change the overdraft, and lift their own suspension."
+        "Owners set the spending limit. Only operators change the overdraft, and end their own suspension."
     ),
 )
 def set_credit_policy(call: RequestContext, organization_id: UUID) -> JsonResponse:
@@ -248,12 +248,13 @@ organization_credits.acts(
     "suspend",
     policies.suspend_spending,
     summary="Suspend an organization's spending; for owners and operators",
-    description="No call starts while it is suspended; what runs is finished and charged. Reading and storage go on.",
+    description="No call starts while it is suspended. Running calls finish and are charged. Reading and storage "
+    "continue.",
 )
 organization_credits.acts(
     "resume",
     policies.resume_spending,
     summary="Resume an organization's spending; for owners and operators",
-    description="Lifts the suspension of the caller's own side: an owner does not lift an operator's, nor "
+    description="Ends the suspension by the caller's own side only: an owner cannot end an operator's, nor "
     "an operator the owner's.",
 )

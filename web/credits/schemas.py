@@ -1,4 +1,4 @@
-"""The JSON of credits and usage: snake_case below `/v1`, camelCase below `/admin`; amounts are decimal strings."""
+"""Request and response models of credits and usage: snake_case below `/v1`, camelCase below `/admin`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
@@ -21,29 +21,27 @@ PolicyName = Literal["active", "limit", "suspended"]
 
 
 class CreditsBody(SnakeModel):
-    """What the organization has, in credits."""
+    """The organization's credits."""
 
     object: Literal["credits"] = "credits"
-    balance: Credits = Field(description="All that is left, held or not.")
-    held: Credits = Field(description="Reserved for calls in flight.")
-    available: Credits = Field(description="What a call may reserve now.")
+    balance: Credits = Field(description="All credits that are left, including held ones.")
+    held: Credits = Field(description="Reserved for calls in progress.")
+    available: Credits = Field(description="The amount that a call may reserve now.")
     policy: Policy
-    suspended_by: Sequence[Suspender] = Field(description="Who suspended spending; empty unless `suspended`.")
-    overdraft: Credits = Field(description="How far below zero the balance may be spent.")
-    spending_limit: Credits | None = Field(
-        description="The most that is spent in a month under policy `limit`."
-    )
+    suspended_by: Sequence[Suspender] = Field(description="Who suspended spending. Empty unless `suspended`.")
+    overdraft: Credits = Field(description="How far below zero spending may take the balance.")
+    spending_limit: Credits | None = Field(description="The limit for a calendar month under policy `limit`.")
     spent_this_month: Credits = Field(description="Charged in this calendar month, UTC.")
     storage_overdue_since: UtcTime | None = Field(
-        description="Since when storage could not be paid; null for an organization that owes nothing for it."
+        description="The time since which storage could not be charged. Null if none is owed."
     )
     storage_refused_from: UtcTime | None = Field(
-        description="The end of the grace, from which on nothing more is stored until there are credits again."
+        description="The end of the grace period. From then on nothing more is stored until there are credits again."
     )
 
     @classmethod
     def of(cls, balance: Balance) -> Self:
-        """Show a balance."""
+        """Return the model of a balance."""
         return cls(
             balance=balance.balance,
             held=balance.held,
@@ -59,20 +57,20 @@ class CreditsBody(SnakeModel):
 
 
 class UsageSumBody(SnakeModel):
-    """What some calls consumed."""
+    """The consumption of some calls."""
 
     invocations: JsonCount
     prompt_tokens: JsonCount
     completion_tokens: JsonCount
     total_tokens: JsonCount
-    cached_tokens: JsonCount = Field(description="Of the prompt tokens, those read from a cache.")
-    cache_write_tokens: JsonCount = Field(description="Of the prompt tokens, those written to a cache.")
-    reasoning_tokens: JsonCount = Field(description="Of the completion tokens.")
+    cached_tokens: JsonCount = Field(description="Prompt tokens that were read from a cache.")
+    cache_write_tokens: JsonCount = Field(description="Prompt tokens that were written to a cache.")
+    reasoning_tokens: JsonCount = Field(description="Completion tokens of reasoning.")
     cost: Credits
 
     @classmethod
     def figures(cls, sums: UsageSum) -> dict[str, Any]:
-        """Give the fields of a sum."""
+        """Return the fields of a sum."""
         return {
             "invocations": sums.invocations,
             "prompt_tokens": sums.prompt_tokens,
@@ -86,7 +84,7 @@ class UsageSumBody(SnakeModel):
 
 
 class UsageRecordBody(SnakeModel):
-    """One call: what it consumed and cost, and who is responsible."""
+    """One call: its consumption and cost, and who is responsible."""
 
     object: Literal["usage.record"] = "usage.record"
     invocation_id: Id
@@ -101,20 +99,22 @@ class UsageRecordBody(SnakeModel):
     reasoning_tokens: JsonCount
     cost: Credits
     is_estimated: bool = Field(
-        description="Whether the provider reported nothing, and the counts are our estimate."
+        description="Whether the counts are our estimate, because the provider reported none."
     )
     user_id: Id | None
-    identity_id: Id | None = Field(description="The daemon whose permissions the call ran with.")
+    identity_id: Id | None = Field(
+        description="The daemon (service account) with whose permissions the call ran."
+    )
     principal_id: Id | None = Field(description="The receiving identity, else the daemon, else the user.")
     deployment_id: Id | None
-    api_key_id: Id | None = Field(description="The API key that the call was made with.")
+    api_key_id: Id | None = Field(description="The API key of the call.")
     distribution_id: Id | None = Field(description="The distribution that routed the call.")
     occurred_at: UtcTime
     corrected_at: UtcTime | None
 
     @classmethod
     def of(cls, record: UsageRecord) -> Self:
-        """Show a record."""
+        """Return the model of a record."""
         shown = {
             name: getattr(record, name) for name in cls.model_fields if name not in ("object", "total_tokens")
         }
@@ -122,7 +122,7 @@ class UsageRecordBody(SnakeModel):
 
 
 class UsageRecordPage(SnakeModel):
-    """Usage records, newest first."""
+    """A page of usage records, newest first."""
 
     object: Literal["list"] = "list"
     data: Sequence[UsageRecordBody]
@@ -131,7 +131,7 @@ class UsageRecordPage(SnakeModel):
 
     @classmethod
     def of(cls, page: Page[UsageRecord]) -> Self:
-        """Show a page."""
+        """Return the model of a page."""
         return cls.model_validate(
             {
                 "data": [UsageRecordBody.of(record) for record in page.items],
@@ -142,32 +142,34 @@ class UsageRecordPage(SnakeModel):
 
 
 class OrganizationCredits(ResponseModel):
-    """What an organization has, for those who administer it."""
+    """An organization's credits, for its administrators."""
 
     organization_id: Id
     balance: Credits
     held: Credits
     available: Credits
     policy: Policy
-    suspended_by: Sequence[Suspender] = Field(description="Who suspended spending; empty unless `suspended`.")
+    suspended_by: Sequence[Suspender] = Field(description="Who suspended spending. Empty unless `suspended`.")
     overdraft: Credits
     spending_limit: Credits | None
     spent: Credits = Field(description="Charged in this calendar month, UTC.")
-    version: JsonCount = Field(description="How many entries there are.")
-    storage_overdue_since: UtcTime | None = Field(description="Since when storage could not be paid.")
+    version: JsonCount = Field(description="The number of entries.")
+    storage_overdue_since: UtcTime | None = Field(
+        description="The time since which storage could not be charged."
+    )
     storage_refused_from: UtcTime | None = Field(
-        description="The end of the grace, from which on nothing more is stored."
+        description="The end of the grace period. From then on nothing more is stored."
     )
 
 
 class EntryBody(ResponseModel):
-    """One entry of the ledger; a positive amount is the organization's gain."""
+    """One entry of the ledger. A positive amount adds credits."""
 
     organization_id: Id
     version: JsonCount
     kind: str
     reference: str = Field(
-        description="The top-up's own, the invocation that was charged, or the UTC day of `storage`."
+        description="The top-up's reference, the invocation that was charged, or the UTC day of `storage`."
     )
     amount: Credits
     balance_after: Credits
@@ -175,25 +177,27 @@ class EntryBody(ResponseModel):
 
 
 class HoldBody(ResponseModel):
-    """The credits that a call in progress reserves, and who is responsible for it."""
+    """The credits reserved by a call in progress, and who is responsible for it."""
 
     id: Id = Field(description="The invocation.")
-    state: HoldState = Field(description="`unresolved`: its worker was lost; it will be settled.")
-    hold: Credits = Field(description="What is reserved: the most that the call may cost.")
+    state: HoldState = Field(description="`unresolved`: its worker was lost, and the hold will be settled.")
+    hold: Credits = Field(description="The reserved amount: the most that the call may cost.")
     model: str
     provider: str | None
     user_id: Id | None
-    identity_id: Id | None = Field(description="The daemon whose permissions the call runs with.")
+    identity_id: Id | None = Field(
+        description="The daemon (service account) with whose permissions the call runs."
+    )
     principal_id: Id | None = Field(description="The receiving identity, else the daemon, else the user.")
     deployment_id: Id | None
     api_key_id: Id | None
     distribution_id: Id | None
     created_at: UtcTime
-    lease_until: UtcTime = Field(description="When it is released or settled, if its worker says no more.")
+    lease_until: UtcTime = Field(description="When it is released or settled, unless its worker renews it.")
 
 
 class HoldPage(PageResponse):
-    """Open holds, newest first."""
+    """A page of open holds, newest first."""
 
     holds: Sequence[HoldBody]
 
@@ -201,25 +205,25 @@ class HoldPage(PageResponse):
 class EnteredBody(EntryBody):
     """The entry of a top-up or an adjustment."""
 
-    replayed: bool = Field(description="Whether this is the entry of an earlier attempt.")
+    replayed: bool = Field(description="Whether an earlier request created this entry.")
 
     @classmethod
     def entered(cls, entered: Entered) -> Self:
-        """Show what was entered."""
+        """Return the model of an entry."""
         return cls.with_secret(entered.entry, replayed=entered.is_replayed)
 
 
 class EntryPage(PageResponse):
-    """Entries, newest first."""
+    """A page of entries, newest first."""
 
     next_cursor: str | None  # type: ignore[assignment]
     entries: Sequence[EntryBody]
 
 
 class EntryQuery(RequestModel):
-    """The parameters of a listing of entries."""
+    """The parameters of the list of entries."""
 
-    cursor: Count | None = Field(default=None, description="The `nextCursor` of the page before.")
+    cursor: Count | None = Field(default=None, description="The `nextCursor` of the previous page.")
     limit: Limit = DEFAULT_LIMIT
 
 
@@ -228,28 +232,26 @@ class NewTopUp(RequestModel):
 
     amount: CreditsInput
     reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
-        description="Names the top-up: sent again, it adds nothing."
+        description="Identifies the top-up. A repeated one adds nothing."
     )
 
 
 class NewAdjustment(RequestModel):
-    """Credits to add or, with a minus, to take."""
+    """Credits to add or, with a minus, to remove."""
 
     amount: SignedCreditsInput
     reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
-        description="Names the adjustment: sent again, it changes nothing."
+        description="Identifies the adjustment. A repeated one changes nothing."
     )
 
 
 class NewPolicy(RequestModel):
-    """A credit policy, replacing the present one."""
+    """A credit policy, which replaces the current one."""
 
     policy: PolicyName = Field(
-        description="`suspended` suspends as `credits/suspend` does; the others resume as `credits/resume` does."
+        description="`suspended` works like `credits/suspend`, the others like `credits/resume`."
     )
-    overdraft: CreditsInput | None = Field(
-        default=None, description="For operators; it stays as it is when it is left out."
-    )
+    overdraft: CreditsInput | None = Field(default=None, description="For operators. Unchanged if omitted.")
     spending_limit: CreditsInput | None = Field(
-        default=None, description="With policy `limit` only: the most that is spent in a calendar month, UTC."
+        default=None, description="With policy `limit` only: the limit for a calendar month, UTC."
     )

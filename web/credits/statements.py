@@ -1,4 +1,4 @@
-"""The routes of statements: an organization's months, as JSON or as a file for spreadsheets."""
+"""Routes of monthly statements of an organization's credits, as JSON or as a CSV file."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ from web.http.wire_types import Between, Count, Id, JsonCount, RequestModel
 routes = AdministrationRoutes("credit administration")
 
 _MONTH_PATTERN = r"^2[0-9]{3}-(?:0[1-9]|1[0-2])$"
-_FINAL = "Whether the month is over, and no entry can come any more."
+_FINAL = "Whether the month is over, so that no more entries can follow."
 
 
 def _parse_month(value: object) -> object:
@@ -51,7 +51,7 @@ Month = Annotated[
 
 
 class StatementLineBody(ResponseModel):
-    """The entries of one kind, and what they come to."""
+    """The entries of one kind, and their sum."""
 
     kind: str
     entries: JsonCount
@@ -59,20 +59,20 @@ class StatementLineBody(ResponseModel):
 
 
 class StatementBody(ResponseModel):
-    """A calendar month (UTC) of an organization's ledger: `opening`, plus the `lines`, is `closing`."""
+    """A calendar month (UTC) of an organization's ledger. `opening` plus the `lines` is `closing`."""
 
     organization_id: Id
     month: Month
     opening: Credits
     lines: Sequence[StatementLineBody] = Field(
-        description="Every kind of entry, whether or not there was any."
+        description="All kinds of entries, including those without any."
     )
     closing: Credits
     is_final: bool = Field(description=_FINAL)
 
 
 class StatementSummary(ResponseModel):
-    """What an organization had before and after a month."""
+    """An organization's balance before and after a month."""
 
     month: Month
     opening: Credits
@@ -81,16 +81,16 @@ class StatementSummary(ResponseModel):
 
 
 class StatementPage(PageResponse):
-    """Months since the organization's first entry, newest first."""
+    """A page of months since the organization's first entry, newest first."""
 
     next_cursor: str | None  # type: ignore[assignment]
     statements: Sequence[StatementSummary]
 
 
 class StatementQuery(RequestModel):
-    """The parameters of a listing of statements."""
+    """The parameters of the list of statements."""
 
-    cursor: Month | None = Field(default=None, description="The `nextCursor` of the page before.")
+    cursor: Month | None = Field(default=None, description="The `nextCursor` of the previous page.")
     limit: Annotated[
         Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Months on the page.")
     ] = DEFAULT_MONTHS
@@ -126,7 +126,7 @@ def list_credit_statements(call: RequestContext, organization_id: UUID) -> JsonR
     f"{ORGANIZATION}/credits/statements/<month:month>",
     {200: json_or_file(StatementBody)},
     summary="Get an organization's statement of a month: opening balance, entries by kind, closing balance",
-    description="The present month's is of this moment. A month that has not begun has none.",
+    description="The statement of the current month is preliminary. A future month has none.",
     response_headers=FILE_HEADERS,
 )
 def get_credit_statement(call: RequestContext, organization_id: UUID, month: date) -> JsonResponse | Response:

@@ -1,4 +1,4 @@
-"""The JSON of what is stored and what it costs: snake_case below `/v1`, camelCase below `/admin`."""
+"""Request and response models of stored bytes and their cost: snake_case below `/v1`, camelCase below `/admin`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -16,14 +16,14 @@ from shared.credits.storage_billing.storage_reports import (
 from shared.credits.usage.usage_reports import MAX_GROUPS, Window
 from web.credits.amount_types import Credits
 from web.credits.statements import Month
-from web.credits.usage_schemas import several
+from web.credits.usage_schemas import comma_separated
 from web.http.schemas import ResponseModel
 from web.http.wire_types import RequestModel, SnakeModel, SnakeRequestModel, UtcTime
 
 WindowBack = Annotated[
     Literal["24h", "7d", "30d"] | None,
     Field(
-        description="How far back: 30d, unless `month` is given; the first UTC day is reported as a whole."
+        description="The time back from now: 30d, unless `month` is given. The first UTC day is reported completely."
     ),
 ]
 OfMonth = Annotated[
@@ -31,30 +31,28 @@ OfMonth = Annotated[
 ]
 Dimensions = Annotated[
     tuple[StorageDimension, ...],
-    *several(StorageDimension, "purpose,owner"),
-    Field(description="By what the sums are broken down; by default they are not."),
+    *comma_separated(StorageDimension, "purpose,owner"),
+    Field(description="Dimensions of the breakdown. Default: none."),
 ]
-_STORED = Field(description="Bytes stored at `measured_to`, some minutes ago; earlier versions included.")
+_STORED = Field(description="Bytes stored at `measured_to`, some minutes ago, including earlier versions.")
 _BYTE_DAYS = Field(description="Bytes times days, rounded down.")
-_PRICE = Field(
-    description="For a GiB stored for the days that are said beside it; null until the day is over."
-)
+_PRICE = Field(description="For a GiB stored for `price_days` days. Null until the day is over.")
 _PRICE_DAYS = Field(
-    description="For how many days the price of a GiB is: 30, or the days of the calendar month."
+    description="The number of days that the price covers: 30, or the days of the calendar month."
 )
 _KEYS = Field(
-    description="The value of each dimension; null for content without one, and for what was stored before "
-    "storage was measured by them."
+    description="The value of each dimension. Null for content without one, and for bytes stored before "
+    "dimensions were measured."
 )
 _GROUPS = Field(
-    description="The dearest first; their costs come to the total's, to the millionth of a credit."
+    description="The highest cost first. Their costs add up to the total, to the millionth of a credit."
 )
 _CUT_OFF = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
-_COST = Field(description="Null until the day is charged, soon after it is over.")
+_COST = Field(description="Null until the day is charged, shortly after it is over.")
 
 
 class _StorageQuery:
-    """The parameters of a report on storage, which are spelled alike in both forms of the wire but for their case."""
+    """The parameters of a storage report, whose names differ only in case between `/v1` and `/admin`."""
 
     window: WindowBack = None
     month: OfMonth = None
@@ -62,13 +60,13 @@ class _StorageQuery:
 
     @property
     def criteria(self) -> StorageCriteria:
-        """Say it to the domain."""
+        """Return the domain's criteria."""
         window = Window(self.window) if self.window else None
         return StorageCriteria(window=window, month=self.month, group_by=self.group_by)
 
 
 class _Day:
-    """The fields of a UTC day, likewise; `stored_bytes` is what was stored at its end."""
+    """The fields of a UTC day, shared by both formats; `stored_bytes` is the amount at its end."""
 
     day: date
     stored_bytes: int
@@ -79,48 +77,48 @@ class _Day:
 
 
 class StorageQuery(_StorageQuery, SnakeRequestModel):
-    """The parameters of a report on storage."""
+    """The parameters of a storage report."""
 
 
 class StorageDayBody(_Day, SnakeModel):
-    """One UTC day; `stored_bytes` is what was stored at its end."""
+    """One UTC day; `stored_bytes` is the amount at its end."""
 
     object: Literal["usage.storage.day"] = "usage.storage.day"
 
     @classmethod
     def of(cls, day: StorageDay) -> Self:
-        """Show a day."""
+        """Return the model of a day."""
         return cls.model_validate(day, from_attributes=True)
 
 
 class StorageSumBody(SnakeModel):
-    """What was stored in the window, and what has been charged for it."""
+    """The bytes stored in the window, and the amount charged for them."""
 
     byte_days: int = _BYTE_DAYS
     cost: Credits
 
 
 class StorageGroupBody(StorageSumBody):
-    """What was stored of one purpose, owner and so on."""
+    """The bytes stored for one value of each dimension."""
 
     keys: Mapping[StorageDimension, str | None] = _KEYS
     stored_bytes: int = _STORED
 
     @classmethod
     def of(cls, group: StorageGroup) -> Self:
-        """Show a group."""
+        """Return the model of a group."""
         return cls(
             keys=group.keys, stored_bytes=group.stored_bytes, byte_days=group.byte_days, cost=group.cost
         )
 
 
 class StorageUsageBody(SnakeModel):
-    """What the organization stores, and what that cost, the newest day first; days without content are left out."""
+    """The organization's stored bytes and their cost, the newest day first. Days without content are left out."""
 
     object: Literal["usage.storage"] = "usage.storage"
     window: Window | None
     month: Month | None
-    group_by: str = Field(description="The dimensions, with commas between them.")
+    group_by: str = Field(description="The dimensions, separated by commas.")
     stored_bytes: int = _STORED
     measured_to: UtcTime | None
     total: StorageSumBody
@@ -130,7 +128,7 @@ class StorageUsageBody(SnakeModel):
 
     @classmethod
     def of(cls, report: StorageReport) -> Self:
-        """Show a report."""
+        """Return the model of a report."""
         return cls(
             window=report.window,
             month=report.month,
@@ -145,15 +143,15 @@ class StorageUsageBody(SnakeModel):
 
 
 class OrganizationStorageQuery(_StorageQuery, RequestModel):
-    """The parameters of the same report for those who administer the organization."""
+    """The parameters of the storage report for an organization's administrators."""
 
 
 class OrganizationStorageDay(_Day, ResponseModel):
-    """One UTC day; `storedBytes` is what was stored at its end."""
+    """One UTC day; `storedBytes` is the amount at its end."""
 
 
 class OrganizationStorageGroup(ResponseModel):
-    """What was stored of one purpose, owner and so on."""
+    """The bytes stored for one value of each dimension."""
 
     keys: Mapping[StorageDimension, str | None] = _KEYS
     stored_bytes: int
@@ -162,11 +160,11 @@ class OrganizationStorageGroup(ResponseModel):
 
 
 class OrganizationStorage(ResponseModel):
-    """What an organization stores, and what that cost, for those who administer it."""
+    """An organization's stored bytes and their cost, for its administrators."""
 
     window: Window | None
     month: Month | None
-    group_by: str = Field(description="The dimensions, with commas between them.")
+    group_by: str = Field(description="The dimensions, separated by commas.")
     stored_bytes: int = Field(description="Bytes stored at `measuredTo`, some minutes ago.")
     measured_to: UtcTime | None
     byte_days: int = _BYTE_DAYS

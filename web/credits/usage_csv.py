@@ -1,4 +1,4 @@
-"""Reports on usage, and usage records, as CSV (RFC 4180), for spreadsheets."""
+"""Usage reports and usage records as CSV (RFC 4180) for spreadsheets."""
 
 import csv
 import io
@@ -17,12 +17,12 @@ _RECORD = tuple(name for name in UsageRecordBody.model_fields if name != "object
 
 
 def render_usage(report: UsageReport) -> str:
-    """Give a header and a row for each group.
+    """Return a header and a row for each group.
 
-    Raises ValidationFailed for more than MAX_GROUPS: a file does not say that something is missing from it.
+    Raises ValidationFailed for more than MAX_GROUPS groups: a file cannot indicate that it is truncated.
     """
     if report.is_truncated:
-        message = f"more than {MAX_GROUPS} rows: ask for less time, or break it down by less"
+        message = f"more than {MAX_GROUPS} rows: choose a shorter time or fewer dimensions"
         raise ValidationFailed(errors=[FieldError(location="query", name="group_by", message=message)])
     criteria, written = report.criteria, io.StringIO()
     writer = csv.writer(written)
@@ -32,7 +32,7 @@ def render_usage(report: UsageReport) -> str:
 
 
 def render_records(records: Iterable[UsageRecord]) -> str:
-    """Give a header and a row for each record."""
+    """Return a header and a row for each record."""
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(_RECORD)
@@ -55,6 +55,6 @@ def _row(group: UsageGroup) -> Sequence[object]:
 
 
 def guard_cell(value: str | None) -> str:
-    """Keep spreadsheets from reading text as a formula: what begins like one gets an apostrophe."""
+    """Return text that spreadsheets do not evaluate: text that begins like a formula gets an apostrophe."""
     text = value or ""
     return f"'{text}" if text.startswith(_FORMULA) else text

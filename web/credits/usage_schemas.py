@@ -1,4 +1,4 @@
-"""The JSON of reports on usage, and the parameters that ask for one."""
+"""Request and response models of usage reports."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -16,8 +16,8 @@ from web.credits.schemas import Limit, UsageSumBody
 from web.http.wire_types import Id, SnakeModel, SnakeRequestModel, Text, UtcTime
 
 
-def several(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Read names of a kind with commas between them; one that is named twice counts once."""
+def comma_separated(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Return the annotations of a comma-separated list of names of a kind. Duplicates are removed."""
     names = "|".join(kind)
 
     def parse(value: object) -> tuple[StrEnum, ...]:
@@ -26,7 +26,7 @@ def several(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJso
         try:
             return tuple(dict.fromkeys(map(kind, value.split(","))))
         except ValueError:
-            raise PydanticCustomError("dimensions", f"must be of {names}, with commas between them") from None
+            raise PydanticCustomError("dimensions", f"must be of {names}, separated by commas") from None
 
     pattern = f"^({names})(,({names}))*$"
     return BeforeValidator(parse), WithJsonSchema(
@@ -34,41 +34,43 @@ def several(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJso
     )
 
 
-Dimensions = Annotated[tuple[Dimension, ...], *several(Dimension, "model,principal")]
-_Filter = Field(default=None, description="Keep the calls of this one.")
+Dimensions = Annotated[tuple[Dimension, ...], *comma_separated(Dimension, "model,principal")]
+_Filter = Field(default=None, description="Only calls of this one.")
 
 
 class UsageQuery(SnakeRequestModel):
-    """The parameters of a report."""
+    """The parameters of a usage report."""
 
     window: Literal["24h", "7d", "30d"] | None = Field(
-        default=None, description="How far back from now: 24h, unless `from` is given."
+        default=None, description="The time back from now: 24h, unless `from` is given."
     )
     starts_at: UtcTime | None = Field(
-        default=None, alias="from", description="The first moment; instead of a window."
+        default=None, alias="from", description="The start of the report, instead of a window."
     )
     ends_at: UtcTime | None = Field(
-        default=None, alias="to", description="The moment after the last; now if left out."
+        default=None, alias="to", description="The end of the report, exclusive. Default: now."
     )
     interval: Literal["hour", "day"] | None = Field(
-        default=None, description="Make a series of sums, each of an hour or a day (UTC)."
+        default=None, description="Report a series of sums, one for each hour or day (UTC)."
     )
     group_by: Dimensions | None = Field(
-        default=None, description="By what the sums are broken down: model, unless `interval` is given."
+        default=None, description="Dimensions of the breakdown: model, unless `interval` is given."
     )
     model: Annotated[str, Text(minimum=1, maximum=200)] | None = _Filter
     principal: Id | None = Field(
-        default=None, description="Keep calls of this receiving identity, else daemon, else user."
+        default=None, description="Only calls of this receiving identity, else daemon, else user."
     )
     deployment: Id | None = _Filter
     user: Id | None = _Filter
-    identity: Id | None = Field(default=None, description="Keep the calls that ran as this daemon.")
-    key: Id | None = Field(default=None, description="Keep the calls made with this API key, by its id.")
+    identity: Id | None = Field(
+        default=None, description="Only calls that ran as this daemon (service account)."
+    )
+    key: Id | None = Field(default=None, description="Only calls with this API key, by its id.")
     distribution: Id | None = _Filter
 
     @property
     def criteria(self) -> UsageCriteria:
-        """What is asked, with the defaults."""
+        """Return the domain's criteria, with defaults."""
         has_span = self.starts_at is not None or self.ends_at is not None
         window = self.window or (None if has_span else Window.DAY)
         filters = {at: getattr(self, at.value) for at in Dimension if getattr(self, at.value) is not None}
@@ -85,24 +87,24 @@ class UsageQuery(SnakeRequestModel):
 
 
 class UsageRecordsQuery(SnakeRequestModel):
-    """The parameters of a listing of records."""
+    """The parameters of the list of usage records."""
 
     starts_at: UtcTime | None = Field(default=None, alias="from", description="The first moment.")
-    ends_at: UtcTime | None = Field(default=None, alias="to", description="The moment after the last.")
+    ends_at: UtcTime | None = Field(default=None, alias="to", description="The end of the list, exclusive.")
     model: Annotated[str, Text(minimum=1, maximum=200)] | None = _Filter
     principal: Id | None = Field(
-        default=None, description="Keep calls of this receiving identity, else daemon, else user."
+        default=None, description="Only calls of this receiving identity, else daemon, else user."
     )
-    key: Id | None = Field(default=None, description="Keep the calls made with this API key, by its id.")
+    key: Id | None = Field(default=None, description="Only calls with this API key, by its id.")
     status: Literal["completed", "failed", "cancelled", "incomplete"] | None = Field(
-        default=None, description="Keep the calls that ended so."
+        default=None, description="Only calls with this outcome."
     )
-    cursor: Id | None = Field(default=None, description="The `next_cursor` of the page before.")
+    cursor: Id | None = Field(default=None, description="The `next_cursor` of the previous page.")
     limit: Limit = DEFAULT_LIMIT
 
     @property
     def wanted(self) -> RecordFilter:
-        """Say it to the domain."""
+        """Return the domain's filter."""
         return RecordFilter(
             model=self.model,
             principal_id=self.principal,
@@ -114,40 +116,40 @@ class UsageRecordsQuery(SnakeRequestModel):
 
 
 class UsageGroupBody(UsageSumBody):
-    """What the calls of one model, principal and so on consumed."""
+    """The consumption of calls with the same value of each dimension."""
 
     starts_at: UtcTime | None = Field(
-        description="With `interval`: when the hour or day begins; what it has outside of the report is left out."
+        description="With `interval`: the start of the hour or day. Time outside of the report does not count."
     )
     key: str | None = Field(
-        description="The value of the first dimension: a model or an id; null for calls that have none."
+        description="The value of the first dimension: a model or an id. Null for calls without one."
     )
     keys: Mapping[Dimension, str | None] = Field(description="The value of each dimension.")
 
     @classmethod
     def of(cls, group: UsageGroup, group_by: Sequence[Dimension]) -> Self:
-        """Show a group."""
+        """Return the model of a group."""
         keys = dict(zip(group_by, group.keys, strict=True))
         first = group.keys[0] if group.keys else None
         return cls(starts_at=group.step, key=first, keys=keys, **cls.figures(group.sum))
 
 
 class UsageBody(SnakeModel):
-    """The usage of a span of time: step by step if a series was asked for, and the dearest groups first."""
+    """The usage in a period: in order of time if a series was requested, with the highest cost first."""
 
     object: Literal["usage"] = "usage"
     window: Window | None
     interval: Interval | None
-    group_by: str = Field(description="The dimensions, with commas between them.")
+    group_by: str = Field(description="The dimensions, separated by commas.")
     starts_at: UtcTime
-    ends_at: UtcTime = Field(description="The moment after the last.")
-    total: UsageSumBody = Field(description="The sum of all groups, those too that are cut off.")
-    data: tuple[UsageGroupBody, ...] = Field(description="Hours, days and groups without calls are left out.")
+    ends_at: UtcTime = Field(description="The end of the report, exclusive.")
+    total: UsageSumBody = Field(description="The sum of all groups, including those that are cut off.")
+    data: tuple[UsageGroupBody, ...] = Field(description="Hours, days and groups without calls are omitted.")
     is_truncated: bool = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
 
     @classmethod
     def of(cls, report: UsageReport) -> Self:
-        """Show a report."""
+        """Return the model of a report."""
         criteria = report.criteria
         return cls(
             window=criteria.window,

@@ -1,7 +1,7 @@
-"""A2A's dialect of errors: google.rpc.Status in JSON with an ErrorInfo, and what is wrong with which field.
+"""A2A's error format: google.rpc.Status in JSON, with an ErrorInfo and the invalid fields.
 
-The statuses are those of the protocol's definition 1.0.1; what it has no word for gets the nearest, with a reason of
-ours in our own domain, because clients turn an answer without an ErrorInfo into "method not found".
+The statuses are those of the protocol's definition 1.0.1. An error that it does not define gets the nearest status, and
+a reason in our own domain: clients take a response without an ErrorInfo for "method not found".
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _TABLE: Mapping[str, tuple[int, str]] = {
     "version_not_supported": (400, "FAILED_PRECONDITION"),
     "invalid_params": (400, "INVALID_ARGUMENT"),
 }
-"""The protocol's errors (5.4), and the one that clients know besides: status and name by our code."""
+"""The protocol's errors (5.4) and one more that clients know: status and name, by our code."""
 
 _REASONS = {
     "validation_failed": "INVALID_PARAMS",
@@ -39,7 +39,7 @@ _REASONS = {
     "parse_error": "PARSE_ERROR",
     "internal_error": "INTERNAL_ERROR",
 }
-"""Reasons that published clients know for what the service calls otherwise."""
+"""Reasons that published clients know, by our code for the same error."""
 
 _STATUSES = {422: 400, 415: 400}
 _NAMES = {
@@ -64,17 +64,17 @@ _NAMES = {
 
 
 def is_a2a_path(path: str) -> bool:
-    """Whether errors at this path are A2A's."""
+    """Return whether errors at this path have A2A's format."""
     return path in _PATHS or path.startswith(_PREFIXES)
 
 
 def a2a_status(status: int, code: str) -> int:
-    """Give the status with which an error leaves, from the one that its kind has elsewhere."""
+    """Return the status of an error in A2A, from its status elsewhere."""
     return _TABLE[code][0] if code in _TABLE else _STATUSES.get(status, status)
 
 
 def a2a_reason(code: str) -> str:
-    """Give the reason that clients read."""
+    """Return the reason that clients read."""
     return _REASONS.get(code, code.upper())
 
 
@@ -88,7 +88,7 @@ def error_body(
     errors: Sequence[Mapping[str, str]] = (),
     **data: Any,
 ) -> dict[str, Any]:
-    """Make the body of an error; `data` stands in the ErrorInfo as text, and so does the request's id."""
+    """Return the body of an error; `data` and the request's id are in the ErrorInfo, as text."""
     final = a2a_status(status, code)
     name = _TABLE[code][1] if code in _TABLE else _NAMES.get(final, "UNKNOWN")
     is_known = code in _TABLE or code in _REASONS

@@ -1,6 +1,6 @@
-"""Anthropic's dialect of errors, spoken below `/v1/messages`: `{"type": "error", "error": {…}, "request_id": "…"}`.
+"""Anthropic's error format below `/v1/messages`: `{"type": "error", "error": {…}, "request_id": "…"}`.
 
-Our own code stands beside the type, which is coarser. As with OpenAI's client, `x-should-retry` ends retries.
+It also contains our own code, which is more precise than the type. `x-should-retry` ends the client's retries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ _TYPES_BY_STATUS = {
 
 
 def is_anthropic_path(path: str) -> bool:
-    """Whether errors at this path are Anthropic's."""
+    """Return whether errors at this path have Anthropic's format."""
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 
 
 def anthropic_status(status: int, code: str) -> int:
-    """Give the dialect's status for an error, which has one of its own for a service without room."""
+    """Return the status of an error in Anthropic's dialect, which has its own for an overloaded service."""
     return OVERLOADED_STATUS if code == "overloaded" else status
 
 
 def anthropic_type(status: int) -> str:
-    """Give the type of an error with this status."""
+    """Return the type of an error with this status."""
     fallback = "api_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 (HTTP's boundary)
     return _TYPES_BY_STATUS.get(status, fallback)
 
@@ -48,7 +48,7 @@ def anthropic_body(
     errors: Sequence[Mapping[str, str]] = (),
     **data: Any,
 ) -> dict[str, Any]:
-    """Make the body of an error; data stand beside its code."""
+    """Return the body of an error. Additional data is beside its code."""
     findings = "; ".join(f"{at['name']} {at['message']}" for at in errors)
     error = {
         "type": anthropic_type(status),

@@ -1,6 +1,6 @@
-"""Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's, A2A's or a page.
+"""Render an error in the format of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's, A2A's or a page.
 
-Knows no request: the front's server also writes with it what it refuses before the application.
+It needs no Flask request, because the server renders its own early refusals with it, too.
 """
 
 import json
@@ -44,7 +44,7 @@ _NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorResponse:
-    """An error as it leaves."""
+    """The status, body and headers of an error."""
 
     status: int
     body: Mapping[str, Any]
@@ -54,20 +54,20 @@ class ErrorResponse:
 
     @property
     def content(self) -> str:
-        """The page, or the body in JSON."""
+        """The page, or the body as JSON."""
         return self.page if self.page is not None else json.dumps(self.body, default=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialects:
-    """Writes errors of the service at this address."""
+    """Renders errors in each format, with the URLs of this service."""
 
     base_url: str
 
     def write(
         self, path: str, status: int, code: str, detail: str, *, request_id: str, **data: Any
     ) -> ErrorResponse:
-        """Write an error; `data` are members of its own, and `errors` what is wrong with which field."""
+        """Render an error in the format of the path. `data` are additional members, `errors` the invalid fields."""
         if path in OAUTH_PATHS:
             return _oauth_error(status, code, detail)
         if is_a2a_path(path):
@@ -95,7 +95,7 @@ class Dialects:
         errors: list[dict[str, str]] | None = None,
         **data: Any,
     ) -> ErrorResponse:
-        """Write a problem, whatever the path."""
+        """Render an error as a problem, whatever the path."""
         body: dict[str, Any] = {
             "type": f"{self.base_url}/problems/{code}",
             "title": title(code),
@@ -110,7 +110,7 @@ class Dialects:
         return ErrorResponse(status=status, body=body, media_type=PROBLEM)
 
     def refuse(self, target: str, status: int, code: str, detail: str) -> bytes:
-        """Write the whole answer to a request for this target that the server refuses by itself."""
+        """Return the complete response to a request that the server refuses by itself."""
         request_id = uuid4().hex
         answer = self.write(_path(target), status, code, detail, request_id=request_id)
         content = answer.content.encode()
@@ -132,19 +132,19 @@ class Dialects:
 
 
 def oauth_code(status: int, code: str) -> str:
-    """Give OAuth's own code for an error, the nearest where it has none."""
+    """Return OAuth's code for an error, or the nearest one."""
     if code in OAUTH_CODES:
         return code
     return _OAUTH_CODES_BY_STATUS.get(status, "invalid_request")
 
 
 def title(code: str) -> str:
-    """Give the human name of a code."""
+    """Return the title of a code."""
     return code.replace("_", " ").capitalize()
 
 
 def _oauth_error(status: int, code: str, detail: str) -> ErrorResponse:
-    """Write the error of a token endpoint (RFC 6749 5.2)."""
+    """Render the error of a token endpoint (RFC 6749 5.2)."""
     body = {"error": oauth_code(status, code), "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
     return ErrorResponse(
         status=status, body=body, headers={"Cache-Control": "no-store", "Pragma": "no-cache"}
@@ -171,7 +171,7 @@ def _error_page(
 
 
 def reason_phrase(status: int) -> str:
-    """Give the words behind a status on the wire, also of one that HTTP does not define."""
+    """Return the reason phrase of a status, also of one that HTTP does not define."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -179,7 +179,7 @@ def reason_phrase(status: int) -> str:
 
 
 def _path(target: str) -> str:
-    """Give the path of a request's target, which may name scheme and host too."""
+    """Return the path of a request target, which may include scheme and host."""
     try:
         return urlsplit(target).path
     except ValueError:

@@ -1,4 +1,4 @@
-"""Errors as pages: the dialect of the console."""
+"""Errors as pages, for the console."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ _FIRST_OF_OURS = 500
 
 
 def is_console_path(path: str) -> bool:
-    """Tell whether an address is a page of the console."""
+    """Return whether a path belongs to the console."""
     return path == "/console" or path.startswith("/console/")
 
 
@@ -22,7 +22,7 @@ def error_page(
     request_id: str,
     errors: Sequence[Mapping[str, str]] = (),
 ) -> str:
-    """Write an error for people: what is wrong, the code that names it, and the request's number."""
+    """Render an error as a page: what is wrong, its code, and the request's id."""
     return render(
         "error.html",
         status=status,
@@ -36,7 +36,7 @@ def error_page(
 
 
 def error_headers() -> dict[str, Any]:
-    """Give the headers of such a page."""
+    """Return the headers of an error page."""
     return {**page_headers(), "Cache-Control": "no-store"}
 
 

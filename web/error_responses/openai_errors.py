@@ -1,7 +1,7 @@
-"""OpenAI's dialect of errors, spoken on every path below `/v1`: `{"error": {message, type, param, code}}`.
+"""OpenAI's error format, for every path below `/v1`: `{"error": {message, type, param, code}}`.
 
-The official client retries 408, 409, 429 and 5xx unless `x-should-retry` forbids it, so a final refusal forbids it,
-and so does an error after work that is paid for (`DomainError.is_final`).
+The official client retries 408, 409, 429 and 5xx unless `x-should-retry` forbids it. So a final refusal forbids it, and
+an error after work that was charged (`DomainError.is_final`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _CODES = {
     "rate_limited": "rate_limit_exceeded",
     "internal_error": "server_error",
 }
-"""Where the dialect has a word of its own for what the service calls otherwise."""
+"""OpenAI's codes that differ from our own."""
 
 _TYPES = {
     "invalid_api_key": "authentication_error",
@@ -36,17 +36,17 @@ _PARAMS = {"model_not_found": "model", "model_not_supported": "model"}
 
 
 def is_openai_path(path: str) -> bool:
-    """Whether errors at this path are OpenAI's."""
+    """Return whether errors at this path have OpenAI's format."""
     return path.startswith(PREFIX) or path == PREFIX.rstrip("/")
 
 
 def openai_code(code: str) -> str:
-    """Give the dialect's word for a code, which mostly is the service's own."""
+    """Return OpenAI's code for an error, which mostly is our own."""
     return _CODES.get(code, code)
 
 
 def openai_type(status: int, code: str) -> str:
-    """Give the type of an error: by its code where that has one of its own, else by its status."""
+    """Return the type of an error: by its code if that has a type of its own, else by its status."""
     fallback = "server_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 (HTTP's boundary)
     return _TYPES.get(openai_code(code)) or _TYPES_BY_STATUS.get(status, fallback)
 
@@ -54,10 +54,10 @@ def openai_type(status: int, code: str) -> str:
 def openai_body(
     status: int, code: str, message: str, *, errors: Sequence[Mapping[str, str]] = (), **data: Any
 ) -> dict[str, Any]:
-    """Make the body of an error; `param` is what the error names, or its first wrong field. Data stand beside it."""
+    """Return the body of an error, with additional data; `param` is the named parameter or the first invalid field."""
     param = data.pop("param", None) or _PARAMS.get(code) or (errors[0]["name"] if errors else None)
     if errors:
-        message = f"{message} {'; '.join(_finding(at) for at in errors)}."
+        message = f"{message} {'; '.join(_field_error(at) for at in errors)}."
     error = {
         "message": message,
         "type": openai_type(status, code),
@@ -68,9 +68,9 @@ def openai_body(
 
 
 def is_final_status(status: int) -> bool:
-    """Whether a refusal with this status stays one however often it is repeated."""
+    """Return whether a request that was refused with this status would be refused again."""
     return 400 <= status < 500 and status not in RETRIED_STATUSES  # noqa: PLR2004 (HTTP's client errors)
 
 
-def _finding(error: Mapping[str, str]) -> str:
+def _field_error(error: Mapping[str, str]) -> str:
     return f"{error['name']} {error['message']}"

@@ -1,7 +1,7 @@
-"""Turn errors into answers: the one place where a kind becomes a status.
+"""Turn errors into responses. This is the only place that maps an error's kind to a status.
 
-Each is written in the dialect of its path (`error_formats.py`). An unforeseen error is logged with its traceback and
-answered 500 without it.
+Each error has the format of its path (`error_formats.py`). An unexpected error is logged with its traceback, and the
+response is 500 without it.
 """
 
 from typing import Any
@@ -49,19 +49,19 @@ _HTTP_CODES = {
     413: "content_too_large",
 }
 _FIRST_OF_OURS = 500
-INTERNAL_ERROR = "The service failed; the operators can find this request by its id."
+INTERNAL_ERROR = "The service failed. Report this request's id to the operators, who can find it in the logs."
 _INTERNAL = ("internal_error", INTERNAL_ERROR)
 
 
 def register_error_handlers(app: Flask) -> None:
-    """Answer every exception of this application as a problem."""
+    """Register a handler for every exception of the application."""
     app.register_error_handler(DomainError, answer_domain_error)
-    app.register_error_handler(HTTPException, _answer_http_exception)
-    app.register_error_handler(Exception, _answer_unforeseen)
+    app.register_error_handler(HTTPException, _respond_with_http_error)
+    app.register_error_handler(Exception, _respond_with_internal_error)
 
 
 def answer_domain_error(error: DomainError) -> Response:
-    """Render a domain error as a problem with its status and headers."""
+    """Return the response of a domain error, with its status and headers."""
     response = _fail(STATUSES[error.kind], error.code, error.detail, **_described(error), **error.data)
     if error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
@@ -75,7 +75,7 @@ def answer_domain_error(error: DomainError) -> Response:
 
 
 def _described(error: DomainError) -> dict[str, Any]:
-    """List the first wrong fields, each in a few words, and say how many more there are."""
+    """Return the first invalid fields, each shortened, and the number of the others."""
     errors = [
         {
             "location": at.location,
@@ -93,11 +93,11 @@ def _clip(text: str, characters: int) -> str:
 
 
 def problem(status: int, code: str, detail: str) -> Response:
-    """Make an `application/problem+json` answer (RFC 9457), whatever the path."""
+    """Return a response in `application/problem+json` (RFC 9457), whatever the path."""
     return _respond(_dialects().problem(status, code, detail, request_id=request_id()))
 
 
-def _answer_http_exception(error: HTTPException) -> Response:
+def _respond_with_http_error(error: HTTPException) -> Response:
     status = error.code or 500
     if status >= _FIRST_OF_OURS:
         return _fail(status, *_INTERNAL)
@@ -108,7 +108,7 @@ def _answer_http_exception(error: HTTPException) -> Response:
     return response
 
 
-def _answer_unforeseen(_: Exception) -> Response:
+def _respond_with_internal_error(_: Exception) -> Response:
     log.exception("request.failed", method=request.method, route=str(request.url_rule or ""))  # noqa: LOG004 (Flask handles one)
     return _fail(500, *_INTERNAL)
 
@@ -129,7 +129,7 @@ def _respond(answer: ErrorResponse) -> Response:
 
 def _close_unread(response: Response) -> Response:
     if _body_is_unread():
-        # What is left of the body would be read as the next request; close instead of draining gigabytes.
+        # The rest of the body would be read as the next request. Closing costs less than draining gigabytes.
         response.headers["Connection"] = "close"
     return response
 

@@ -1,6 +1,6 @@
-"""What `POST /v1/chat/completions` answers: a completion, or the events of a stream.
+"""Response models of `POST /v1/chat/completions`: a completion, or the events of a stream.
 
-Only what every client relies on is spelt out; an upstream's further fields are passed on.
+They describe only what every client relies on. Further fields of a provider are passed through.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "functi
 
 
 class ReplyModel(BaseModel):
-    """An object of a reply, which may hold more than is described."""
+    """An object of a model's reply, which may have more fields than described."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
@@ -32,9 +32,9 @@ class CalledTool(ReplyModel):
 
 
 class ToolCall(ReplyModel):
-    """A call of a tool; in a stream its parts come one after the other, under one `index`."""
+    """A tool call. In a stream its parts arrive one after the other, with the same `index`."""
 
-    index: int | None = Field(default=None, description="Which call a piece belongs to, in a stream.")
+    index: int | None = Field(default=None, description="In a stream: the call that a part belongs to.")
     id: str | None = None
     type: str | None = Field(default=None, description="`function` or `custom`.")
     function: CalledFunction | None = None
@@ -42,7 +42,7 @@ class ToolCall(ReplyModel):
 
 
 class ChatReply(ReplyModel):
-    """What the model says, or in a stream the next piece of it."""
+    """The model's message or, in a stream, the next part of it."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
@@ -51,7 +51,7 @@ class ChatReply(ReplyModel):
 
 
 class ChatChoice(ReplyModel):
-    """One of the replies that were asked for."""
+    """One of the requested replies."""
 
     index: int
     message: ChatReply
@@ -60,7 +60,7 @@ class ChatChoice(ReplyModel):
 
 
 class ChunkChoice(ReplyModel):
-    """The next piece of one of the replies."""
+    """The next part of one of the replies."""
 
     index: int
     delta: ChatReply
@@ -69,7 +69,7 @@ class ChunkChoice(ReplyModel):
 
 
 class ChatUsage(ReplyModel):
-    """How many tokens a call took, and what it cost."""
+    """The tokens of a call, and its cost."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -80,7 +80,7 @@ class ChatUsage(ReplyModel):
 
 
 class ChatCompletion(ReplyModel):
-    """A whole reply."""
+    """A complete reply."""
 
     id: str
     object: Literal["chat.completion"]
@@ -91,7 +91,7 @@ class ChatCompletion(ReplyModel):
 
 
 class ChatCompletionChunk(ReplyModel):
-    """A piece of a streamed reply; the last one has no choice, and the usage if it was asked for."""
+    """A part of a streamed reply. The last one has no choice, and contains the usage if that was requested."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -102,7 +102,7 @@ class ChatCompletionChunk(ReplyModel):
 
 
 class FailureBody(ReplyModel):
-    """Why a stream ended early."""
+    """The reason why a stream ended early."""
 
     message: str
     type: str
@@ -111,7 +111,7 @@ class FailureBody(ReplyModel):
 
 
 class StreamFailure(ReplyModel):
-    """The event with which a stream that broke ends, before its terminator."""
+    """The last event of a stream that failed, before its terminator."""
 
     error: FailureBody
 

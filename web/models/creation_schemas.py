@@ -1,6 +1,6 @@
-"""What the model routes are sent: the shapes that the dialects check, described for readers of the API.
+"""Request models of the model routes, which only describe the bodies in OpenAPI.
 
-Never instantiated: the dialects read the body, because what they do not know they pass on.
+They are never instantiated: the dialects parse the body, because they pass unknown fields on.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ from shared.models.dialects.shapes import Schema, schema_of
 
 _NOT: Schema = {"anyOf": [{"const": False}, {"type": "null"}]}
 _NOT_CHOSEN: dict[str, Schema] = {
-    name: {"type": "null", "description": "No other model answers than the one that `model` names."}
+    name: {"type": "null", "description": "Only the model in `model` is called, never another one."}
     for name in MODEL_CHOICE_FIELDS
 }
 _NOT_STORED: dict[str, Schema] = {
-    "store": {"const": False, "description": "Nothing is stored: `false`."},
+    "store": {"const": False, "description": "Must be `false`: responses are not stored."},
     "previous_response_id": {"type": "null"},
     "conversation": {"type": "null"},
     "background": _NOT,
@@ -27,20 +27,20 @@ _NOT_STORED: dict[str, Schema] = {
 
 
 class ChatCreation(BaseModel):
-    """A chat completion request. What is not described is passed on to the model's provider."""
+    """A chat completion request. Fields that are not described are passed on to the model's provider."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
-        """Describe what the dialect checks."""
+        """Return the schema that the dialect checks."""
         return _described(cls, schema_of(CHAT), {**_NOT_CHOSEN, "store": _NOT})
 
 
 class ResponsesCreation(BaseModel):
-    """A stateless Responses request. What is not described is passed on to the model's provider."""
+    """A stateless Responses request. Fields that are not described are passed on to the model's provider."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
-        """Describe what the dialect checks."""
+        """Return the schema that the dialect checks."""
         schema = _described(cls, schema_of(RESPONSES), {**_NOT_CHOSEN, **_NOT_STORED})
         return schema | {"required": [*schema["required"], "store"]}
 

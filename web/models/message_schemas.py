@@ -1,4 +1,4 @@
-"""The answers and events of Anthropic's dialect, as the documents describe them."""
+"""Response models and events of Anthropic's dialect, for the OpenAPI document."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -13,45 +13,47 @@ class _Shape(BaseModel):
 
 
 class MessagesQuery(SnakeRequestModel):
-    """What Anthropic's clients put into the address."""
+    """Query parameters that Anthropic's clients send."""
 
     beta: Literal["true"] | None = Field(
-        default=None, description="Said by clients that use previews; there are none."
+        default=None, description="Sent by clients that use beta features. It has no effect."
     )
 
 
 class TokenCountBody(_Shape):
-    """How many tokens a prompt has, by the service's estimate."""
+    """The estimated number of tokens of a prompt."""
 
     input_tokens: int
 
 
 class ThinkingTokensBody(_Shape):
-    """Tokens of thoughts, which are part of the output's."""
+    """Tokens of thinking, which are included in `output_tokens`."""
 
     thinking_tokens: int
 
 
 class MessageUsageBody(_Shape):
-    """Tokens of a call; those that a cache had to do with are not among `input_tokens`."""
+    """The tokens of a call. Tokens that were read from or written to a cache are not included in `input_tokens`."""
 
     input_tokens: int
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
     output_tokens_details: ThinkingTokensBody
-    cost: Annotated[str | None, Field(description="Credits; in the last counts alone, where shown.")] = None
+    cost: Annotated[str | None, Field(description="Credits charged; only in the last usage of a reply.")] = (
+        None
+    )
 
 
 class MessageTextBody(_Shape):
-    """Text that the model said."""
+    """Text of the model."""
 
     type: Literal["text"]
     text: str
 
 
 class MessageThinkingBody(_Shape):
-    """What the model thought; `signature` is empty."""
+    """Thinking of the model; `signature` is empty."""
 
     type: Literal["thinking"]
     thinking: str
@@ -59,7 +61,7 @@ class MessageThinkingBody(_Shape):
 
 
 class MessageToolUseBody(_Shape):
-    """A tool that the model calls; arguments that are no JSON object stand under `INVALID_JSON`."""
+    """A tool call of the model. Arguments that are not a JSON object are in the member `INVALID_JSON`."""
 
     type: Literal["tool_use"]
     id: str
@@ -85,14 +87,14 @@ class MessageBody(_Shape):
 
 
 class MessageStartEvent(_Shape):
-    """The message as it begins; its usage is an estimate."""
+    """The beginning of a message; its usage is an estimate."""
 
     type: Literal["message_start"]
     message: MessageBody
 
 
 class ContentBlockStartEvent(_Shape):
-    """A block begins."""
+    """The beginning of a content block."""
 
     type: Literal["content_block_start"]
     index: int
@@ -100,28 +102,28 @@ class ContentBlockStartEvent(_Shape):
 
 
 class TextDelta(_Shape):
-    """Adds to a text."""
+    """More text."""
 
     type: Literal["text_delta"]
     text: str
 
 
 class ThinkingDelta(_Shape):
-    """Adds to a thought."""
+    """More thinking."""
 
     type: Literal["thinking_delta"]
     thinking: str
 
 
 class InputJsonDelta(_Shape):
-    """Adds to the JSON of a tool's arguments."""
+    """More of the JSON of a tool's arguments."""
 
     type: Literal["input_json_delta"]
     partial_json: str
 
 
 class ContentBlockDeltaEvent(_Shape):
-    """A block grows."""
+    """More of a content block."""
 
     type: Literal["content_block_delta"]
     index: int
@@ -129,21 +131,21 @@ class ContentBlockDeltaEvent(_Shape):
 
 
 class ContentBlockStopEvent(_Shape):
-    """A block is complete."""
+    """The end of a content block."""
 
     type: Literal["content_block_stop"]
     index: int
 
 
 class StopBody(_Shape):
-    """Why the model stopped."""
+    """The reason why the model stopped."""
 
     stop_reason: _Reason
     stop_sequence: str | None
 
 
 class MessageDeltaEvent(_Shape):
-    """Why the message ends, and what was used."""
+    """The reason why the message ends, and its usage."""
 
     type: Literal["message_delta"]
     delta: StopBody
@@ -157,13 +159,13 @@ class MessageStopEvent(_Shape):
 
 
 class PingEvent(_Shape):
-    """Nothing has come for a while."""
+    """Keeps the connection open while the model is silent."""
 
     type: Literal["ping"]
 
 
 class MessageErrorBody(_Shape):
-    """What went wrong."""
+    """The error of a stream."""
 
     type: str
     message: str
@@ -171,7 +173,7 @@ class MessageErrorBody(_Shape):
 
 
 class MessageErrorEvent(_Shape):
-    """The end of a message that broke."""
+    """The last event of a message that failed."""
 
     type: Literal["error"]
     error: MessageErrorBody
@@ -191,4 +193,4 @@ _Event = Annotated[
 
 
 class MessageStreamEvent(RootModel[_Event]):
-    """An event of a streamed message, under the name of its type."""
+    """An event of a streamed message. The event's name is its `type`."""

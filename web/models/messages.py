@@ -1,6 +1,6 @@
-"""Anthropic's dialect (docs/specification/models.md#messages): messages, and an estimate of a prompt's tokens.
+"""Anthropic's dialect (docs/specification/models.md#messages): messages, and the estimated tokens of a prompt.
 
-The same calls as `routes` creates, of the same engine, in another form.
+The calls and the engine are the same as in `routes`; only the format differs.
 """
 
 from flask import Response
@@ -14,20 +14,20 @@ from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.negotiation import EVENT_STREAM, JSON
 from web.models.message_schemas import MessageBody, MessagesQuery, MessageStreamEvent, TokenCountBody
-from web.models.routes import CREATION_ERRORS, create_reply, read_creation, require_own
+from web.models.routes import CREATION_ERRORS, read_call_body, require_callable_model, respond_to_call
 
 routes = Routes("models")
 
 _HEADERS = {
-    "anthropic-version": "Which version of the dialect the client speaks; there is one here.",
-    "anthropic-beta": "Which previews the client would use; there are none here.",
+    "anthropic-version": "The version of the dialect that the client uses. Only one is supported.",
+    "anthropic-beta": "The beta features that the client uses. None is supported.",
 }
 
 
 @routes.route(
     "POST",
     "/v1/messages",
-    summary="Create a message in Anthropic's dialect, streamed if `stream` or `Accept: text/event-stream` asks for it",
+    summary="Create a message in Anthropic's dialect, streamed if `stream` or `Accept: text/event-stream` requests it",
     authentication=Authentication.API_KEY_CALLER,
     query=MessagesQuery,
     headers=_HEADERS,
@@ -36,13 +36,13 @@ _HEADERS = {
     errors=(*CREATION_ERRORS, ValidationFailed),
 )
 def create_message(call: RequestContext) -> Response:
-    return create_reply(call, parse_messages(read_creation(call)))
+    return respond_to_call(call, parse_messages(read_call_body(call)))
 
 
 @routes.route(
     "POST",
     "/v1/messages/count_tokens",
-    summary="Get the number of tokens of a prompt, by estimate and at no cost",
+    summary="Get the estimated number of tokens of a prompt, free of charge",
     authentication=Authentication.API_KEY_CALLER,
     query=MessagesQuery,
     headers=_HEADERS,
@@ -51,10 +51,10 @@ def create_message(call: RequestContext) -> Response:
     errors=(*CREATION_ERRORS, ValidationFailed),
 )
 def count_message_tokens(call: RequestContext) -> JsonResponse:
-    body = read_creation(call)
-    require_model_access(call.caller)  # as no call does it that is made of the body
-    body.pop("stream", None)  # as `Accept` may have asked for
+    body = read_call_body(call)
+    require_model_access(call.caller)  # the engine checks it for a call, but this makes none
+    body.pop("stream", None)  # `Accept` may have set it, but there is nothing to stream
     prompt = parse_prompt(body)
     entry = get_callable_model(call.services.models.catalog.current(), prompt)
-    require_own(call, entry.id)
+    require_callable_model(call, entry.id)
     return JsonResponse(body=TokenCountBody(input_tokens=estimate_prompt_tokens(prompt)))

@@ -1,6 +1,6 @@
-"""What `POST /v1/responses` answers: a Response, or the events of a stream.
+"""Response models of `POST /v1/responses`: a Response, or the events of a stream.
 
-Only what every client relies on is spelt out; an upstream's further fields, items and events are passed on.
+They describe only what every client relies on. Further fields, items and events of a provider are passed through.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
 class ReplyPart(ReplyModel):
-    """A piece of a message or of reasoning: text, or a refusal."""
+    """A part of a message or of reasoning: text, or a refusal."""
 
     type: str = Field(description="`output_text`, `refusal`, `reasoning_text`, `summary_text` or another.")
     text: str | None = None
@@ -32,7 +32,7 @@ class MessageItem(ReplyModel):
 
 
 class ReasoningItem(ReplyModel):
-    """What the model thought."""
+    """Reasoning of the model."""
 
     id: str
     type: Literal["reasoning"]
@@ -50,7 +50,7 @@ class FunctionCallItem(ReplyModel):
 
 
 class OtherItem(ReplyModel):
-    """A call of a custom tool, or an item of a kind that an upstream has besides."""
+    """A call of a custom tool, or an item of a type that only the provider defines."""
 
     type: str
 
@@ -60,7 +60,7 @@ class OutputItem(RootModel[MessageItem | ReasoningItem | FunctionCallItem | Othe
 
 
 class ResponseUsage(ReplyModel):
-    """How many tokens a call took, and what it cost."""
+    """The tokens of a call, and its cost."""
 
     input_tokens: int
     output_tokens: int
@@ -71,14 +71,14 @@ class ResponseUsage(ReplyModel):
 
 
 class ResponseFailure(ReplyModel):
-    """Why a Response failed."""
+    """The reason why a Response failed."""
 
     code: str
     message: str
 
 
 class ModelResponse(ReplyModel):
-    """A Response: the settings of its request, what the model said, and what it took."""
+    """A Response: the settings of its request, the model's output, and its usage."""
 
     id: str
     object: Literal["response"]
@@ -93,7 +93,7 @@ class ModelResponse(ReplyModel):
 
 
 class LifecycleEvent(ReplyModel):
-    """The Response as it is now."""
+    """The current state of the Response."""
 
     type: Literal[
         "response.created",
@@ -107,7 +107,7 @@ class LifecycleEvent(ReplyModel):
 
 
 class ItemEvent(ReplyModel):
-    """An item begins or is complete."""
+    """The beginning or the end of an item."""
 
     type: Literal["response.output_item.added", "response.output_item.done"]
     sequence_number: int
@@ -116,7 +116,7 @@ class ItemEvent(ReplyModel):
 
 
 class PartEvent(ReplyModel):
-    """A piece of an item begins or is complete."""
+    """The beginning or the end of a part of an item."""
 
     type: Literal["response.content_part.added", "response.content_part.done"]
     sequence_number: int
@@ -127,7 +127,7 @@ class PartEvent(ReplyModel):
 
 
 class DeltaEvent(ReplyModel):
-    """More of a text, a refusal, reasoning, or the arguments of a call."""
+    """More of a text, a refusal, reasoning, or a call's arguments."""
 
     type: Literal[
         "response.output_text.delta",
@@ -143,7 +143,7 @@ class DeltaEvent(ReplyModel):
 
 
 class ErrorEvent(ReplyModel):
-    """The event with which a stream that broke ends."""
+    """The last event of a stream that failed."""
 
     type: Literal["error"]
     sequence_number: int
@@ -153,7 +153,7 @@ class ErrorEvent(ReplyModel):
 
 
 class OtherEvent(ReplyModel):
-    """The end of a text or of arguments, an annotation, or an event of a kind that an upstream has besides."""
+    """The end of a text or of arguments, an annotation, or an event of a type that only the provider defines."""
 
     type: str
     sequence_number: int
@@ -162,4 +162,4 @@ class OtherEvent(ReplyModel):
 class ResponseStreamEvent(
     RootModel[LifecycleEvent | ItemEvent | PartEvent | DeltaEvent | ErrorEvent | OtherEvent]
 ):
-    """An event of a streamed Response, named by its `type`; the stream ends with the data `[DONE]`."""
+    """An event of a streamed Response. Its name is its `type`. The stream ends with the data `[DONE]`."""

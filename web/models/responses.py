@@ -1,7 +1,7 @@
-"""Answer a model call: the one JSON document, or the events as they come, in frames that workers have made.
+"""HTTP responses of model calls: one JSON document, or a stream of the frames that workers send.
 
-Until the first frame a failure is an answer with its own status; afterwards, or after a while of pending, the stream
-has begun and ends with an error event. While nothing comes no thread is held (`web/framework/deferred_responses.py`).
+Before the first frame an error becomes an error response. After it, or after a while of waiting, the stream has begun
+and ends with an error event. While there is nothing to send, no thread is used (`web/framework/deferred_responses.py`).
 """
 
 import time
@@ -31,19 +31,19 @@ from web.framework.revocation import Watch, until_revoked
 log = get_logger(__name__)
 
 COMMENT_AFTER_SECONDS = 10.0
-"""After so long without a frame a sign of life is sent, so that neither client nor proxy gives up."""
+"""After so long without a frame a comment is sent, so that neither client nor proxy closes the connection."""
 
 
 class Interrupted(ServiceUnavailable):
-    """This server stops before the call has ended; it was cancelled, and what was used of it is charged."""
+    """This server stopped before the call had ended. The call was cancelled, and its usage so far is charged."""
 
     is_final = True
 
 
 def document_response(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
-    """Wait for the document.
+    """Return the complete document, once there is one.
 
-    Raises what `replies` raises, ClientDisconnected once nobody waits for it, and why a caller was revoked.
+    Raises the errors of `replies`, ClientDisconnected if the client is gone, and the reason of a caller's revocation.
     """
     return rendered_response(invoker, inbox, watch, environ, _json)
 
@@ -53,39 +53,39 @@ def rendered_response(
     inbox: Inbox,
     watch: Watch,
     environ: WSGIEnvironment,
-    show: Callable[[bytes], Response],
+    render: Callable[[bytes], Response],
 ) -> Response:
-    """Wait for the document, and answer with what `show` makes of it, which must wait for nothing."""
-    pending = _wait(inbox, environ)
-    return respond_when_ready(_document(_coming(invoker, inbox, watch, pending), show), pending)
+    """Return what `render` makes of the document, once there is one. `render` must not block."""
+    pending = _pending_response(inbox, environ)
+    return respond_when_ready(_document(_replies(invoker, inbox, watch, pending), render), pending)
 
 
 def streamed_response(
     invoker: Invoker, inbox: Inbox, dialect: Dialect, watch: Watch, environ: WSGIEnvironment
 ) -> Response:
-    """Wait for the first frame, or for so long that the client should hear something, then stream."""
-    pending = _wait(inbox, environ)
-    return stream_when_ready(_events(_coming(invoker, inbox, watch, pending), dialect), pending)
+    """Return a stream, once there is a first frame or the first comment is due."""
+    pending = _pending_response(inbox, environ)
+    return stream_when_ready(_events(_replies(invoker, inbox, watch, pending), dialect), pending)
 
 
-def _coming(
+def _replies(
     invoker: Invoker, inbox: Inbox, watch: Watch, pending: PendingResponse
 ) -> Generator[Reply | None]:
-    coming = reply_timeouts.replies(invoker, inbox, pending.seconds)
-    return _until_wound_up(until_revoked(coming, watch, pending.wake_up.notify), pending)
+    replies = reply_timeouts.replies(invoker, inbox, pending.seconds)
+    return _until_shut_down(until_revoked(replies, watch, pending.wake_up.notify), pending)
 
 
-def _until_wound_up(coming: Generator[Reply | None], pending: PendingResponse) -> Generator[Reply | None]:
-    """Give the replies that are there before the server stops; closing the others cancels the call."""
-    with closing(coming):
-        for reply in coming:
+def _until_shut_down(replies: Generator[Reply | None], pending: PendingResponse) -> Generator[Reply | None]:
+    """Yield replies until the server shuts down. Closing the rest cancels the call."""
+    with closing(replies):
+        for reply in replies:
             if reply is None and pending.is_shutting_down:
                 raise Interrupted
             yield reply
 
 
-def _wait(inbox: Inbox, environ: WSGIEnvironment) -> PendingResponse:
-    # ResponseGenerator read what was delivered; the servers that tell of a silent call are asked by other threads.
+def _pending_response(inbox: Inbox, environ: WSGIEnvironment) -> PendingResponse:
+    # Steps only read replies that have arrived; the servers that report on a silent call are asked by other threads.
     pending = PendingResponse(environ, idle_seconds=reply_timeouts.PING_SECONDS, is_blocking=False)
     inbox.attach(pending.wake_up)
     return pending
@@ -95,27 +95,27 @@ def _json(document: bytes) -> Response:
     return Response(document, content_type="application/json")
 
 
-def _document(coming: Generator[Reply | None], show: Callable[[bytes], Response]) -> ResponseGenerator:
-    with closing(coming):
-        for reply in coming:
+def _document(replies: Generator[Reply | None], render: Callable[[bytes], Response]) -> ResponseGenerator:
+    with closing(replies):
+        for reply in replies:
             if reply is None:
                 yield None
             elif reply.kind is ReplyKind.END:
-                yield show(reply.data)
+                yield render(reply.data)
                 return
-    raise RuntimeError("a call ended without its end")
+    raise RuntimeError("the call ended without a final reply")
 
 
-def _events(coming: Generator[Reply | None], dialect: Dialect) -> ResponseGenerator:
-    sent, said_at, has_begun = 0, time.monotonic(), False
+def _events(replies: Generator[Reply | None], dialect: Dialect) -> ResponseGenerator:
+    sent, sent_at, has_begun = 0, time.monotonic(), False
     try:
-        for reply in coming:
-            data = _data(reply, said_at, dialect)
+        for reply in replies:
+            data = _data(reply, sent_at, dialect)
             if not has_begun and (data or reply is not None):
                 has_begun = True
                 yield event_stream()
             if data:
-                sent, said_at = sent + 1, time.monotonic()
+                sent, sent_at = sent + 1, time.monotonic()
                 yield data
             if reply is None:
                 yield None
@@ -125,13 +125,13 @@ def _events(coming: Generator[Reply | None], dialect: Dialect) -> ResponseGenera
         log.warning("stream.failed", code=error.code)
         yield from _error_frames(error, dialect, sent)
     finally:
-        coming.close()  # which cancels the call unless it is over
+        replies.close()  # cancels the call unless it has ended
 
 
-def _data(reply: Reply | None, said_at: float, dialect: Dialect) -> bytes:
+def _data(reply: Reply | None, sent_at: float, dialect: Dialect) -> bytes:
     if reply is not None:
         return reply.data
-    return keepalive_comment(dialect) if time.monotonic() - said_at > COMMENT_AFTER_SECONDS else b""
+    return keepalive_comment(dialect) if time.monotonic() - sent_at > COMMENT_AFTER_SECONDS else b""
 
 
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:
@@ -141,7 +141,7 @@ def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[b
     elif dialect is Dialect.MESSAGES:
         content = messages_error(failure)
     else:
-        # Larger than the number of any event before it: a reply may have carried several, but never so many.
+        # Larger than any number before it: one reply may carry several events, but never so many.
         content = responses_error(failure, sequence_number=1_000_000 + sent)
     yield frame_writer(dialect)([Delta(content)])
     yield end_of_stream(dialect)

@@ -1,4 +1,4 @@
-"""The model routes (docs/specification/models.md#requests): OpenAI's addresses, shapes and errors."""
+"""The model routes (docs/specification/models.md#requests), with OpenAI's paths, formats and errors."""
 
 from typing import Any
 
@@ -33,21 +33,22 @@ from web.framework.calls import JsonResponse, RequestContext
 from web.framework.routes import Routes
 from web.http.negotiation import EVENT_STREAM, JSON, wants_events
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
-from web.models.chat_schemas import ChatCompletion, ChatStreamEvent
-from web.models.creation_schemas import ChatCreation, ResponsesCreation
-from web.models.model_listings import (
+from web.models.catalog_schemas import (
     VERSION_HEADER,
     MessageModelBody,
     MessageModelList,
+    ModelBody,
+    ModelList,
     ModelListing,
     ModelsQuery,
     OneModel,
     page_of,
-    speaks_version,
+    wants_anthropic_format,
 )
+from web.models.chat_schemas import ChatCompletion, ChatStreamEvent
+from web.models.creation_schemas import ChatCreation, ResponsesCreation
 from web.models.response_schemas import ModelResponse, ResponseStreamEvent
 from web.models.responses import document_response, streamed_response
-from web.models.schemas import ModelBody, ModelList
 
 routes = Routes("models")
 
@@ -80,7 +81,7 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
 @routes.route(
     "GET",
     "/v1/models",
-    summary="List the current catalog of text-producing models, as far as the caller's key may call them",
+    summary="List the current text models that the caller's key may call",
     authentication=Authentication.API_KEY_CALLER,
     query=ModelsQuery,
     headers=VERSION_HEADER,
@@ -96,9 +97,9 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
 def list_models(call: RequestContext) -> JsonResponse:
     require_model_access(call.caller)
     models = call.services.models
-    own = find_own(call)
+    own = find_callable_models(call)
     entries = [entry for entry in models.catalog.current().entries if own is None or entry.id in own]
-    if speaks_version(call.http):
+    if wants_anthropic_format(call.http):
         return JsonResponse(body=ModelListing(MessageModelList.of(entries, call.query)))
     usage = models.usage.current()
     page, _ = page_of(entries, call.query, limit=call.query.limit or len(entries))
@@ -109,7 +110,7 @@ def list_models(call: RequestContext) -> JsonResponse:
 @routes.route(
     "GET",
     "/v1/models/<path:model>",
-    summary="Get one model by its exact id, slashes and all",
+    summary="Get one model by its exact id, which may contain slashes",
     authentication=Authentication.API_KEY_CALLER,
     headers=VERSION_HEADER,
     responses={200: OneModel},
@@ -121,8 +122,8 @@ def get_one_model(call: RequestContext, model: str) -> JsonResponse:
     entry = get_model(models.catalog.current(), model)
     if not entry.produces_text:
         raise ModelNotFound(param="model")
-    require_own(call, entry.id)
-    if speaks_version(call.http):
+    require_callable_model(call, entry.id)
+    if wants_anthropic_format(call.http):
         return JsonResponse(body=OneModel(MessageModelBody.of(entry)))
     return JsonResponse(body=OneModel(ModelBody.of(entry, models.usage.current())))
 
@@ -130,47 +131,47 @@ def get_one_model(call: RequestContext, model: str) -> JsonResponse:
 @routes.route(
     "POST",
     "/v1/chat/completions",
-    summary="Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it",
+    summary="Create a chat completion, streamed if `stream` or `Accept: text/event-stream` requests it",
     authentication=Authentication.CALLER,
     body=ChatCreation,
     responses={200: {JSON: ChatCompletion, EVENT_STREAM: ChatStreamEvent}},
     errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
 def create_chat_completion(call: RequestContext) -> Response:
-    body = read_creation(call)
-    return create_reply(call, parse_chat(body))
+    body = read_call_body(call)
+    return respond_to_call(call, parse_chat(body))
 
 
 @routes.route(
     "POST",
     "/v1/responses",
-    summary="Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it",
+    summary="Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` requests it",
     authentication=Authentication.CALLER,
     body=ResponsesCreation,
     responses={200: {JSON: ModelResponse, EVENT_STREAM: ResponseStreamEvent}},
     errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
 def create_response(call: RequestContext) -> Response:
-    body = read_creation(call)
+    body = read_call_body(call)
     is_lenient = call.services.settings.absent_store_is_false
-    return create_reply(call, parse_responses(body, store_absent_is_false=is_lenient))
+    return respond_to_call(call, parse_responses(body, store_absent_is_false=is_lenient))
 
 
-def find_own(call: RequestContext) -> tuple[str, ...] | None:
-    """Find the models that the caller's key may call; None for all."""
+def find_callable_models(call: RequestContext) -> tuple[str, ...] | None:
+    """Return the models that the caller's key may call, or None for all."""
     with call.services.database.autocommit() as session:
         return find_caller_models(session, call.caller)
 
 
-def require_own(call: RequestContext, model_id: str) -> None:
-    """Raise ModelNotAllowed for a model that the caller's key may not call."""
-    own = find_own(call)
+def require_callable_model(call: RequestContext, model_id: str) -> None:
+    """Check that the caller's key may call a model. Raises ModelNotAllowed."""
+    own = find_callable_models(call)
     if own is not None and model_id not in own:
         raise ModelNotAllowed
 
 
-def read_creation(call: RequestContext) -> dict[str, Any]:
-    """Read the body, once it is known that the caller may call models at all."""
+def read_call_body(call: RequestContext) -> dict[str, Any]:
+    """Return the request's JSON object. Check first that the caller may call models at all."""
     require_model_access(call.caller)
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
@@ -183,8 +184,8 @@ def read_creation(call: RequestContext) -> dict[str, Any]:
     return body
 
 
-def create_reply(call: RequestContext, request: ParsedRequest) -> Response:
-    """Make the call, and answer with the whole reply or a stream."""
+def respond_to_call(call: RequestContext, request: ParsedRequest) -> Response:
+    """Start the call, and return its reply as a document or a stream."""
     models = call.services.models
     call.admission.hold(call.services.pools.model_calls)
     waited_seconds = call.admission.waited_seconds
