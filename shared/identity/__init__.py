@@ -1,1 +1,1 @@
-"""Who calls, on whose behalf, who pays, and what they may do; see README.md beside this file."""
+"""Identity: callers, permissions, tokens, credentials and the resources of organizations; see README.md."""

@@ -1,14 +1,12 @@
-"""Compare names in which the case of letters of ASCII does not count, and everything else does.
-
-Unicode folds other letters onto those of ASCII, as the Kelvin sign onto `k`: by it, who has such a name would be taken
-for somebody else.
-"""
+"""Fold the case of ASCII letters only, to compare e-mail addresses and repository names."""
 
 from string import ascii_lowercase, ascii_uppercase
 
+# Not `str.casefold`: Unicode folds other letters onto ASCII ones (the Kelvin sign onto `k`), so that two different
+# accounts would compare as equal.
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def fold_ascii(name: str) -> str:
-    """Give what a name has in common with those that are the same."""
+    """Return a name with its ASCII letters in lower case; all other characters stay as they are."""
     return name.translate(_LOWER)

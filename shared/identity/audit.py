@@ -1,4 +1,7 @@
-"""The audit log: what was done to identity, by whom; written with the change, never altered, without secrets."""
+"""The audit log of administrative changes.
+
+Each event is written in the transaction of its change and contains no secrets. A trigger refuses updates and deletes.
+"""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +23,7 @@ from shared.pagination import Page, Position, descending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent:
-    """One act: who did what to which resource."""
+    """One administrative change: the actor, the action and the resource."""
 
     id: UUID
     organization_id: UUID | None
@@ -42,20 +45,24 @@ INSERT INTO audit_events (id, organization_id, actor_kind, actor_id, action, res
 SELECT :audit_id, :audit_organization_id, :audit_actor_kind, :audit_actor_id, :audit_action, :audit_resource_kind,
     :audit_resource_id, CAST(:audit_details AS jsonb), :audit_request_id, :audit_credential_id, :audit_client_address
 """
-"""Records an act in the statement that does it, by `event_parameters`; a FROM says of which row, and whether."""
+"""Inserts an audit event as a part of the statement that makes the change.
+
+The caller appends a FROM clause, so that the event is written only if a row changed. `event_parameters` returns the
+parameters.
+"""
 
 
 def record(session: Session, actor: Actor, action: str, resource_id: UUID | str, **fields: Any) -> None:
-    """Record an act, to be committed together with it.
+    """Insert an audit event into the caller's transaction.
 
-    Its action begins with the kind of resource, unless `resource_kind` says another. `organization_id` tells whose
-    the resource is; all else that is said are details.
+    `fields` may contain `organization_id` (the resource's organization) and `resource_kind` (default: the part of
+    `action` before the dot). All other fields are stored as details, as text.
     """
     session.execute(insert(audit_events).values(_event_values(actor, action, resource_id, **fields)))
 
 
 def event_parameters(actor: Actor, action: str, resource_id: UUID | str, **fields: Any) -> dict[str, Any]:
-    """Give the parameters of `RECORD_EVENT` for what `record` takes."""
+    """Return the parameters of `RECORD_EVENT`; the arguments are those of `record`."""
     values = _event_values(actor, action, resource_id, **fields)
     return {f"audit_{name}": value for name, value in values.items()} | {
         "audit_details": json.dumps(values["details"])
@@ -82,6 +89,7 @@ def _event_values(
         "resource_id": str(resource_id),
         "details": {name: value if value is None else str(value) for name, value in details.items()},
         "request_id": actor.request_id,
+        # The command line and the scheduler present no credential; theirs is a placeholder.
         "credential_id": None if executor.kind is ExecutorKind.OPERATOR else actor.caller.credential_id,
         "client_address": actor.client_address,
     }
@@ -90,7 +98,7 @@ def _event_values(
 def list_audit_events(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[AuditEvent]:
-    """List what happened in an organization, newest first."""
+    """Return a page of an organization's audit events, newest first. Raises PermissionDenied, ResourceNotFound."""
     authorize_administration(actor, Permission.AUDIT_READ, organization_id)
     statement = select(audit_events).where(audit_events.c.organization_id == organization_id)
     return paginate(session, statement, descending(audit_events.c.id), _event, **page)

@@ -1,6 +1,6 @@
-"""Set up an empty installation: an operator, an organization, and one of everything that a first call needs.
+"""Set up an empty installation: an operator, an organization, and one of each resource that a first call needs.
 
-Runs at every start and acts once: an advisory lock and a look at the organizations make that safe.
+Runs at every start. It does nothing once an organization exists.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ FIRST_NETWORKS = ("webhook",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a first run hands to its operator, once; the secrets are stored nowhere in clear."""
+    """The ids and secrets of a new installation, shown to its operator once. The database stores no secret in clear."""
 
     base_url: str
     organization_id: UUID
@@ -45,7 +45,7 @@ class Credentials:
     principal_identity_id: UUID
 
     def document(self) -> dict[str, Any]:
-        """Give the content of the credentials file."""
+        """Return the content of the credentials file, as JSON members."""
         return {
             "baseUrl": self.base_url,
             "organizationId": str(self.organization_id),
@@ -80,12 +80,14 @@ def bootstrap(
     """
     ensure_keys(database, settings)
     with database.transaction() as session:
+        # Processes that start at the same time wait here; all but the first then find an organization.
         take(session, AdvisoryLock.BOOTSTRAP)
         if session.execute(select(exists().select_from(organizations))).scalar():
             return None
         credentials = _set_up(session, settings)
         if on_created is not None:
             on_created(session, credentials.organization_id)
+        # Last, so that an error above leaves no file with credentials that do not exist.
         if save_credentials is not None:
             save_credentials(credentials)
     return credentials

@@ -1,6 +1,6 @@
-"""Disable, enable and change rows: idempotent, by the database's clock, telling whether anything changed.
+"""Update rows only if a value differs, so that a repeated request changes nothing and writes no audit event.
 
-A disabled row keeps the moment at which it first was. What changed nothing is not recorded in the audit.
+Each function returns whether the row changed; the caller records an audit event only then. Times are the database's.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,14 @@ from shared.db.database import Session
 
 
 def mark_disabled(session: Session, table: Table, switch: Column[object], row_id: UUID) -> bool:
-    """Set `disabled_at`, `revoked_at` or `suspended_at` to now unless it is set; tell whether it was not."""
+    """Set `disabled_at`, `revoked_at` or `suspended_at` to now if it is null. Return whether the row changed."""
+    # The first moment is kept: a second disable must not make the row look disabled later than it was.
     statement = update(table).where(table.c.id == row_id, switch.is_(None)).values({switch: func.now()})
     return session.execute(statement).rowcount > 0
 
 
 def mark_enabled(session: Session, table: Table, switch: Column[object], row_id: UUID) -> bool:
-    """Clear a switch; tell whether it was set."""
+    """Clear `disabled_at`, `revoked_at` or `suspended_at`. Return whether the row changed."""
     statement = update(table).where(table.c.id == row_id, switch.is_not(None)).values({switch: None})
     return session.execute(statement).rowcount > 0
 
@@ -27,13 +28,15 @@ def mark_enabled(session: Session, table: Table, switch: Column[object], row_id:
 def set_values(
     session: Session, table: Table, row_id: UUID, values: Mapping[str, Any], **with_them: Any
 ) -> bool:
-    """Give a row these values, unless it has them all; tell whether one was another.
+    """Update a row if any value differs. Return whether it changed; False also if there is no such row.
 
-    `with_them` is set where one was. False also where there is no such row.
+    `with_them` holds values that are written only together with a change, such as `updated_at`.
     """
-    # Compared here, as the types of the columns read them: Postgres cannot compare JSON that is kept as it was sent.
+    # Compare in Python, after the column types have read the row: Postgres has no equality for the type `json`.
     wanted = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     columns = [table.c[name] for name in wanted]
+    # Lock the row, so that two concurrent equal changes do not both report a change. NO KEY UPDATE lets inserts of
+    # rows that reference this one continue.
     held = select(*columns).where(table.c.id == row_id).with_for_update(key_share=True)
     present = session.execute(held).one_or_none()
     if present is None or present._asdict() == wanted:

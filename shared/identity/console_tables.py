@@ -1,4 +1,4 @@
-"""The tables of the console, mirrored by migration 0044: sessions of browsers, and the links that begin them."""
+"""The tables of console sessions and of the sign-in links that start them; migration 0044 creates them."""
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ console_sessions = sa.Table(
     metadata,
     id_column(),
     required("user_id", sa.ForeignKey("users.id"), index=True),
-    # Where the user looks at; None is where their unbound keys act.
+    # The organization that the session acts in; null means the one that the user's unbound keys act in.
     sa.Column("organization_id", sa.ForeignKey("organizations.id")),
     required("hash", sa.LargeBinary),
     instant("stepped_up_at", nullable=False, server_default=sa.func.now()),

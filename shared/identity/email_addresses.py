@@ -1,4 +1,4 @@
-"""When two e-mail addresses are one: the case of letters of ASCII does not count (`shared/identity/ascii_case.py`)."""
+"""Find a user by e-mail address, ignoring the case of ASCII letters (`shared/identity/ascii_case.py`)."""
 
 from sqlalchemy import ColumnElement, func
 
@@ -7,5 +7,6 @@ from shared.identity.tables import users
 
 
 def email_matches(address: str) -> ColumnElement[bool]:
-    """Hold for the user of this address; there is at most one."""
+    """Return the SQL condition for the user of an address; a unique index allows at most one."""
+    # Collation "C" lowers ASCII letters only, as `fold_ascii` does, and matches the index `uq_users_email`.
     return func.lower(users.c.email.collate("C")) == fold_ascii(address)

@@ -1,21 +1,21 @@
-"""What identity refuses, and how it says so.
+"""The errors of identity. The docstring of each class is the sentence that the client gets.
 
     DomainError
-    ├── AuthenticationRequired, InvalidToken, AttributionInvalid            who are you
-    ├── AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed  the header rules
+    ├── AuthenticationRequired, InvalidToken, AttributionInvalid            authentication failed
+    ├── AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed  a header is malformed
     ├── AttributionMismatch, PayerMismatch, OrganizationSuspended, OwnerRequired, GrantExceedsGranter
     ├── ResourceNotFound, AlreadyExists, LastOwner, TooManyLive, KeyNotPublished, InvitationEnded
     ├── VersionRevoked, TargetDisabled
     └── OAuthError: InvalidRequest, InvalidClient, …                        the token endpoint (RFC 6749 5.2)
 
-No message repeats a token or says which part of a secret was right.
+No message contains a token or reveals which part of a secret was correct.
 """
 
 from shared.errors import DomainError, Kind
 
 
 class AuthenticationRequired(DomainError):
-    """This address needs credentials: send `Authorization: Bearer …`."""
+    """This URL requires a credential. Send it as `Authorization: Bearer …`."""
 
     code = "authentication_required"
     kind = Kind.UNAUTHENTICATED
@@ -29,11 +29,11 @@ class InvalidToken(DomainError):
 
 
 class ExpiredToken(InvalidToken):
-    """The credential was good and has expired; get another one."""
+    """The credential has expired. Obtain a new one."""
 
 
 class AttributionInvalid(DomainError):
-    """The Service-Usage-Attribution header is forged, expired, or names what is no longer active."""
+    """The Service-Usage-Attribution header is forged or expired, or its identity or distribution is disabled."""
 
     code = "attribution_invalid"
     kind = Kind.UNAUTHENTICATED
@@ -47,7 +47,7 @@ class AttributionMismatch(DomainError):
 
 
 class AttributionEmpty(DomainError):
-    """The Service-Usage-Attribution header is empty; omit it for calls of the deployment's own."""
+    """The Service-Usage-Attribution header is empty. Omit it for the deployment's own calls."""
 
     code = "attribution_empty"
     kind = Kind.MALFORMED
@@ -75,70 +75,70 @@ class PayerMismatch(DomainError):
 
 
 class OrganizationSuspended(DomainError):
-    """The organization is suspended; its operator must review it."""
+    """The organization is suspended. Only an operator of the installation can resume it."""
 
     code = "organization_suspended"
     kind = Kind.DENIED
 
 
 class OwnerRequired(DomainError):
-    """This operation needs an owner identity, which a user's API key does not have; use a deployment's token."""
+    """This operation needs an owner identity, which a user's API key does not have. Use a deployment's access token."""
 
     code = "owner_required"
     kind = Kind.DENIED
 
 
 class GrantExceedsGranter(DomainError):
-    """Nobody can grant or hand out permissions that they do not hold themselves."""
+    """The role contains permissions that you do not hold. You can grant only permissions that you hold yourself."""
 
     code = "grant_exceeds_granter"
     kind = Kind.DENIED
 
 
 class ResourceNotFound(DomainError):
-    """There is no such resource, or it is not visible to this caller."""
+    """The resource does not exist, or this caller may not see it."""
 
     code = "not_found"
     kind = Kind.NOT_FOUND
 
 
 class AlreadyExists(DomainError):
-    """A resource with these values exists already."""
+    """A resource with these values already exists."""
 
     code = "already_exists"
     kind = Kind.CONFLICT
 
 
 class LastOwner(DomainError):
-    """An organization keeps at least one active owner; make someone else an owner first."""
+    """This is the organization's last active owner. Make another member an owner first."""
 
     code = "last_owner"
     kind = Kind.CONFLICT
 
 
 class TooManyLive(DomainError):
-    """The number of live secrets has reached its limit; revoke one first."""
+    """The limit of live credentials is reached. Revoke one first."""
 
     code = "too_many_live_credentials"
     kind = Kind.CONFLICT
 
 
 class KeyNotPublished(DomainError):
-    """The next signing key has not been published long enough to sign with; try again later."""
+    """The next signing key was published less than five minutes ago. Retry later."""
 
     code = "signing_key_not_published"
     kind = Kind.CONFLICT
 
 
 class InvitationEnded(DomainError):
-    """This invitation has expired, was revoked, was accepted before, or its author may not invite any more."""
+    """The invitation has expired, was revoked or accepted, or its author may no longer invite members."""
 
     code = "invitation_ended"
     kind = Kind.GONE
 
 
 class VersionRevoked(DomainError):
-    """A revoked version cannot be made active again; deploy a new one."""
+    """A revoked version cannot be activated again. Deploy a new version."""
 
     code = "version_revoked"
     kind = Kind.CONFLICT
@@ -152,14 +152,14 @@ class TargetDisabled(DomainError):
 
 
 class OAuthError(DomainError):
-    """The token request could not be granted."""
+    """The token request was refused."""
 
     code = "invalid_request"
     kind = Kind.MALFORMED
 
 
 class InvalidRequest(OAuthError):
-    """The request lacks a parameter, repeats one, or is otherwise malformed."""
+    """A parameter of the request is missing, repeated or malformed."""
 
     code = "invalid_request"
 
@@ -172,7 +172,7 @@ class InvalidClient(OAuthError):
 
 
 class UnauthorizedClient(OAuthError):
-    """This client may not obtain tokens at the moment."""
+    """This client may currently not obtain tokens."""
 
     code = "unauthorized_client"
 
@@ -184,6 +184,6 @@ class UnsupportedGrantType(OAuthError):
 
 
 class InvalidScope(OAuthError):
-    """The scope is unknown, malformed, or exceeds what the deployment's daemon may do."""
+    """The scope is unknown or malformed, or exceeds the permissions of the deployment's Daemon Identity."""
 
     code = "invalid_scope"

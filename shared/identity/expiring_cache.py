@@ -1,6 +1,6 @@
-"""A bounded cache whose entries expire: lets a process trust a row or a signature for a moment.
+"""A bounded in-process cache with a time to live per entry, for verified signatures and rows that were just read.
 
-Reading takes no lock. The oldest entry goes when it is full. A time to live of zero turns the cache off.
+When the cache is full, the entry that was inserted first is evicted. A time to live of zero stores nothing.
 """
 
 import threading
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[V]):
-    """Values by the digest of what they were made from."""
+    """Values by the SHA-256 of the credential they were read for; safe to share between threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -19,17 +19,19 @@ class ExpiringCache(Generic[V]):
         self._writing = threading.Lock()
 
     def find(self, key: bytes) -> V | None:
-        """Give the value of a key, unless it is absent or expired."""
+        """Return the value of a key, or None if it is absent or has expired."""
+        # Without a lock: looking a key up in a dict is atomic, and an entry is never changed in place.
         entry = self._entries.get(key)
         if entry is None or entry[0] <= time.monotonic():
             return None
         return entry[1]
 
     def put(self, key: bytes, value: V, *, ttl_seconds: float) -> None:
-        """Keep a value for a while."""
+        """Store a value for `ttl_seconds`."""
         if ttl_seconds <= 0:
             return
         with self._writing:
+            # Remove before inserting, so that a renewed entry moves to the end of the eviction order.
             self._entries.pop(key, None)
             while len(self._entries) >= self._limit:
                 del self._entries[next(iter(self._entries))]

@@ -1,4 +1,4 @@
-"""The one spelling of names and addresses that administration accepts."""
+"""Validate the names, e-mail addresses and deadlines that administration accepts. All raise ValidationFailed."""
 
 import re
 import unicodedata
@@ -18,7 +18,7 @@ _NETWORK = re.compile(r"[a-z][a-z0-9._-]{0,62}", re.ASCII)
 
 
 def require_name(value: str, *, field: str = "name") -> str:
-    """Give the name without surrounding space, in NFC; raise ValidationFailed for an empty, long or unprintable one."""
+    """Return a name in NFC without surrounding space. It must have 1 to 200 printable characters."""
     name = unicodedata.normalize("NFC", value).strip()
     if not 1 <= len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
         raise invalid_field(field, f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
@@ -26,14 +26,14 @@ def require_name(value: str, *, field: str = "name") -> str:
 
 
 def require_email(value: str) -> str:
-    """Check that this can be an address; case is kept, and ignored when addresses are compared."""
+    """Return an e-mail address unchanged if it is well formed; comparisons ignore the case of ASCII letters."""
     if _EMAIL.fullmatch(value) is None:
         raise invalid_field("email", "must be an e-mail address")
     return value
 
 
 def require_networks(values: Sequence[str]) -> list[str]:
-    """Check the names of networks that a distribution routes to."""
+    """Return the names of a distribution's messaging networks, sorted and without duplicates."""
     networks = sorted(set(values))
     if not 1 <= len(networks) <= MAX_NETWORKS or any(_NETWORK.fullmatch(name) is None for name in networks):
         message = f"must be 1 to {MAX_NETWORKS} names of lower-case letters, digits, '.', '_' and '-'"
@@ -42,7 +42,7 @@ def require_networks(values: Sequence[str]) -> list[str]:
 
 
 def require_future(session: Session, expires_at: datetime | None) -> None:
-    """Check, by the database's clock, that a deadline lies ahead; None means no deadline."""
+    """Check, by the database's clock, that a deadline is in the future; None means no deadline."""
     if expires_at is None:
         return
     deadline = literal(expires_at, instant("deadline").type)

@@ -1,6 +1,6 @@
-"""Find what a request names, in its organization; `get_` and `require_` raise ResourceNotFound.
+"""Check that the resources named by a request exist in its organization; `get_` and `require_` raise ResourceNotFound.
 
-"Absent" and "another organization's" get one answer, so that nobody learns what others have.
+A missing resource and one of another organization give the same error, so that ids of other tenants cannot be probed.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def get_one(session: Session, statement: Select[Any], make: Callable[[Row[Any]], T]) -> T:
-    """Get what `make` makes of the row that a select finds. Raises ResourceNotFound."""
+    """Return the selected row, converted by `make`. Raises ResourceNotFound if there is none."""
     row = session.execute(statement).one_or_none()
     if row is None:
         raise ResourceNotFound
@@ -26,14 +26,14 @@ def get_one(session: Session, statement: Select[Any], make: Callable[[Row[Any]],
 
 
 def require_organization(session: Session, organization_id: UUID) -> None:
-    """Check an organization, which an operator may name without belonging to it."""
+    """Raise ResourceNotFound unless an organization exists; operators may name one they do not belong to."""
     found = select(organizations.c.id).where(organizations.c.id == organization_id)
     if session.execute(found).one_or_none() is None:
         raise ResourceNotFound("There is no such organization.")
 
 
 def require_identity(session: Session, organization_id: UUID, identity_id: UUID) -> None:
-    """Check an identity of either kind."""
+    """Raise ResourceNotFound unless an identity of either kind exists in the organization."""
     found = select(identities.c.id).where(
         identities.c.id == identity_id, identities.c.organization_id == organization_id
     )
@@ -42,7 +42,7 @@ def require_identity(session: Session, organization_id: UUID, identity_id: UUID)
 
 
 def require_principal(session: Session, organization_id: UUID, identity_id: UUID) -> None:
-    """Check a Principal Identity."""
+    """Raise ResourceNotFound unless a Principal Identity exists in the organization."""
     found = select(identities.c.id).where(
         identities.c.id == identity_id,
         identities.c.organization_id == organization_id,
@@ -53,7 +53,7 @@ def require_principal(session: Session, organization_id: UUID, identity_id: UUID
 
 
 def require_deployment(session: Session, organization_id: UUID, deployment_id: UUID) -> None:
-    """Check a deployment."""
+    """Raise ResourceNotFound unless a deployment exists in the organization."""
     found = select(deployments.c.id).where(
         deployments.c.id == deployment_id, deployments.c.organization_id == organization_id
     )
@@ -62,13 +62,14 @@ def require_deployment(session: Session, organization_id: UUID, deployment_id: U
 
 
 def find_distribution_organization(session: Session, distribution_id: UUID) -> UUID | None:
-    """Find the organization of a distribution, which never changes; None when there is no such distribution."""
+    """Return the organization of a distribution, which never changes, or None if there is no such distribution."""
     found = select(distributions.c.organization_id).where(distributions.c.id == distribution_id)
     return session.execute(found).scalar_one_or_none()
 
 
 def require_member(session: Session, organization_id: UUID, user_id: UUID) -> Row[Any]:
-    """Check a member, give the membership's `role`, and hold it, so that a leaver is given nothing meanwhile."""
+    """Return a membership's row with its `role`, locked. Raises ResourceNotFound if the user is no member."""
+    # The shared lock makes a concurrent removal wait, so that it also removes what this transaction grants.
     found = select(memberships.c.role).where(
         memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
     )

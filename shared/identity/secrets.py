@@ -1,9 +1,7 @@
-"""The form of our secrets: a prefix that says what it opens, 256 random bits in base62, and a checksum.
+"""The format of secrets: a prefix for the kind, 256 random bits in base62, and a CRC32 checksum.
 
 `svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token, `svi_` invitation, `svl_` console
-link, `svc_` console session; `whsec_` webhook secret, base64 without a checksum, as in Standard Webhooks. The checksum
-(CRC32) drops typing errors before any query. With 256 random bits a plain SHA-256 is safe to store; a slow hash would
-let strangers burn our processor.
+link, `svc_` console session; `whsec_` webhook secret, base64 without a checksum, as in Standard Webhooks.
 """
 
 import base64
@@ -25,7 +23,7 @@ _FORM = re.compile(r"(sv[a-z]_)[0-9A-Za-z]{43}[0-9A-Za-z]{6}", re.ASCII)
 
 
 class Prefix(StrEnum):
-    """What a secret opens."""
+    """The kind of a secret, as its first four characters."""
 
     API_KEY = "svk_"
     CLIENT_SECRET = "svs_"  # noqa: S105 (a prefix, not a secret)
@@ -41,7 +39,7 @@ _LENGTH = len(Prefix.API_KEY) + _BODY_CHARACTERS + _CHECKSUM_CHARACTERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A new secret: `value` is shown once, `hash` is stored, `last4` may be displayed."""
+    """A new secret: `value` is shown once, `hash` is stored, and `last4` may be displayed."""
 
     value: str = field(repr=False)
     hash: bytes = field(repr=False)
@@ -50,7 +48,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSecret:
-    """What may be shown of a stored secret."""
+    """The fields of a stored secret that may be displayed."""
 
     last4: str
     expires_at: datetime | None
@@ -60,31 +58,34 @@ class ListedSecret:
 
 
 def issue(prefix: Prefix) -> Secret:
-    """Make a new random secret."""
+    """Return a new random secret."""
     body = _base62(int.from_bytes(os.urandom(_RANDOM_BYTES)), _BODY_CHARACTERS)
     return _secret(prefix + body + _checksum(prefix + body))
 
 
 def derive(prefix: Prefix, key: bytes, purpose: str) -> Secret:
-    """Derive the secret of a purpose from a key: the same key gives the same secret."""
+    """Return the secret of a purpose, derived from a key: equal arguments give equal secrets."""
     body = _base62(int.from_bytes(hmac.digest(key, purpose.encode(), "sha256")), _BODY_CHARACTERS)
     return _secret(prefix + body + _checksum(prefix + body))
 
 
 def issue_webhook_secret() -> Secret:
-    """Make a webhook secret: `whsec_` and the base64 of 32 random bytes (Standard Webhooks)."""
+    """Return a new webhook secret: `whsec_` and the base64 of 32 random bytes (Standard Webhooks)."""
     return _secret(WEBHOOK_SECRET_PREFIX + base64.b64encode(os.urandom(_RANDOM_BYTES)).decode())
 
 
 def is_well_formed(value: str, prefix: Prefix) -> bool:
-    """Tell whether this can be a secret of that kind at all, without asking the database."""
+    """Return whether a value has the format and checksum of a kind of secret, without a query."""
+    # Mistyped and made-up values are refused here, before they cost a query.
     if len(value) != _LENGTH or not value.startswith(prefix) or _FORM.fullmatch(value) is None:
         return False
     return _checksum(value[:-_CHECKSUM_CHARACTERS]) == value[-_CHECKSUM_CHARACTERS:]
 
 
 def hash_secret(value: str) -> bytes:
-    """Give the SHA-256 under which a secret is stored and found."""
+    """Return the SHA-256 under which a secret is stored and found."""
+    # A fast hash is safe for 256 random bits; a slow one would let anonymous clients exhaust the processor.
+    # `surrogatepass`, because a header may contain bytes that are not UTF-8.
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,6 +1,7 @@
-"""Delete rows of identity that have outlived their use.
+"""Delete expired token revocations, console sessions and sign-in links.
 
-What was begun with a token or a session may outlive it: its rows are kept until nothing is under way that they decide.
+A request can outlive the token or session that it began with. Its rows decide whether it is revoked, so they are kept
+until the slowest possible upload is over.
 """
 
 from datetime import timedelta
@@ -18,7 +19,7 @@ from shared.runtime.batches import run_in_batches
 
 BATCH_SIZE = 10_000
 MARGIN = timedelta(days=1)
-"""What is under way may take so much longer than its sender is waited for."""
+"""Added to the duration of the slowest upload, for processing after its last byte."""
 
 
 @sweep("identity.sweep_revoked_tokens", queue=RETENTION, every_seconds=600)
@@ -27,7 +28,7 @@ def _sweep_revoked_tokens(context: Context) -> int:
 
 
 def sweep_revoked_tokens(database: Database, settings: Settings) -> int:
-    """Delete revocations of tokens that expired long ago; return how many."""
+    """Delete revocations of tokens that expired long ago. Return how many."""
     expired = select(revoked_tokens.c.jti).where(_is_long_over(revoked_tokens.c.expires_at, settings))
     forget = delete(revoked_tokens).where(revoked_tokens.c.jti.in_(expired.limit(bindparam("limit"))))
     return run_in_batches(database, forget, size=BATCH_SIZE, swept="revoked_tokens")
@@ -39,7 +40,7 @@ def _sweep_console_sessions(context: Context) -> int:
 
 
 def sweep_console_sessions(database: Database, settings: Settings) -> int:
-    """Delete sessions and links of the console that were over long ago; return how many."""
+    """Delete console sessions and sign-in links that expired long ago. Return how many."""
     deleted = 0
     for table in (console_sessions, console_links):
         expired = select(table.c.id).where(_is_long_over(table.c.expires_at, settings))
@@ -49,7 +50,7 @@ def sweep_console_sessions(database: Database, settings: Settings) -> int:
 
 
 def _is_long_over(expires_at: ColumnElement[Any], settings: Settings) -> ColumnElement[bool]:
-    """Tell, in SQL, that even the slowest upload that began before is over."""
+    """Return the SQL condition that every upload begun before an expiry is over by now."""
     slowest = (
         settings.upload_grace_seconds + settings.max_upload_bytes / settings.upload_minimum_bytes_per_second
     )

@@ -1,8 +1,8 @@
-"""The tables of identity, mirrored by migration 0001.
+"""The tables of identity; migration 0001 creates them.
 
-Rows are disabled or revoked, not deleted, so that the audit log stays explicable; only memberships, role bindings,
-spent signing keys and expired revocations go. Secrets are stored as SHA-256, or encrypted where they must be read
-back. A trigger refuses updates and deletes of `audit_events`.
+Rows are disabled or revoked and not deleted, so that the ids in the audit log can be resolved. Only memberships, role
+bindings, retired signing keys and expired revocations are deleted. Secrets are stored as SHA-256, or encrypted if they
+must be read back. A trigger refuses updates and deletes of `audit_events`.
 """
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ users = sa.Table(
     sa.Column("active_organization_id", sa.ForeignKey("organizations.id")),
     instant("disabled_at"),
     created_at(),
+    # "C" lowers ASCII letters only: see `email_addresses.py`.
     sa.Index("uq_users_email", sa.text('lower(email COLLATE "C")'), unique=True),
 )
 
@@ -128,7 +129,7 @@ client_credentials = sa.Table(
     instant("expires_at"),
     instant("revoked_at"),
     instant("last_used_at"),
-    # Without a secret that anybody knows: of tokens that workflows got for their own.
+    # True for the credential behind the tokens of GitHub workflows: its secret was never shown to anyone.
     required("is_of_workflows", sa.Boolean, server_default=sa.false()),
     created_at(),
     sa.UniqueConstraint("secret_hash"),
@@ -197,6 +198,7 @@ role_bindings = sa.Table(
     sa.CheckConstraint("num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"),
     one_of("role", "ProjectAgent", "Member", "WorkspaceAdmin", "WorkspaceOwner"),
     one_of("scope_kind", "Organization", "Identity"),
+    # No binding crosses organizations.
     sa.CheckConstraint("scope_kind = 'Identity' OR scope_id = organization_id", name="organization_scope"),
     unique_group("uq_role_bindings_grant", "subject_identity_id", "subject_user_id", "role", "scope_id"),
     sa.Index("ix_role_bindings_organization_id_id", "organization_id", "id"),
@@ -233,6 +235,7 @@ signing_keys = sa.Table(
     instant("retired_at"),
     one_of("purpose", "access", "attribution"),
     one_of("state", "next", "current", "previous"),
+    # One next and one current key of each purpose, even if two processes rotate at once.
     sa.Index("uq_signing_keys_next", "purpose", unique=True, postgresql_where=sa.text("state = 'next'")),
     sa.Index(
         "uq_signing_keys_current", "purpose", unique=True, postgresql_where=sa.text("state = 'current'")

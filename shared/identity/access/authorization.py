@@ -1,8 +1,8 @@
-"""Authorize administration: the one check in front of every function of this domain.
+"""Authorize administrative functions.
 
-An organization in which a caller has no right does not exist for them; with some right but not this one, it is
-denied. An operator is a user marked as one who asks with an unbound key, or the command line. Operators administer
-every organization, alone hold `OPERATOR_PERMISSIONS`, and read nobody's files.
+Each administrative function calls one `authorize_` function of this module first. An operator is the command line, or
+a user with the operator mark and a key that is bound to no organization. Operators administer every organization and
+alone hold `OPERATOR_PERMISSIONS`; they cannot read the files of an organization.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from shared.identity.access.roles import Role, can_grant
 from shared.identity.errors import GrantExceedsGranter, ResourceNotFound
 from shared.identity.tables import deployments
 
-_NOBODY = UUID(int=0)
+_NO_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """The caller of one administrative request, and for the audit the request's id and the client's address."""
+    """The caller of one administrative request, with the request id and client address for the audit log."""
 
     caller: Caller
     request_id: str | None = None
@@ -31,28 +31,28 @@ class Actor:
 
     @property
     def user_id(self) -> UUID | None:
-        """The user who acts, if one does."""
+        """The id of the acting user; None for the command line and the scheduler."""
         executor = self.caller.executor
         return executor.id if executor.kind is ExecutorKind.USER else None
 
 
 OPERATOR = Actor(
     caller=Caller(
-        executor=Executor(kind=ExecutorKind.OPERATOR, id=_NOBODY),
-        credential_id=_NOBODY,
+        executor=Executor(kind=ExecutorKind.OPERATOR, id=_NO_ID),
+        credential_id=_NO_ID,
         organization_id=None,
         owner=None,
         payer_id=None,
         is_operator=True,
     )
 )
-"""The holder of the database's own credentials: the command line and the schedule."""
+"""The actor of the command line and of scheduled jobs, which hold the database's own credentials."""
 
 
 def administrator(caller: Caller, request_id: str | None, client_address: str | None = None) -> Actor:
-    """Return the administrator of a request, with the user's permissions; raise PermissionDenied for a deployment."""
+    """Return the actor of a request by a user. Raises PermissionDenied for a deployment."""
     if caller.executor.kind is not ExecutorKind.USER:
-        raise PermissionDenied("A deployment does not administer; use a user's API key.")
+        raise PermissionDenied("A deployment cannot administer. Use a user's API key.")
     return Actor(caller=caller, request_id=request_id, client_address=client_address)
 
 

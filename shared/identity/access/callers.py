@@ -1,11 +1,11 @@
-"""Who asks: the four principals of one call, resolved from live rows.
+"""The caller of a request: its four principals, resolved from rows that were just read.
 
-- executor: whose permissions count (the deployment's current daemon, or the user);
-- owner: whose files these are (the attributed principal, else the daemon; nobody for a user);
+- executor: the identity or user whose permissions count (the deployment's current Daemon Identity, or the user);
+- owner: the identity that owns the files of the call (the attributed principal, else the daemon; None for a user);
 - payer: the organization that is charged;
-- reported caller: who a third party says spoke. It is displayed, and decides nothing.
+- reported caller: the sender that a messaging network reports. It is displayed and decides nothing.
 
-`shared/identity/authentication/authenticator.py` makes callers; the domains only read them.
+`shared/identity/authentication/authenticator.py` creates callers; the domains only read them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OwnerKind(StrEnum):
 
 
 class ExecutorKind(StrEnum):
-    """Whose permissions a call runs with."""
+    """The kind of subject whose permissions a call has."""
 
     DAEMON_IDENTITY = "DaemonIdentity"
     USER = "User"
@@ -46,7 +46,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The identity that files of this call belong to, and its organization."""
+    """The identity that owns the files of a call, and its organization."""
 
     kind: OwnerKind
     id: UUID
@@ -55,7 +55,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """The daemon or user whose permissions count."""
+    """The Daemon Identity, user or operator whose permissions count."""
 
     kind: ExecutorKind
     id: UUID
@@ -63,9 +63,10 @@ class Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a call was authenticated with, so that its rows can be read again while it is worked on.
+    """The credential of a call, kept so that its rows can be read again while the call runs.
 
-    `digest` is the SHA-256 of the credential, `access` the access token's claims, `attribution` those of that header.
+    `digest` is the SHA-256 of the credential. `access` holds the claims of an access token, `attribution` those of a
+    `Service-Usage-Attribution` header.
     """
 
     digest: bytes = field(repr=False)
@@ -78,11 +79,11 @@ class Proof:
 class Caller:
     """One authenticated call.
 
-    `organization_id` is the deployment's organization, or the one a user acts in (None: none is selected).
-    `permissions_by_scope` is keyed by organization or owner id and narrowed to the token's scope; ask through
-    `permissions_on`. `credential_id` is for rate limits. `bound_organization_id` is set for a key of one
-    organization. `is_suspended`: an operator of a suspended organization, who administers from outside it. `proof` is
-    set for calls from outside.
+    `organization_id` is the deployment's organization, or the one a user acts in; None if the user selected none.
+    `permissions_by_scope` is keyed by organization id or owner id, and narrowed to the token's scope; read it through
+    `permissions_on`. `credential_id` identifies the credential for rate limits. `bound_organization_id` is set for a
+    key that is bound to one organization. `is_suspended` marks an operator whose own organization is suspended: they
+    administer without acting in it. `proof` is None for calls that the service makes itself.
     """
 
     executor: Executor
@@ -105,20 +106,24 @@ class Caller:
 
     @property
     def api_key_id(self) -> UUID | None:
-        """The user's key that was presented; None for a deployment, and for a session of the console."""
+        """The id of the user's API key; None for a deployment and for a console session."""
         is_of_session = self.proof is not None and self.proof.is_session
         return None if self.executor.kind is not ExecutorKind.USER or is_of_session else self.credential_id
 
     def permissions_on(self, *, organization_id: UUID, owner_id: UUID | None = None) -> frozenset[Permission]:
-        """Give what the executor may do to an owner of an organization, or, without an owner, in the organization."""
+        """Return the executor's permissions in an organization, with those over one of its owners if one is given."""
         over_organization = self.permissions_by_scope.get(organization_id, _NOTHING)
         over_owner = self.permissions_by_scope.get(owner_id, _NOTHING) if owner_id is not None else _NOTHING
+        # Most callers hold nothing over a single owner; skip the union, which copies, for them.
         return over_organization | over_owner if over_owner else over_organization
 
     def describe_lack(self, permission: Permission, *, where: str = "in the organization") -> str:
-        """Say who lacks a permission: an agent's daemon may lack what the person who asks it holds."""
+        """Return the sentence that names the executor and the missing permission.
+
+        It names the kind of executor, because an agent's Daemon Identity may lack a permission that its user holds.
+        """
         return f"{_NAMES[self.executor.kind]} lacks {permission} {where}."
 
     def lacks(self, permission: Permission, *, where: str = "in the organization") -> PermissionDenied:
-        """Make the refusal of a call whose executor lacks a permission."""
+        """Return the error of a call whose executor lacks a permission."""
         return PermissionDenied(self.describe_lack(permission, where=where), permission=permission)

@@ -1,4 +1,4 @@
-"""Claims of verified tokens, as plain data: what callers are made of. No key and no row is read here."""
+"""The claims of verified tokens, as plain data."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -8,7 +8,7 @@ from shared.identity.access.permissions import Permission
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessClaims:
-    """What a verified token says; times are seconds since 1970."""
+    """The claims of a verified access token; times are seconds since 1970."""
 
     token_id: str
     kid: str
@@ -23,7 +23,7 @@ class AccessClaims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCaller:
-    """Whom a messaging network says spoke."""
+    """The sender of a message, as reported by a messaging network."""
 
     id: str
     display: str | None = None
@@ -31,7 +31,7 @@ class ReportedCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionClaims:
-    """What a verified header says."""
+    """The claims of a verified `Service-Usage-Attribution` header; times are seconds since 1970."""
 
     kid: str
     principal_id: UUID

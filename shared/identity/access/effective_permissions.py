@@ -1,6 +1,6 @@
-"""Effective permissions: a subject's bindings and a user's membership, as permissions by scope id.
+"""Compute effective permissions, by scope id, from role bindings and memberships.
 
-A scope id is an organization's or an owner identity's; ids never collide.
+A scope id is the id of an organization or of an owner identity. Both are UUIDs, so they share one mapping.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,17 @@ _Bindings = Sequence[Sequence[str]] | None
 
 
 def bindings_of(condition: ColumnElement[bool]) -> Any:
-    """Select as one JSON value, `bindings`, the [role, scope kind, scope id] of the bindings that match."""
+    """Return a subquery, labelled `bindings`, of the matching bindings as a JSON array of [role, scope kind, scope id].
+
+    One JSON value keeps the enclosing statement at one row and one round trip.
+    """
     columns = role_bindings.c
     binding: Any = func.json_build_array(columns.role, columns.scope_kind, columns.scope_id)
     return select(func.json_agg(binding)).where(condition).scalar_subquery().label("bindings")
 
 
 def identity_permissions(bindings: _Bindings) -> dict[UUID, frozenset[Permission]]:
-    """Add up the bindings of an identity."""
+    """Return the permissions that an identity's bindings give, by scope id."""
     held: dict[UUID, frozenset[Permission]] = {}
     for role, _, scope_id in bindings or ():
         scope = UUID(scope_id)
@@ -36,9 +39,10 @@ def identity_permissions(bindings: _Bindings) -> dict[UUID, frozenset[Permission
 def member_permissions(
     organization_id: UUID | None, role: str | None, bindings: _Bindings
 ) -> dict[UUID, frozenset[Permission]]:
-    """Add up a user's membership and the bindings over single identities; without membership there is nothing."""
+    """Return the permissions that a user's membership and bindings give, by scope id; none without a membership."""
     if organization_id is None or role is None:
         return {}
+    # A user's role in the organization is the membership's alone, so bindings over the organization do not count.
     held = identity_permissions([binding for binding in bindings or () if binding[1] == ScopeKind.IDENTITY])
     held[organization_id] = ROLE_PERMISSIONS[Role(role)]
     return held

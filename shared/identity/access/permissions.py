@@ -1,10 +1,10 @@
-"""The permissions, spelt as on the wire (docs/specification/identity.md#permissions), and their families."""
+"""The permissions, with their names on the wire (docs/specification/identity.md#permissions), and groups of them."""
 
 from enum import StrEnum
 
 
 class Permission(StrEnum):
-    """One thing a caller may be allowed to do, within an organization or over one owner identity."""
+    """One right, held in an organization or over one owner identity."""
 
     FILE_CREATE = "FileCreate"
     FILE_READ = "FileRead"
@@ -35,10 +35,10 @@ FILE_PERMISSIONS = frozenset(
     {Permission.FILE_CREATE, Permission.FILE_READ, Permission.FILE_UPDATE, Permission.FILE_DELETE}
 )
 TOKEN_PERMISSIONS = FILE_PERMISSIONS | {Permission.TASK_READ, Permission.MODEL_EXECUTE}
-"""What an access token can carry at all: a deployment never administers."""
+"""The permissions that an access token can contain; none of them is administrative."""
 
 OPERATOR_PERMISSIONS = frozenset({Permission.CREDIT_GRANT, Permission.INSTALLATION_OPERATE})
-"""What no role of an organization holds: money out of nothing, and the installation itself."""
+"""The permissions that no role contains: to create credits, and to operate the installation."""
 
 ADMINISTRATION_PERMISSIONS = frozenset(Permission) - TOKEN_PERMISSIONS
-"""What an operator holds in every organization, their own permissions included."""
+"""The permissions that an operator holds in every organization."""

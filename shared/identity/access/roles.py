@@ -1,8 +1,4 @@
-"""The roles: fixed sets of permissions in code, bound to users by memberships and to identities by bindings.
-
-A `ProjectAgent` never deletes files (docs/specification/identity.md#permissions), only an owner changes owners and
-the organization's limits, and no role holds operators' permissions.
-"""
+"""The roles: fixed sets of permissions, given to users by memberships and to identities by role bindings."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -20,17 +16,19 @@ class Role(StrEnum):
 
 
 class ScopeKind(StrEnum):
-    """Over what a role is granted: every owner of an organization, or one owner identity."""
+    """The scope of a role: every owner of an organization, or one owner identity."""
 
     ORGANIZATION = "Organization"
     IDENTITY = "Identity"
 
 
 MEMBERSHIP_ROLES = frozenset({Role.MEMBER, Role.WORKSPACE_ADMIN, Role.WORKSPACE_OWNER})
+# Only owners change owners and the organization's limits.
 _OWNER_ONLY = frozenset({Permission.OWNER_MANAGE, Permission.CREDIT_MANAGE})
 _ALL_OF_AN_OWNER = frozenset(Permission) - OPERATOR_PERMISSIONS
 
 ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    # An agent never deletes files (docs/specification/identity.md#permissions).
     Role.PROJECT_AGENT: TOKEN_PERMISSIONS - {Permission.FILE_DELETE},
     Role.MEMBER: frozenset({Permission.FILE_READ, Permission.MODEL_EXECUTE, Permission.ORGANIZATION_READ}),
     Role.WORKSPACE_ADMIN: _ALL_OF_AN_OWNER - _OWNER_ONLY,
@@ -39,5 +37,5 @@ ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 
 
 def can_grant(held: frozenset[Permission], role: Role) -> bool:
-    """Return whether the holder of some permissions may grant a role: no grant exceeds the granter's own rights."""
+    """Return whether the holder of these permissions may grant a role: every permission of the role must be held."""
     return ROLE_PERMISSIONS[role] <= held

@@ -1,8 +1,7 @@
-"""Turn a bearer credential, and an attribution, into a caller: the four principals of the call.
+"""Authenticate bearer credentials and attributions, and resolve the caller of a request.
 
-Signatures are verified once per token and process; rows are read again every `live_row_cache_seconds`, so that
-revocation takes effect within it. Both are kept in bounded caches by SHA-256. Rows decide; claims and the reported
-caller do not.
+Signatures are verified once per token and process. Rows are read again after `live_row_cache_seconds`, so that a
+revocation takes effect within that time. Both results are cached by SHA-256. Claims only name rows; rows decide.
 """
 
 from shared.config.settings import Settings
@@ -46,13 +45,14 @@ from shared.identity.tokens.signing_keys import SigningKeys
 from shared.observability.telemetry import REFUSED_CREDENTIALS
 
 CACHE_LIMIT = 4096
+"""The largest number of entries of each cache of a process."""
 
 
 class Authenticator:
-    """Recognizes credentials and resolves callers; one per process, safe to share between threads."""
+    """Authenticates credentials and resolves callers; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings, keys: SigningKeys | None = None) -> None:
-        """Share `keys` with the issuer of tokens in this process."""
+        """Use `keys` of this process's token issuer, if it has one, so that the keys are cached once."""
         self._database = database
         self._settings = settings
         self._keys = keys or SigningKeys(database, settings)
@@ -63,18 +63,19 @@ class Authenticator:
         self._callers = ExpiringCache[tuple[Credential, Caller]](CACHE_LIMIT)
 
     def authenticate(self, authorization: str | None) -> Credential:
-        """Recognize the value of an `Authorization` header.
+        """Return the credential of an `Authorization` header.
 
-        Raises AuthenticationRequired without a bearer credential, InvalidToken for a worthless one.
+        Raises AuthenticationRequired without a bearer credential, InvalidToken or ExpiredToken for one that is not
+        valid, and ServiceUnavailable.
         """
         token = _bearer(authorization)
         digest = hash_secret(token)
         return self._credentials.find(digest) or self._recognize(token, digest)
 
     def authenticate_session(self, token: str) -> Credential:
-        """Recognize the session of a browser; nothing is cached, so that what it chooses and ends counts at once.
+        """Return the credential of a console session. Raises InvalidToken.
 
-        Raises InvalidToken.
+        It is never cached, so that a sign-out and a change of the session's organization take effect at once.
         """
         if not is_well_formed(token, Prefix.CONSOLE_SESSION):
             raise InvalidToken
@@ -84,18 +85,18 @@ class Authenticator:
         if found is None:
             raise InvalidToken
         if not found.used_recently:
-            self._last_use.note(console_sessions, found.id)
+            self._last_use.record(console_sessions, found.id)
         return user_credential(Proof(digest=digest, is_session=True), found)
 
     def find_cached(self, authorization: str | None) -> Credential | None:
-        """Find a credential in the cache, without asking the database.
+        """Return the credential from the cache, or None if a query is needed.
 
         Raises AuthenticationRequired without a bearer credential, InvalidToken for one that is too long.
         """
         return self._credentials.find(hash_secret(_bearer(authorization)))
 
     def resolve(self, credential: Credential, attribution: str | None) -> Caller:
-        """Resolve the caller, with the value of `Service-Usage-Attribution` if that header was sent.
+        """Return the caller, with the value of `Service-Usage-Attribution` if that header was sent.
 
         Raises AttributionInvalid, AttributionMismatch, AttributionEmpty, AttributionRepeated, OrganizationSuspended,
         and PermissionDenied for a distribution's token.
@@ -110,6 +111,7 @@ class Authenticator:
         except InvalidToken:
             REFUSED_CREDENTIALS.labels(InvalidToken.code).inc()
             raise
+        # Never cached beyond the token's own expiry.
         ttl = min(self._settings.live_row_cache_seconds, life_seconds)
         self._credentials.put(digest, credential, ttl_seconds=ttl)
         return credential
@@ -134,7 +136,7 @@ class Authenticator:
         if key is None:
             raise ExpiredToken if has_expired else InvalidToken
         if not key.used_recently:
-            self._last_use.note(api_keys, key.id)
+            self._last_use.record(api_keys, key.id)
         return user_credential(Proof(digest=digest), key)
 
     def _read_distribution(self, digest: bytes) -> Credential:
@@ -143,11 +145,12 @@ class Authenticator:
         if distribution is None:
             raise InvalidToken
         if not distribution.used_recently:
-            self._last_use.note(distributions, distribution.id)
+            self._last_use.record(distributions, distribution.id)
         return distribution_credential(distribution)
 
     def _verified_access_claims(self, token: str, digest: bytes) -> AccessClaims:
         claims = self._access_claims.find(digest)
+        # A cached verification counts only while its key is live: a revoked key ends the tokens it signed.
         if claims is not None and self._keys.find_verification_key(KeyPurpose.ACCESS, claims.kid) is not None:
             return claims
         try:
@@ -162,6 +165,7 @@ class Authenticator:
     def _resolve_attributed(self, credential: Credential, attribution: str) -> Caller:
         digest = hash_secret(attribution)
         known = self._callers.find(digest)
+        # By identity: a credential that was read again may have other permissions, so its callers are resolved anew.
         if known is not None and known[0] is credential:
             return known[1]
         try:
@@ -177,6 +181,7 @@ class Authenticator:
     def _verified_attribution_claims(self, attribution: str, digest: bytes) -> AttributionClaims:
         if not attribution.strip():
             raise AttributionEmpty
+        # WSGI servers join repeated headers with commas, and a token contains none.
         if "," in attribution:
             raise AttributionRepeated
         claims = self._attribution_claims.find(digest)
@@ -192,6 +197,7 @@ class Authenticator:
 
     def _attributed_caller(self, credential: Credential, claims: AttributionClaims) -> Caller:
         direct = direct_caller(credential)
+        # Checked before the query. A user has no deployment, so an attribution with an API key never matches.
         if claims.deployment_id != direct.deployment_id:
             raise AttributionMismatch
         with self._database.transaction() as session:

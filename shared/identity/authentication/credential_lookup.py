@@ -1,9 +1,9 @@
-"""Read, in one statement each, everything about a credential that may have changed since it was issued.
+"""Read the current state of a credential, with one statement per kind of credential.
 
-Whatever was disabled (deployment, version, secret, daemon, key, user, membership, distribution, organization) makes
-its credentials worthless from the next reading on. A function gives None for a worthless credential;
-`authenticator.py` makes callers of the rows and caches them. A credential that has expired admits no new request
-(`find_live_`), and does not end what was begun with it (`find_unrevoked_`).
+Each function returns None if the credential is not valid: it, or a row that it depends on (deployment, version, secret,
+daemon, user, membership, distribution), was disabled, revoked or deleted. `find_live_` also refuses expired credentials
+and admits new requests; `find_unrevoked_` ignores expiry and checks running requests. A suspended organization is
+reported by `is_suspended`.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from shared.identity.authentication.credential_statements import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRuntime:
-    """A deployment's call: its organization, current daemon and the daemon's permissions by scope."""
+    """A valid access token: the deployment's organization, its current daemon and the daemon's permissions by scope."""
 
     organization_id: UUID
     daemon_id: UUID
@@ -44,7 +44,7 @@ class LiveRuntime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveApiKey:
-    """A user's key; `organization_id` is where the user acts, None when no organization is selected."""
+    """A user's key; `organization_id` is the one the user acts in, None if none is selected."""
 
     id: UUID
     user_id: UUID
@@ -58,14 +58,14 @@ class LiveApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSession(LiveApiKey):
-    """A user's session of the console: it acts as an unbound key does, in an organization of its own choice."""
+    """A user's console session: it acts like an unbound key, in an organization that the session selects."""
 
     has_stepped_up: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAttribution:
-    """The owner an attribution names, and whether anyone it needs is suspended."""
+    """The owner that an attribution names, and whether the owner's or the payer's organization is suspended."""
 
     owner_kind: OwnerKind
     organization_id: UUID
@@ -73,51 +73,51 @@ class LiveAttribution:
 
 
 def find_live_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | None:
-    """Read what an access token names; None when any of it is disabled, revoked, expired or gone."""
+    """Return the deployment of an access token, or None if any row that it names is no longer valid or has expired."""
     return _find_runtime(session, LIVE_RUNTIME, claims)
 
 
 def find_unrevoked_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | None:
-    """Read what the access token of work under way names; None when any of it is disabled, revoked or gone."""
+    """Return the deployment of a running request's access token, or None if any row that it names is revoked."""
     return _find_runtime(session, UNREVOKED_RUNTIME, claims)
 
 
 def find_live_api_key(
     session: Session, key_hash: bytes, *, acting_in: UUID | None = None
 ) -> LiveApiKey | None:
-    """Read a user's key; None when it is unknown, expired or revoked, or its user has lost the right to it.
+    """Return a user's key, or None if it is unknown, expired or revoked, or its user is disabled or no longer a member.
 
-    `acting_in` keeps a call in its organization if its user has selected another meanwhile.
+    `acting_in` keeps a request in the organization that it began in, even if its user has since selected another.
     """
     return _find_api_key(session, LIVE_API_KEY, key_hash, acting_in)
 
 
 def find_unrevoked_api_key(session: Session, key_hash: bytes, *, acting_in: UUID | None) -> LiveApiKey | None:
-    """Read the key of work under way, which may have expired; None as for a new request otherwise."""
+    """Return the key of a running request; it may have expired, and is otherwise read as by `find_live_api_key`."""
     return _find_api_key(session, UNREVOKED_API_KEY, key_hash, acting_in)
 
 
 def find_live_session(
     session: Session, token_hash: bytes, *, acting_in: UUID | None = None
 ) -> LiveSession | None:
-    """Read a session of the console; None when it is unknown, over, idle or revoked, or its user is disabled."""
+    """Return a console session, or None if it is unknown, expired, idle or revoked, or its user is disabled."""
     return _find_session(session, LIVE_SESSION, token_hash, acting_in)
 
 
 def find_unrevoked_session(
     session: Session, token_hash: bytes, *, acting_in: UUID | None
 ) -> LiveSession | None:
-    """Read the session of work under way, which may be over or idle; None as for a new request otherwise."""
+    """Return the session of a running request; it may be expired or idle, and is otherwise read as for a new one."""
     return _find_session(session, UNREVOKED_SESSION, token_hash, acting_in)
 
 
 def is_expired_api_key(session: Session, key_hash: bytes) -> bool:
-    """Tell whether a key is refused only because it has expired."""
+    """Return whether a key is refused only because it has expired."""
     return bool(session.execute(EXPIRED_API_KEY, {"hash": key_hash}).scalar_one())
 
 
 def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAttribution | None:
-    """Read whom an attribution names; None when the identity or the distribution is disabled or gone."""
+    """Return the owner of an attribution, or None if its identity, payer or distribution is disabled or deleted."""
     parameters = {
         "principal": claims.principal_id,
         "payer": claims.payer_id,
@@ -170,6 +170,7 @@ def _user_values(row: Row[Any]) -> dict[str, Any]:
     return {
         "id": row.id,
         "user_id": row.user_id,
+        # A key that is bound to an organization acts in it alone, so it does not operate the installation.
         "is_operator": row.is_operator and row.bound_organization_id is None,
         "bound_organization_id": row.bound_organization_id,
         "organization_id": row.organization_id,

@@ -1,7 +1,7 @@
-"""The statements that read credentials: with each, everything that may have changed since it was issued.
+"""The SQL statements of `credential_lookup.py`: each reads a credential with every row that can invalidate it.
 
-One that is `UNREVOKED` asks only for what somebody disabled, revoked, suspended or took away, and serves work that is
-under way; one that is `LIVE` asks for the time too, and admits a new request.
+An `UNREVOKED` statement checks rows that were disabled, revoked or deleted, for running requests. A `LIVE` statement
+also checks expiry, for new requests. `sql/identity_require_authority.sql` states the same rules for commits.
 """
 
 from datetime import timedelta
@@ -26,13 +26,13 @@ from shared.identity.tables import (
 )
 
 IDLE = timedelta(hours=2)
-"""A session of the console that is not used for so long is over."""
+"""A console session that was not used for this long is refused."""
 STEP_UP = timedelta(minutes=10)
-"""For so long after its user has proved who they are, a session may do what costs money or shows secrets."""
+"""How long after a sign-in or a step-up a session may spend money or show secrets."""
 
 
 def is_live(columns: Any) -> ColumnElement[bool]:
-    """Tell, in SQL, that a secret's row is neither revoked nor expired."""
+    """Return the SQL condition that a secret's row is neither revoked nor expired."""
     return and_(columns.revoked_at.is_(None), _is_unexpired(columns))
 
 
@@ -41,13 +41,14 @@ def _is_unexpired(columns: Any) -> ColumnElement[bool]:
 
 
 def used_recently(last_used_at: ColumnElement[Any]) -> Any:
-    """Select whether a last use is on record from the last minute."""
+    """Return a column that tells whether a use was recorded within the last minute."""
+    # `last_use.py` writes at most once a minute; this spares the other requests from queueing a write.
     return func.coalesce(last_used_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 1), False).label(
         "used_recently"
     )
 
 
-# Built once: assembling a statement costs more than running it.
+# Built once at import: SQLAlchemy needs longer to assemble such a statement than Postgres to run it.
 
 _suspended = organizations.c.suspended_at.is_not(None)
 UNREVOKED_RUNTIME = (
@@ -83,7 +84,7 @@ _user_bindings = bindings_of(
 
 
 def _is_membership_in(*organizations_in_turn: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Match the user's membership in the first of these that is named: the organization that they act in."""
+    """Return the join condition for the user's membership in the first of these organizations that is not null."""
     acting_in = func.coalesce(*organizations_in_turn)
     return and_(memberships.c.user_id == users.c.id, memberships.c.organization_id == acting_in)
 
@@ -104,7 +105,10 @@ UNREVOKED_API_KEY = (
     .outerjoin(
         memberships,
         _is_membership_in(
-            api_keys.c.organization_id, bindparam("acting_in", type_=Uuid), users.c.active_organization_id
+            # The binding of a key outranks everything: a bound key never acts elsewhere.
+            api_keys.c.organization_id,
+            bindparam("acting_in", type_=Uuid),
+            users.c.active_organization_id,
         ),
     )
     .outerjoin(organizations, organizations.c.id == memberships.c.organization_id)
@@ -112,6 +116,7 @@ UNREVOKED_API_KEY = (
         api_keys.c.hash == bindparam("hash"),
         api_keys.c.revoked_at.is_(None),
         users.c.disabled_at.is_(None),
+        # A bound key dies with the membership; an unbound one lives on without an organization.
         or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
     )
 )

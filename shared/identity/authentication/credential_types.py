@@ -1,4 +1,4 @@
-"""What a credential is once it was recognized, and whom its rows make the caller."""
+"""Valid credentials, and the callers that they and their rows result in."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,7 +18,7 @@ from shared.identity.errors import OrganizationSuspended
 
 
 class CredentialKind(StrEnum):
-    """What was presented."""
+    """The kind of a credential."""
 
     ACCESS_TOKEN = "access_token"  # noqa: S105 (a kind, not a secret)
     API_KEY = "api_key"
@@ -33,8 +33,8 @@ _OF_USERS = (CredentialKind.API_KEY, CredentialKind.SESSION)
 class Credential:
     """A valid credential.
 
-    `id` names it for rate limits and logs. `caller` calls when no attribution is sent; a distribution's token has
-    none.
+    `id` identifies it in rate limits and logs. `caller` is the caller of a request without an attribution; it is None
+    for a distribution's token. Compared by identity, because the authenticator's cache relies on it.
     """
 
     kind: CredentialKind
@@ -43,22 +43,23 @@ class Credential:
     distribution: LiveDistribution | None = None
     is_suspended: bool = False
     has_stepped_up: bool = False
-    """Whether a session's user has proved only just who they are."""
+    """Whether a session's user authenticated within the last `STEP_UP`."""
 
 
 def direct_caller(credential: Credential) -> Caller:
-    """Give who calls without an attribution. Raises OrganizationSuspended, PermissionDenied."""
+    """Return the caller of a request without an attribution. Raises OrganizationSuspended, PermissionDenied."""
     if credential.is_suspended:
         raise OrganizationSuspended
     if credential.caller is None:
-        raise PermissionDenied("A distribution's token serves only the distribution's own routes.")
+        raise PermissionDenied("A distribution's token is accepted only by the distribution's own routes.")
     return credential.caller
 
 
 def caller_outside(credential: Credential) -> Caller:
-    """Give the caller, outside of the organization if that is suspended.
+    """Return the caller; a user of a suspended organization gets one without an organization and permissions.
 
-    Raises OrganizationSuspended, PermissionDenied.
+    Routes that do not act in an organization use it. Raises OrganizationSuspended for a deployment or a bound key, and
+    PermissionDenied for a distribution's token.
     """
     caller = credential.caller
     if not credential.is_suspended or caller is None or credential.kind not in _OF_USERS:
@@ -69,7 +70,7 @@ def caller_outside(credential: Credential) -> Caller:
 
 
 def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime) -> Credential:
-    """Make the credential of a deployment."""
+    """Return the credential of a deployment's access token."""
     daemon_id, organization_id = runtime.daemon_id, runtime.organization_id
     caller = Caller(
         executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon_id),
@@ -80,6 +81,7 @@ def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime)
         deployment_id=claims.deployment_id,
         version_id=claims.version_id,
         proof=proof,
+        # The token's scope narrows the daemon's present roles and never widens them.
         permissions_by_scope={
             scope: held & claims.scope for scope, held in runtime.permissions_by_scope.items()
         },
@@ -93,10 +95,8 @@ def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime)
 
 
 def user_credential(proof: Proof, key: LiveApiKey) -> Credential:
-    """Make the credential of a user's key or session.
-
-    An operator stays able to act on a suspended organization, from outside it.
-    """
+    """Return the credential of a user's key or console session."""
+    # Only an operator can resume a suspended organization, so the operator must stay able to authenticate.
     outside = key.is_suspended and key.is_operator
     organization_id = None if outside else key.organization_id
     caller = Caller(
@@ -121,7 +121,7 @@ def user_credential(proof: Proof, key: LiveApiKey) -> Credential:
 
 
 def distribution_credential(distribution: LiveDistribution) -> Credential:
-    """Make the credential of a distribution's token."""
+    """Return the credential of a distribution's token."""
     return Credential(
         kind=CredentialKind.DISTRIBUTION_TOKEN,
         id=distribution.id,
@@ -132,7 +132,7 @@ def distribution_credential(distribution: LiveDistribution) -> Credential:
 
 
 def attributed_caller(direct: Caller, claims: AttributionClaims, live: LiveAttribution) -> Caller:
-    """Give who calls with an attribution that is good here. Raises OrganizationSuspended."""
+    """Return the caller with the owner and payer of a valid attribution. Raises OrganizationSuspended."""
     if live.is_suspended:
         raise OrganizationSuspended
     return replace(

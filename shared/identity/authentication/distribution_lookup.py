@@ -1,7 +1,7 @@
-"""Read a distribution as it is now: by its token, or with everything that decides whether it may receive media.
+"""Read the current state of a distribution, by its token or by its id with the permissions for importing media.
 
-The target deployment's daemon executes an import; the receiving identity owns the file and must hold the permission
-too (docs/specification/identity.md#receiving). Read at the push and again at the storing.
+The target deployment's daemon executes an import. The receiving identity owns the file and needs the permission too
+(docs/specification/identity.md#receiving). Imports read this at the push and again before the file is stored.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _NOTHING: frozenset[Permission] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDistribution:
-    """A distribution, the identity that receives its messages, and the deployment that answers them."""
+    """A distribution, its receiving identity, and the deployment that its messages are routed to."""
 
     id: UUID
     organization_id: UUID
@@ -38,7 +38,7 @@ class LiveDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReceiver:
-    """A distribution, who receives through it, and what executor and receiver may do to the receiver's files."""
+    """A distribution and its receiving identity, with the permissions of executor and receiver over its files."""
 
     distribution_id: UUID
     organization_id: UUID
@@ -51,19 +51,19 @@ class LiveReceiver:
     is_target_enabled: bool
     is_suspended: bool
     is_token_live: bool
-    """Whether the token that was asked about, if any, is still the distribution's."""
+    """Whether the given token is still the distribution's; True if none was given."""
     executor_permissions: frozenset[Permission]
     receiver_permissions: frozenset[Permission]
 
 
 def find_live_distribution(session: Session, token_hash: bytes) -> LiveDistribution | None:
-    """Read the distribution of a token, or of the one it replaced a while ago; None when unknown or disabled."""
+    """Return the enabled distribution of a token, or None. A replaced token is accepted until its overlap ends."""
     row = session.execute(_DISTRIBUTION, {"hash": token_hash}).one_or_none()
     return LiveDistribution(**row._asdict(), token_hash=token_hash) if row is not None else None
 
 
 def read_receiver(row: Any) -> LiveReceiver:
-    """Read a row of `LIVE_RECEIVER`."""
+    """Convert a row of `LIVE_RECEIVER`."""
     scopes = (row.organization_id, row.principal_id)
     return LiveReceiver(
         distribution_id=row.id,
@@ -83,7 +83,7 @@ def read_receiver(row: Any) -> LiveReceiver:
 
 
 def is_token(token_hash: Any) -> ColumnElement[bool]:
-    """Tell, in SQL, that a token is a distribution's, or the one that it replaced a while ago."""
+    """Return the SQL condition that a token is the distribution's current one, or a replaced one within its overlap."""
     return or_(
         distributions.c.token_hash == token_hash,
         and_(
@@ -103,7 +103,7 @@ def _bindings_of(identity_id: Any, label: str) -> Any:
 
 
 def _select(*columns: Any) -> Any:
-    """Select a distribution with its receiver, its target and what else is asked for."""
+    """Return a select of a distribution with its receiver and target, and with further columns."""
     return (
         select(
             distributions.c.id,
@@ -139,4 +139,4 @@ LIVE_RECEIVER = _select(
     _bindings_of(deployments.c.daemon_identity_id, "executor_bindings"),
     _bindings_of(identities.c.id, "receiver_bindings"),
 ).where(distributions.c.id == bindparam("distribution"))
-"""Selects a `distribution` as it is now, and whether a `token`, given by its hash, is still its own."""
+"""Selects the `distribution` of an id, and whether the `token` of a hash is one of its valid tokens."""

@@ -1,6 +1,6 @@
-"""Note when a credential was last used: at most once a minute each, from a thread, never failing a request.
+"""Record when credentials were last used, from a background thread and at most once a minute per credential.
 
-A lost note costs nothing, so notes are dropped when the database does not answer and when the process ends.
+The time is informative only. Pending uses are dropped if the database is unavailable or the process ends.
 """
 
 import threading
@@ -16,10 +16,11 @@ from shared.runtime.periodic_thread import PeriodicThread
 log = get_logger(__name__)
 
 PENDING_LIMIT = 10_000
+"""Uses that wait to be written; further ones are dropped while the database is slow."""
 
 
 class LastUse:
-    """Collects uses and writes them in batches."""
+    """Collects uses of credentials and writes them in batches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -30,15 +31,15 @@ class LastUse:
             self.flush, name="last-use", pause_seconds=0.0, has_work=lambda: self._pending
         )
 
-    def note(self, table: Table, credential_id: UUID) -> None:
-        """Record a use; returns at once."""
+    def record(self, table: Table, credential_id: UUID) -> None:
+        """Queue a use for writing, without blocking."""
         with self._lock:
             if len(self._pending) < PENDING_LIMIT:
                 self._pending[table.name, credential_id] = table
         self._writer.wake()
 
     def flush(self) -> None:
-        """Write what is pending now, and wait for what the thread is writing."""
+        """Write all pending uses; returns after the thread's own write, if one is running, has ended."""
         with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, {}
@@ -46,6 +47,7 @@ class LastUse:
                 self._write(table, [credential for name, credential in pending if name == table.name])
 
     def _write(self, table: Table, credential_ids: list[UUID]) -> None:
+        # Checked again here: other processes may have recorded the same credential meanwhile.
         a_minute_ago = func.now() - func.make_interval(0, 0, 0, 0, 0, 1)
         statement = (
             update(table)

@@ -1,8 +1,8 @@
-"""Read a caller's rows again while its call is worked on, so that revocation reaches long uploads and streams.
+"""Check the callers of running requests again, so that a revocation also ends long uploads and streams.
 
-The statement that commits a write asks `identity_require_authority` for the `authority` of its caller;
-`revocation_watcher.py` asks here every few seconds. A credential that expires meanwhile, or a session that was not used
-for too long, does not end its call; one that is revoked, disabled or suspended does.
+`revocation_watcher.py` revalidates every two seconds. The statement that commits a write checks the caller once more,
+by `REQUIRE_AUTHORITY`. A credential that expires, or a session that becomes idle, does not end a running request; one
+that is revoked, disabled or suspended does.
 """
 
 import json
@@ -34,17 +34,20 @@ from shared.identity.authentication.distribution_lookup import find_live_distrib
 from shared.identity.errors import AttributionInvalid, InvalidToken, OrganizationSuspended
 
 REQUIRE_AUTHORITY = "identity_require_authority(CAST(:authority AS jsonb))"
-"""A condition of the statement that commits a write, evaluated once it has waited for what it waits for."""
+"""A condition of the statement that commits a write; the function is volatile, so it runs after lock waits."""
 AUTHORITY_LOST = "QM403"
-"""The SQLSTATE that undoes such a statement."""
+"""The SQLSTATE with which such a statement fails."""
 
 
 def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> str | None:
-    """Describe, for `REQUIRE_AUTHORITY`, what a write to an owner's files rests on; None where nobody asked for it."""
+    """Return the parameter of `REQUIRE_AUTHORITY` for a write to an owner's files: the rows that authorize it.
+
+    Return None for work that the service does on its own, without a credential.
+    """
     proof = caller.proof
     if proof is None:
         return None
-    rests_on: dict[str, Any] = {
+    authorizing_rows: dict[str, Any] = {
         "executor": caller.executor.id,
         "organization": caller.organization_id,
         "scopes": [organization_id, owner_id],
@@ -52,10 +55,10 @@ def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
         **_credential_of(proof),
     }
     if proof.attribution is not None:
-        rests_on["principal"] = proof.attribution.principal_id
-        rests_on["payer"] = proof.attribution.payer_id
-        rests_on["distribution"] = proof.attribution.distribution_id
-    return json.dumps(rests_on, default=str)
+        authorizing_rows["principal"] = proof.attribution.principal_id
+        authorizing_rows["payer"] = proof.attribution.payer_id
+        authorizing_rows["distribution"] = proof.attribution.distribution_id
+    return json.dumps(authorizing_rows, default=str)
 
 
 @cache
@@ -77,15 +80,15 @@ def _credential_of(proof: Proof) -> dict[str, Any]:
 
 
 class CallerRevalidator:
-    """Judges callers again; one per process, safe to share between threads."""
+    """Checks callers of running requests again; one per process, safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def revalidate(self, caller: Caller) -> Caller:
-        """Give the caller as the rows have it now.
+        """Return the caller with its current rows and permissions.
 
-        Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call must end, and
+        Raises InvalidToken, AttributionInvalid or OrganizationSuspended if the request must end, and
         ServiceUnavailable.
         """
         proof = caller.proof
@@ -98,11 +101,14 @@ class CallerRevalidator:
         if direct.is_suspended and not caller.is_suspended:
             raise OrganizationSuspended
         if caller.organization_id not in (None, direct.organization_id):
-            raise InvalidToken  # a user who is no member there any more
+            raise InvalidToken  # the user is no longer a member of the organization that the request acts in
         return direct
 
     def revalidate_distribution(self, credential: Credential) -> Credential:
-        """Give the credential of a distribution as the rows have it now; raise InvalidToken once it is none."""
+        """Return a distribution's credential with its current row; any other credential is returned unchanged.
+
+        Raises InvalidToken if the token was replaced or the distribution disabled, and ServiceUnavailable.
+        """
         if credential.distribution is None:
             return credential
         with self._database.autocommit() as session:
@@ -125,10 +131,10 @@ class CallerRevalidator:
         return credential
 
     def revalidate_attribution(self, direct: Caller, claims: AttributionClaims) -> Caller:
-        """Give who calls on behalf of whom these claims name, as the rows have it now.
+        """Return the caller with the owner and payer that the claims name, read again.
 
-        Claims that were good when work began stay so after their time. Raises AttributionInvalid and
-        OrganizationSuspended.
+        The claims' own expiry is not checked: it does not end work that began in time. Raises AttributionInvalid,
+        OrganizationSuspended, ServiceUnavailable.
         """
         with self._database.autocommit() as session:
             live = find_live_attribution(session, claims)

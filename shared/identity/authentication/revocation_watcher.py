@@ -1,7 +1,7 @@
-"""Check the callers and links of all calls under way again, every few seconds, and mark those that were revoked.
+"""Check the callers and read grants of running requests every two seconds, and mark those that were revoked.
 
-One thread asks for all streams, waits and downloads of a process, once per credential or link. It only notes why a call
-must end and wakes the code that carries it out. While the database does not answer, calls go on.
+One thread per process checks all streams, waits and downloads, once per credential or read grant. It records the error
+and wakes the code that runs the request, which ends it. While the database is unavailable, requests continue.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ CHECK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """What calls under way rest on, the same for all with its `key`.
+    """The authority of a running request: a caller or a read grant. Requests with equal `key` are checked together.
 
-    `current` reads it again, and raises what a request is answered by whose permit was revoked.
+    `current` reads it again and raises the error with which a revoked request ends.
     """
 
     key: Hashable
@@ -34,7 +34,7 @@ class Permit:
 
 
 class WatchedCall:
-    """One call under way; a context manager for as long as it is."""
+    """A watched request; a context manager that stops the watch."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class WatchedCall:
         self._wake = wake
 
     def end(self, revocation: DomainError) -> None:
-        """Record why the call is to end."""
+        """Record the error with which the request must end, and wake it."""
         self.revocation = revocation
         self._wake()
 
     def close(self) -> None:
-        """Stop watching the call; a second time does nothing."""
+        """Stop watching; a second call does nothing."""
         self._others.discard(self)
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class WatchedCall:
 
 
 class RevocationWatcher:
-    """The calls of this process; the thread begins with the first."""
+    """The watched requests of this process; the thread starts with the first."""
 
     def __init__(self, revalidator: CallerRevalidator) -> None:
         self._revalidator = revalidator
@@ -75,10 +75,10 @@ class RevocationWatcher:
     def watch(
         self, caller: Caller, authorize: Callable[[Caller], object], wake: Callable[[], None]
     ) -> WatchedCall:
-        """Watch a call; `wake` is called once, at once and from another thread, when it must end.
+        """Watch a request. If it must end, `wake` is called once, from the watcher's thread.
 
-        `authorize` is given the caller as the rows have it, and raises if it may no longer do this. It may read what
-        the process keeps for a moment; Unavailable tells nothing.
+        `authorize` gets the revalidated caller and raises a DomainError if the caller has lost the permission. A
+        ServiceUnavailable from it leaves the request running.
         """
         key = (caller.proof, caller.organization_id, caller.is_suspended)
         return self.watch_permit(
@@ -88,14 +88,14 @@ class RevocationWatcher:
     def watch_permit(
         self, permit: Permit, authorize: Callable[[Any], object], wake: Callable[[], None]
     ) -> WatchedCall:
-        """Watch a call that rests on something else than a caller; `authorize` is given what `permit` reads."""
+        """Watch a request that is authorized by `permit`; `authorize` gets the result of `permit.current`."""
         call = WatchedCall(self._calls, permit, authorize, wake)
         self._calls.add(call)
         return call
 
     @property
     def watched(self) -> int:
-        """How many calls are under way."""
+        """The number of watched requests."""
         return len(self._calls)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class RevocationWatcher:
         for same in _by_permit(calls):
             try:
                 self._check(same)
-            except Exception:  # the others must be looked at whatever became of these
+            except Exception:  # an error of one group must not keep the other groups from their check
                 log.exception("calls.not_checked")
 
     def _check(self, calls: list[WatchedCall]) -> None:
@@ -132,7 +132,7 @@ def _by_permit(calls: Sequence[WatchedCall]) -> list[list[WatchedCall]]:
 
 
 def _authorize_again(call: WatchedCall, current: object) -> None:
-    """End a call whose caller has lost the permission to it, or what it is about was disabled."""
+    """End a request whose caller has lost the permission, or whose resource was disabled."""
     try:
         call.authorize(current)
     except ServiceUnavailable as error:

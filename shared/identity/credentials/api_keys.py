@@ -1,8 +1,7 @@
-"""Personal API keys: each acts as its user, in one organization or in the one the user has selected.
+"""Personal API keys. A key acts as its user, in the organization it is bound to or in the one the user selected.
 
-A key never gives more than its issuer holds, and a bound key makes only keys bound alike. Only operators make keys
-for others; administrators see and revoke the keys bound to their organization. Limits count per user and
-organization, so that none uses up another's.
+Users issue their own keys; only operators issue keys for others. A bound key issues only keys with the same binding.
+Administrators list and revoke the keys that are bound to their organization.
 """
 
 from dataclasses import dataclass
@@ -29,13 +28,14 @@ from shared.ids import new_id
 from shared.pagination import Page, Position, ascending, paginate
 
 LIVE_LIMIT = 100
+"""Live keys of a user in one organization. Counted for each, so that one organization cannot use up another's."""
 FIRST_KEY_NAME = "First key"
 """The name of the key that comes with a new account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey(ListedSecret):
-    """A key, as it may be listed; `organization_id` is None for one that follows the user's selection."""
+    """A key without its secret; `organization_id` is None for one that follows the user's selection."""
 
     id: UUID
     user_id: UUID
@@ -45,7 +45,7 @@ class ApiKey(ListedSecret):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedApiKey:
-    """A new key, shown only now."""
+    """A new key with its secret, which is shown only now."""
 
     key: ApiKey
     secret: Secret
@@ -60,7 +60,10 @@ def issue_api_key(
     name: str,
     expires_at: datetime | None = None,
 ) -> IssuedApiKey:
-    """Issue a key, bound to an organization if one is given; raise TooManyLive when the user has a hundred there."""
+    """Issue a key, bound to an organization if one is given.
+
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed, and TooManyLive if the user has LIVE_LIMIT keys there.
+    """
     _authorize_issue(session, actor, user_id, organization_id)
     require_future(session, expires_at)
     _require_room(session, user_id, organization_id)
@@ -83,14 +86,14 @@ def issue_api_key(
 
 
 def get_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
-    """Get a key without its secret: one's own, or one bound to an organization whose credentials one manages."""
+    """Return a key of the actor, or one bound to an organization whose credentials the actor manages."""
     key = _get(session, key_id)
     _authorize_access(actor, key)
     return key
 
 
 def list_api_keys(session: Session, *, actor: Actor, user_id: UUID, **page: Unpack[Position]) -> Page[ApiKey]:
-    """List a user's keys, without the secrets: all of one's own, or, for an operator, anyone's."""
+    """Return a page of a user's keys, to that user or an operator. A bound key lists only keys with its binding."""
     authorize_own_or_operator(actor, user_id)
     statement = _KEYS.where(api_keys.c.user_id == user_id)
     if actor.caller.bound_organization_id is not None:
@@ -101,14 +104,14 @@ def list_api_keys(session: Session, *, actor: Actor, user_id: UUID, **page: Unpa
 def list_organization_api_keys(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[ApiKey]:
-    """List the keys bound to an organization, no matter whose they are."""
+    """Return a page of the keys of all users that are bound to an organization."""
     authorize_administration(actor, Permission.CREDENTIAL_MANAGE, organization_id)
     statement = _KEYS.where(api_keys.c.organization_id == organization_id)
     return paginate(session, statement, ascending(api_keys.c.id), _key, **page)
 
 
 def revoke_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
-    """Revoke a key: one's own, or one bound to an organization whose credentials one manages."""
+    """Revoke a key of the actor, or one bound to an organization whose credentials the actor manages."""
     key = _get(session, key_id)
     _authorize_access(actor, key)
     if mark_disabled(session, api_keys, api_keys.c.revoked_at, key_id):
@@ -119,9 +122,13 @@ def revoke_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
 def _authorize_issue(session: Session, actor: Actor, user_id: UUID, organization_id: UUID | None) -> None:
     bound_to = actor.caller.bound_organization_id
     if bound_to is not None and organization_id != bound_to:
-        raise PermissionDenied("A key that is bound to an organization can only make keys bound to it.")
+        raise PermissionDenied(
+            "A key that is bound to an organization can issue only keys bound to the same one."
+        )
     if actor.user_id != user_id and not actor.caller.is_operator:
-        raise PermissionDenied("A key is made by its user; invite people, and they make keys of their own.")
+        raise PermissionDenied(
+            "Only its user can issue a key. Invite other people; they issue their own keys."
+        )
     if organization_id is not None:
         require_member(session, organization_id, user_id)
 
@@ -137,7 +144,8 @@ def _authorize_access(actor: Actor, key: ApiKey) -> None:
 
 
 def _require_room(session: Session, user_id: UUID, organization_id: UUID | None) -> None:
-    """Check that the user exists and may have another key, under the user's lock."""
+    """Check that the user exists and has fewer than LIVE_LIMIT live keys. Raises ResourceNotFound, TooManyLive."""
+    # The lock on the user serializes concurrent issues, so that they cannot both take the last place.
     locked = select(users.c.id).where(users.c.id == user_id).with_for_update()
     if session.execute(locked).one_or_none() is None:
         raise ResourceNotFound

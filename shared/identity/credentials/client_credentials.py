@@ -1,6 +1,7 @@
-"""The secrets with which a deployment obtains access tokens: two may be valid at once, for rotation.
+"""Client secrets, with which a deployment obtains access tokens.
 
-Issue a second one, give it to the deployment, revoke the first. A token dies with the secret it was exchanged for.
+Two may be live at once. To rotate, issue a second one, configure it in the deployment, and revoke the first. Revoking a
+secret also revokes the access tokens that were exchanged for it.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ LIVE_LIMIT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredential(ListedSecret):
-    """A client secret of a deployment, as it may be listed."""
+    """A client secret of a deployment, without the secret itself."""
 
     id: UUID
     deployment_id: UUID
@@ -39,7 +40,7 @@ class ClientCredential(ListedSecret):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedClientCredential:
-    """A new client secret, shown only now."""
+    """A new client secret, which is shown only now."""
 
     credential: ClientCredential
     secret: Secret
@@ -48,9 +49,10 @@ class IssuedClientCredential:
 def issue_client_credential(
     session: Session, *, actor: Actor, deployment_id: UUID, expires_at: datetime | None = None
 ) -> IssuedClientCredential:
-    """Issue another secret; raise TooManyLive when two live already."""
+    """Issue another secret. Raises TooManyLive if two are live, and ValidationFailed for an expiry in the past."""
     organization_id = authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
     require_future(session, expires_at)
+    # Serialize concurrent issues, so that they cannot both take the last place.
     session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
     live = select(func.count()).where(
         client_credentials.c.deployment_id == deployment_id,
@@ -65,7 +67,7 @@ def issue_client_credential(
 
 
 def get_client_credential(session: Session, *, actor: Actor, credential_id: UUID) -> ClientCredential:
-    """Get what may be shown of one secret."""
+    """Return a client secret without the secret itself. Raises ResourceNotFound, PermissionDenied."""
     credential = _get(session, credential_id)
     authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, credential.deployment_id)
     return credential
@@ -74,7 +76,7 @@ def get_client_credential(session: Session, *, actor: Actor, credential_id: UUID
 def list_client_credentials(
     session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[ClientCredential]:
-    """List the secrets a deployment has had, without the secrets."""
+    """Return a page of a deployment's client secrets, revoked ones included, without the secrets themselves."""
     authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
     of_deployment = client_credentials.c.deployment_id == deployment_id
     statement = _CREDENTIALS.where(of_deployment, client_credentials.c.is_of_workflows.is_(False))
@@ -82,7 +84,7 @@ def list_client_credentials(
 
 
 def revoke_client_credential(session: Session, *, actor: Actor, credential_id: UUID) -> ClientCredential:
-    """Revoke a secret and every token exchanged for it; revoking it again changes nothing."""
+    """Revoke a client secret and all tokens exchanged for it; to revoke it again changes nothing."""
     credential = _get(session, credential_id)
     organization_id = authorize_for_deployment(
         session, actor, Permission.CREDENTIAL_MANAGE, credential.deployment_id
@@ -93,7 +95,7 @@ def revoke_client_credential(session: Session, *, actor: Actor, credential_id: U
 
 
 def extend_client_credential(session: Session, *, credential_id: UUID, life: timedelta) -> None:
-    """Let a secret that was not revoked live on for so long; authorization is the caller's."""
+    """Set the expiry of an unrevoked secret to `life` from now. The caller authorizes."""
     unrevoked = (client_credentials.c.id == credential_id, client_credentials.c.revoked_at.is_(None))
     session.execute(
         update(client_credentials).where(*unrevoked).values(expires_at=func.now() + literal(life))
@@ -103,7 +105,7 @@ def extend_client_credential(session: Session, *, credential_id: UUID, life: tim
 def insert_client_credential(
     session: Session, *, deployment_id: UUID, expires_at: datetime | None
 ) -> IssuedClientCredential:
-    """Write a new secret; authorization is the caller's."""
+    """Insert a new client secret. The caller authorizes."""
     secret = issue(Prefix.CLIENT_SECRET)
     credential_id = new_id()
     session.execute(

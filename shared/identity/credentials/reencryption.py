@@ -1,8 +1,7 @@
-"""Encrypt every kept secret again with the first key, so that the older keys can be dropped.
+"""Encrypt all stored secrets with the first encryption key, so that the older keys can be removed.
 
-Secrets are the columns named `_encrypted`, of every domain. Rows are taken by key, in batches under lock; rows
-written meanwhile have the first key already, with which all processes restarted. It may be repeated or run twice at
-once.
+Secrets are the columns whose names end with `_encrypted`, of every domain. Restart all processes with the new first key
+before; rows written meanwhile then need no reencryption. It can be repeated, and run concurrently.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,14 +21,14 @@ SUFFIX = "_encrypted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReencryptionReport:
-    """How many secrets had an older key, and where those are that none of the keys opens."""
+    """The number of secrets that were reencrypted, and the columns and row keys that no key can decrypt."""
 
     renewed: int
     unreadable: tuple[str, ...]
 
 
 def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -> ReencryptionReport:
-    """Go through the secrets in these tables. With nothing unreadable, all keys but the first can be dropped."""
+    """Reencrypt the secrets of these tables. If none is unreadable, all keys but the first can be removed."""
     encryption = Encryption(settings)
     renewed = 0
     unreadable: list[str] = []
@@ -37,6 +36,7 @@ def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -
         columns = secret_columns(table)
         last: Sequence[Any] | None = None
         while columns:
+            # One transaction a batch: locks are short, and an interrupted run has renewed the batches before.
             with database.transaction() as session:
                 rows = _next_rows(session, table, columns, last)
                 found = [_renew(session, encryption, table, columns, row) for row in rows]
@@ -49,7 +49,7 @@ def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -
 
 
 def secret_columns(table: Table) -> Sequence[Column[Any]]:
-    """Name the columns of a table that hold secrets."""
+    """Return the columns of a table that contain encrypted secrets."""
     return [
         column
         for column in table.columns
@@ -77,6 +77,7 @@ def _renew(
         try:
             if token is not None and not encryption.is_current(bytes(token)):
                 renewed[column.name] = encryption.renew(bytes(token))
+        # Report and go on: one unreadable secret must not keep the others from being renewed.
         except InvalidToken:
             unreadable.append(f"{column}: {', '.join(map(str, _key_of(table, row)))}")
     if renewed:

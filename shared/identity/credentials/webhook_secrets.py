@@ -1,7 +1,7 @@
-"""Read a distribution's valid webhook secrets back, and sign with them.
+"""Decrypt a distribution's valid webhook secrets, and sign with them.
 
-After a rotation the replaced secret is valid until its overlap has ended (Standard Webhooks 1.0.0). Callers keep a
-secret only for as long as they use it.
+After a rotation the replaced secret stays valid until its overlap ends (Standard Webhooks 1.0.0). Callers must not
+store the decrypted secrets.
 """
 
 import base64
@@ -21,7 +21,7 @@ BATCH_SIZE = 1000
 
 
 def list_webhook_secrets(session: Session, encryption: Encryption, distribution_id: UUID) -> Sequence[str]:
-    """Give the secrets of a distribution as `whsec_…`, newest first; none when it is unknown or disabled."""
+    """Return a distribution's valid secrets as `whsec_…`, newest first; none if it is unknown or disabled."""
     row = session.execute(_SECRETS, {"distribution": distribution_id}).one_or_none()
     if row is None:
         return ()
@@ -29,12 +29,12 @@ def list_webhook_secrets(session: Session, encryption: Encryption, distribution_
 
 
 def forget_replaced_secrets(database: Database) -> int:
-    """Erase the replaced secrets whose overlap has ended; give how many."""
+    """Erase replaced secrets whose overlap has ended. Return how many."""
     return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
 def sign(secret: str, text: bytes) -> bytes:
-    """Give the HMAC-SHA256 that a secret makes of a text: id, `.`, seconds since 1970, `.` and body."""
+    """Return the HMAC-SHA256 of a text under a secret; the text is id, `.`, seconds since 1970, `.` and body."""
     key = base64.b64decode(secret.removeprefix(WEBHOOK_SECRET_PREFIX))
     return hmac.digest(key, text, "sha256")
 

@@ -1,6 +1,7 @@
 """Deployments: agents of an organization that run elsewhere and call the service as their Daemon Identity.
 
-A new deployment comes with its daemon, its first version, and a client id and secret that is shown once.
+A new deployment gets a daemon, a first version, and a client id and secret; the secret is shown once. A Daemon Identity
+is the service account of one deployment: it executes the deployment's calls and owns what it stores by itself.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 
 class DeploymentKind(StrEnum):
-    """Where a deployment comes from, and thereby how it gets its secret."""
+    """How a deployment authenticates: with a client secret, or also with the tokens of GitHub workflows."""
 
     REMOTE = "Remote"
     GITHUB = "GitHub"
@@ -39,7 +40,7 @@ class DeploymentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment; `client_id` stays the same when secrets are rotated."""
+    """A deployment; `client_id` never changes, also when secrets are rotated."""
 
     id: UUID
     organization_id: UUID
@@ -54,7 +55,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedDeployment:
-    """A new deployment with what is shown only now."""
+    """A new deployment with its first client secret, which is shown only now."""
 
     deployment: Deployment
     version: Version
@@ -70,8 +71,12 @@ def create_deployment(
     name: str,
     label: str | None = None,
 ) -> CreatedDeployment:
-    """Make a deployment, its daemon as a `ProjectAgent` of the organization, its first version and its secret."""
+    """Create a deployment, its daemon with the role `ProjectAgent`, its first version and its client secret.
+
+    Raises PermissionDenied, GrantExceedsGranter, ResourceNotFound, ValidationFailed.
+    """
     authorize_administration(actor, Permission.DEPLOYMENT_MANAGE, organization_id)
+    # The new daemon gets a role, so creating a deployment is a grant too.
     authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     daemon = insert_daemon_identity(session, organization_id=organization_id, name=name)
@@ -94,21 +99,21 @@ def create_deployment(
 
 
 def get_deployment(session: Session, *, actor: Actor, deployment_id: UUID) -> Deployment:
-    """Get a deployment of an organization that the actor acts in."""
+    """Return a deployment. Raises ResourceNotFound, PermissionDenied."""
     return _authorized(session, actor, Permission.ORGANIZATION_READ, deployment_id)
 
 
 def list_deployments(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Deployment]:
-    """List the deployments of an organization."""
+    """Return a page of an organization's deployments, oldest first."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(deployments).where(deployments.c.organization_id == organization_id)
     return paginate(session, statement, ascending(deployments.c.id), _deployment, **page)
 
 
 def disable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) -> Deployment:
-    """Disable a deployment: its tokens and secrets are refused until it is enabled."""
+    """Disable a deployment. Its tokens and secrets are refused until it is enabled."""
     deployment = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     if mark_disabled(session, deployments, deployments.c.disabled_at, deployment_id):
         _record(session, actor, "deployment.disabled", deployment)
@@ -126,9 +131,11 @@ def enable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) ->
 def change_daemon(
     session: Session, *, actor: Actor, deployment_id: UUID, daemon_identity_id: UUID | None
 ) -> Deployment:
-    """Give a deployment another daemon: a new one, or a Daemon Identity of the organization that serves no other.
+    """Assign a deployment another daemon: a new one if no id is given, or one that serves no other deployment.
 
-    Raises ResourceNotFound, PermissionDenied, GrantExceedsGranter, AlreadyExists, ValidationFailed.
+    Files of the previous daemon stay its own, and it can be assigned again. The change takes effect within seconds,
+    also for tokens that were issued before. Raises ResourceNotFound, PermissionDenied, GrantExceedsGranter,
+    AlreadyExists, ValidationFailed.
     """
     before = get_deployment(session, actor=actor, deployment_id=deployment_id)
     organization_id = before.organization_id
@@ -162,9 +169,12 @@ def _authorized(session: Session, actor: Actor, permission: Permission, deployme
 
 
 def _require_free(session: Session, actor: Actor, organization_id: UUID, identity_id: UUID) -> None:
-    """Raise unless an identity can become a daemon by the hand of one who holds all that it holds."""
+    """Check that an identity is a Daemon Identity without a deployment, and that the actor holds all its permissions.
+
+    Otherwise an administrator could gain rights by assigning a more powerful daemon.
+    """
     require_identity(session, organization_id, identity_id)
-    # Locked, so that of two who give it away one is refused.
+    # Lock the identity, so that of two concurrent assignments one is refused.
     found = select(identities.c.kind).where(identities.c.id == identity_id).with_for_update()
     if session.execute(found).scalar_one() != OwnerKind.DAEMON_IDENTITY:
         message = "must be a Daemon Identity"

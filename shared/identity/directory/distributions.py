@@ -1,6 +1,7 @@
-"""Distributions: where messages come in, which Principal Identity receives them, and which deployment answers.
+"""Distributions: connectors to messaging networks, each with a receiving identity and a target deployment.
 
-Its token and webhook secret are shown once; after a rotation the replaced one stays valid for a while.
+The token and the webhook secret of a distribution are shown once. After a rotation the replaced one stays valid for the
+overlap.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ MAX_OVERLAP_SECONDS = 30 * 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """A distribution, as it may be listed."""
+    """A distribution without its secrets."""
 
     id: UUID
     organization_id: UUID
@@ -46,7 +47,7 @@ class Distribution:
     token_last4: str
     media_retention_days: int
     routes_messages: bool
-    """Whether what its networks' webhooks tell of is sent to the deployment's agent."""
+    """Whether messages from its networks' webhooks are sent to the deployment's agent."""
     disabled_at: datetime | None
     last_used_at: datetime | None
     created_at: datetime
@@ -54,7 +55,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedDistribution:
-    """A new distribution with what is shown only now."""
+    """A new distribution with its token and webhook secret, which are shown only now."""
 
     distribution: Distribution
     token: Secret
@@ -74,7 +75,10 @@ def create_distribution(
     media_retention_days: int = DEFAULT_MEDIA_RETENTION_DAYS,
     routes_messages: bool = False,
 ) -> CreatedDistribution:
-    """Make a distribution that routes from networks, through a receiving identity, to a deployment."""
+    """Create a distribution that routes messages of some networks, for a receiving identity, to a deployment.
+
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed.
+    """
     authorize_administration(actor, Permission.DISTRIBUTION_MANAGE, organization_id)
     require_organization(session, organization_id)
     require_principal(session, organization_id, principal_identity_id)
@@ -102,21 +106,21 @@ def create_distribution(
 
 
 def get_managed_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
-    """Get a distribution that the caller may manage. Raises ResourceNotFound, PermissionDenied."""
+    """Return a distribution that the actor may manage. Raises ResourceNotFound, PermissionDenied."""
     distribution = get_distribution(session, actor=actor, distribution_id=distribution_id)
     authorize_administration(actor, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
     return distribution
 
 
 def get_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
-    """Get a distribution of an organization that the actor acts in."""
+    """Return a distribution. Raises ResourceNotFound, PermissionDenied."""
     return _authorized(session, actor, Permission.ORGANIZATION_READ, distribution_id)
 
 
 def list_distributions(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Distribution]:
-    """List the distributions of an organization."""
+    """Return a page of an organization's distributions, oldest first."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = _DISTRIBUTIONS.where(distributions.c.organization_id == organization_id)
     return paginate(session, statement, ascending(distributions.c.id), _distribution, **page)
@@ -132,7 +136,7 @@ def update_distribution(
     media_retention_days: int | None = None,
     routes_messages: bool | None = None,
 ) -> Distribution:
-    """Change what is given; media that is stored already keeps its deadline."""
+    """Update the fields that are not None. Media that was already stored keeps its retention deadline."""
     distribution = _authorized(session, actor, Permission.DISTRIBUTION_MANAGE, distribution_id)
     changes: dict[str, Any] = {}
     if name is not None:
@@ -151,7 +155,7 @@ def update_distribution(
 def rotate_distribution_token(
     session: Session, *, actor: Actor, distribution_id: UUID, overlap_seconds: int = DEFAULT_OVERLAP_SECONDS
 ) -> Secret:
-    """Give a new token; the one it replaces stays good for the overlap, the one before that no longer."""
+    """Replace the token and return the new one. Only the token that it replaces stays valid for the overlap."""
     distribution = _authorized(session, actor, Permission.CREDENTIAL_MANAGE, distribution_id)
     token = issue(Prefix.DISTRIBUTION_TOKEN)
     changes = {
@@ -173,7 +177,7 @@ def rotate_webhook_secret(
     distribution_id: UUID,
     overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
 ) -> Secret:
-    """Give a new webhook secret; signatures by the one it replaces stay good for the overlap."""
+    """Replace the webhook secret and return the new one. The replaced secret stays valid for the overlap."""
     distribution = _authorized(session, actor, Permission.CREDENTIAL_MANAGE, distribution_id)
     secret = issue_webhook_secret()
     changes = {
@@ -187,7 +191,7 @@ def rotate_webhook_secret(
 
 
 def disable_distribution(session: Session, *, actor: Actor, distribution_id: UUID) -> Distribution:
-    """Disable a distribution: its token and attributions are refused until it is enabled."""
+    """Disable a distribution. Its token and its attributions are refused until it is enabled."""
     distribution = _authorized(session, actor, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if mark_disabled(session, distributions, distributions.c.disabled_at, distribution_id):
         record_change(session, actor, "distribution.disabled", distribution)
@@ -203,7 +207,7 @@ def enable_distribution(session: Session, *, actor: Actor, distribution_id: UUID
 
 
 def has_routed_messages(session: Session, distribution_id: UUID) -> bool:
-    """Tell whether the messages of a distribution's networks are sent to its deployment's agent."""
+    """Return whether a distribution's messages are sent to its deployment's agent."""
     statement = select(distributions.c.routes_messages).where(distributions.c.id == distribution_id)
     return bool(session.execute(statement).scalar())
 
@@ -227,7 +231,7 @@ def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) ->
 def record_change(
     session: Session, actor: Actor, action: str, distribution: Distribution, **details: Any
 ) -> None:
-    """Record in the audit what was done to a distribution, or to what belongs to it."""
+    """Insert an audit event for a distribution or a resource that belongs to it."""
     record(session, actor, action, distribution.id, organization_id=distribution.organization_id, **details)
 
 

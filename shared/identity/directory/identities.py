@@ -1,7 +1,7 @@
-"""Identities: the two kinds of agent principals, which own files.
+"""Identities, which own files: Principal Identities and Daemon Identities.
 
-A Principal Identity receives messages through distributions; a Daemon Identity executes a deployment's calls. A new
-principal is a `ProjectAgent` over itself, so that media can be imported for it; a new daemon over its organization.
+A Principal Identity receives messages through distributions. A Daemon Identity is a deployment's service account and
+executes its calls.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """An agent principal of either kind."""
+    """An identity of either kind."""
 
     id: UUID
     organization_id: UUID
@@ -41,11 +41,12 @@ class Identity:
 def create_principal_identity(
     session: Session, *, actor: Actor, organization_id: UUID, name: str
 ) -> Identity:
-    """Make an identity that can receive messages."""
+    """Create an identity that can receive messages. Raises PermissionDenied, GrantExceedsGranter, ResourceNotFound."""
     authorize_administration(actor, Permission.IDENTITY_MANAGE, organization_id)
     authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     identity = _insert(session, organization_id, OwnerKind.PRINCIPAL_IDENTITY, name)
+    # A receiving identity needs `FileCreate` over itself, or no media could be imported for it.
     insert_role_binding(
         session,
         organization_id=organization_id,
@@ -59,7 +60,10 @@ def create_principal_identity(
 
 
 def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str) -> Identity:
-    """Write the identity of a new deployment; authorization and audit are the caller's."""
+    """Insert the Daemon Identity of a new deployment, as a `ProjectAgent` of the organization.
+
+    The caller authorizes and records the audit event.
+    """
     identity = _insert(session, organization_id, OwnerKind.DAEMON_IDENTITY, name)
     insert_role_binding(
         session,
@@ -73,21 +77,21 @@ def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str
 
 
 def get_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:
-    """Get an identity of an organization that the actor acts in."""
+    """Return an identity. Raises ResourceNotFound, PermissionDenied."""
     return _authorized(session, actor, Permission.ORGANIZATION_READ, identity_id)
 
 
 def list_identities(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Identity]:
-    """List the identities of an organization, of both kinds."""
+    """Return a page of an organization's identities of both kinds, oldest first."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(identities).where(identities.c.organization_id == organization_id)
     return paginate(session, statement, ascending(identities.c.id), _identity, **page)
 
 
 def disable_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:
-    """Disable an identity: nothing is executed as it or received for it."""
+    """Disable an identity. No call is executed as it and no message is received for it until it is enabled."""
     identity = _authorized(session, actor, Permission.IDENTITY_MANAGE, identity_id)
     if mark_disabled(session, identities, identities.c.disabled_at, identity_id):
         _record(session, actor, "identity.disabled", identity)

@@ -1,8 +1,6 @@
-"""Accept an invitation: the only way to become a member other than by an operator.
+"""Accept an invitation, by a user with an account or by registering a new one.
 
-Accepting takes the token and a key of the invited user's account, because an address alone proves nothing; without an
-account, the token makes one (`register_invited`). An invitation is valid once, and gives nothing that its author
-could not give now.
+An invitation is accepted once, and only while its author could still grant its role.
 """
 
 from dataclasses import dataclass
@@ -29,17 +27,23 @@ from shared.identity.tables import invitations, memberships, organizations, user
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A new account that came with an invitation: its first membership and its first key."""
+    """A new account, created for an invitation, with its membership and its first key."""
 
     membership: Membership
     key: IssuedApiKey
 
 
 def accept_invitation(session: Session, *, actor: Actor, token: str) -> Membership:
-    """Join as the user who asks, whom the invitation must name; raise InvitationEnded, or ResourceNotFound."""
+    """Make the acting user a member, if the invitation names them.
+
+    Raises PermissionDenied for a bound key, ResourceNotFound, InvitationEnded, OrganizationSuspended, and AlreadyExists
+    for a member.
+    """
     user_id = actor.user_id
     if user_id is None or actor.caller.bound_organization_id is not None:
-        raise PermissionDenied("Accept with a key of your own that is bound to no organization.")
+        raise PermissionDenied(
+            "Accept the invitation with your own API key that is bound to no organization."
+        )
     invitation = _lock_open(session, token)
     email = session.execute(select(users.c.email).where(users.c.id == user_id)).scalar_one()
     if invitation.user_id != user_id and fold_ascii(invitation.email or "") != fold_ascii(email):
@@ -48,14 +52,15 @@ def accept_invitation(session: Session, *, actor: Actor, token: str) -> Membersh
 
 
 def register_invited(session: Session, *, token: str, request_id: str | None) -> Registration:
-    """Make an account for an invited address that has none, with its membership and a first key.
+    """Create an account for an invited address, with the membership and a first API key.
 
-    Raises AlreadyExists where there is one: its own key accepts.
+    Raises AlreadyExists if the address has an account, ResourceNotFound, InvitationEnded, OrganizationSuspended.
     """
     invitation = _lock_open(session, token)
+    # An existing account must accept with its own key: the holder of the token may not be the owner of the address.
     if invitation.email is None or find_user(session, invitation.email) is not None:
         raise AlreadyExists(
-            "There is an account for this invitation; accept it with an API key of that account."
+            "The invited address already has an account. Accept the invitation with an API key of that account."
         )
     user = insert_user(session, invitation.email, is_operator=False)
     actor = _newcomer(user, request_id)
@@ -66,7 +71,10 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
 
 
 def _lock_open(session: Session, token: str) -> Row[Any]:
-    """Lock the invitation of a token, so that it is accepted once."""
+    """Return the open invitation of a token, locked, so that it is accepted once.
+
+    Raises ResourceNotFound, InvitationEnded, OrganizationSuspended.
+    """
     if not is_well_formed(token, Prefix.INVITATION):
         raise ResourceNotFound("There is no such invitation.")
     is_over = (
@@ -90,7 +98,8 @@ def _lock_open(session: Session, token: str) -> Row[Any]:
 
 
 def _may_still_invite(session: Session, invitation: Row[Any]) -> bool:
-    """Tell whether the author could make this invitation now; an operator's, who is not named, stands."""
+    """Return whether the author could still create this invitation."""
+    # Invitations by operators have no author.
     if invitation.invited_by is None:
         return True
     role = session.execute(
@@ -127,7 +136,7 @@ def _join(session: Session, actor: Actor, invitation: Row[Any], user_id: UUID) -
 
 
 def _newcomer(user: User, request_id: str | None) -> Actor:
-    """Let a registration's audit row name the user it makes."""
+    """Return the new user as the actor of the audit events of its registration."""
     caller = Caller(
         executor=Executor(kind=ExecutorKind.USER, id=user.id),
         credential_id=user.id,

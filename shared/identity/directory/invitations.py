@@ -1,7 +1,7 @@
-"""Invite people to an organization: they become members by accepting, with a credential of their own.
+"""Create, list and revoke invitations to an organization; `invitation_acceptance.py` accepts them.
 
-An invitation names an address or a user, a role and an end. Its token is shown once, to its author, who hands it
-over: the service sends no mail. Accepting is `invitation_acceptance.py`'s.
+An invitation names an e-mail address or a user, a role and an expiry. Its token is shown once, to the author, who
+delivers it: the service sends no mail.
 """
 
 from dataclasses import dataclass
@@ -28,12 +28,14 @@ from shared.ids import new_id
 from shared.pagination import Page, Position, descending, paginate
 
 OPEN_LIMIT = 100
+"""Open invitations of an organization."""
 DEFAULT_DAYS, MAX_DAYS = 7, 30
+"""The validity of an invitation in days, unless another is requested, and at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """An invitation, without its token; it names an address, or a user by id."""
+    """An invitation without its token; either `email` or `user_id` is set."""
 
     id: UUID
     organization_id: UUID
@@ -50,7 +52,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedInvitation:
-    """A new invitation, and the token that is shown only now."""
+    """A new invitation with its token, which is shown only now."""
 
     invitation: Invitation
     token: Secret
@@ -66,9 +68,11 @@ def invite_member(
     user_id: UUID | None = None,
     expires_at: datetime | None = None,
 ) -> IssuedInvitation:
-    """Invite the person of an address, or a user, for a week unless said otherwise.
+    """Create an invitation for an e-mail address or a user.
 
-    Raises AlreadyExists for a member, and TooManyLive when a hundred invitations are open.
+    Without `expires_at` it is valid for DEFAULT_DAYS; a later expiry is reduced to MAX_DAYS. Raises PermissionDenied,
+    GrantExceedsGranter, ValidationFailed, ResourceNotFound, AlreadyExists for a member, and TooManyLive if OPEN_LIMIT
+    invitations are open.
     """
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     authorize_role(actor, role, organization_id)
@@ -97,7 +101,7 @@ def invite_member(
 
 
 def get_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
-    """Get an invitation of an organization whose members one manages."""
+    """Return an invitation of an organization whose members the actor manages."""
     row = session.execute(select(invitations).where(invitations.c.id == invitation_id)).one_or_none()
     if row is None:
         raise ResourceNotFound
@@ -108,14 +112,14 @@ def get_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> In
 def list_invitations(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Invitation]:
-    """List an organization's invitations, newest first, those that ended too."""
+    """Return a page of an organization's invitations, newest first, ended ones included."""
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     statement = select(invitations).where(invitations.c.organization_id == organization_id)
     return paginate(session, statement, descending(invitations.c.id), _invitation, **page)
 
 
 def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
-    """Revoke an invitation that was not accepted yet; after that, remove the member."""
+    """Revoke an invitation. One that was accepted is returned unchanged; remove the member instead."""
     invitation = get_invitation(session, actor=actor, invitation_id=invitation_id)
     if invitation.accepted_at is None and mark_disabled(
         session, invitations, invitations.c.revoked_at, invitation_id
@@ -125,7 +129,10 @@ def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) ->
 
 
 def _check_invitee(session: Session, organization_id: UUID, email: str | None, user_id: UUID | None) -> None:
-    """Check that one person is named who is no member; never tells whether an address has an account."""
+    """Check that either an address or an existing user is given, and is not a member.
+
+    The result does not reveal whether an address of a non-member has an account.
+    """
     if (email is None) == (user_id is None):
         raise invalid_field("email", "or userId, one of them")
     if email is not None:
@@ -144,7 +151,8 @@ def _check_invitee(session: Session, organization_id: UUID, email: str | None, u
 
 
 def _require_room(session: Session, organization_id: UUID) -> None:
-    """Check, under the organization's lock, that it exists and may have another open invitation."""
+    """Check that the organization exists and has fewer than OPEN_LIMIT open invitations."""
+    # The lock serializes concurrent invitations, so that they cannot both take the last place.
     locked = select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update()
     if session.execute(locked).one_or_none() is None:
         raise ResourceNotFound
@@ -155,7 +163,9 @@ def _require_room(session: Session, organization_id: UUID) -> None:
         invitations.c.expires_at > func.now(),
     )
     if session.execute(still_open).scalar_one() >= OPEN_LIMIT:
-        raise TooManyLive("There are as many open invitations as are allowed; revoke one first.")
+        raise TooManyLive(
+            f"The organization has reached its limit of {OPEN_LIMIT} open invitations. Revoke one first."
+        )
 
 
 def _end(expires_at: datetime | None) -> Any:

@@ -1,4 +1,4 @@
-"""Name what ids of an organization stand for, so that people read names: identities, deployments, members and keys."""
+"""Resolve ids of an organization's identities, deployments, members and keys to names, for display."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from shared.identity.tables import api_keys, deployments, identities, membership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The name of something, and what kind of thing it is."""
+    """The name of a resource and its kind: `identity`, `deployment`, `key` or `user`."""
 
     name: str
     kind: str
 
 
 def find_labels(session: Session, organization_id: UUID, ids: Iterable[UUID | None]) -> Mapping[UUID, Label]:
-    """Find the names of what is the organization's; another's, and what is gone, is left out."""
+    """Return the labels of those ids that belong to the organization; other and unknown ids are left out."""
     wanted = {at for at in ids if at is not None}
     if not wanted:
         return {}
@@ -34,7 +34,7 @@ def find_labels(session: Session, organization_id: UUID, ids: Iterable[UUID | No
         )
         for table, name, kind in named
     ]
-    # A subquery for each user is a look-up by the key, however many members there are.
+    # A subquery per user is an index lookup; a join would be planned as a scan of all members.
     is_member = select(literal(True)).where(  # noqa: FBT003 (a value of SQL)
         memberships.c.organization_id == organization_id, memberships.c.user_id == users.c.id
     )

@@ -1,9 +1,7 @@
-"""Who belongs to an organization, in which role.
+"""Memberships: the users of an organization and their roles.
 
-Only operators add members; people join by invitation (`invitations.py`). Nobody gives a role with more than they
-hold, only an owner changes owners, and an organization keeps an owner who can act, unless an operator disables the
-last one (`users.py`). A member who leaves loses
-bindings, bound keys and the selection.
+Users join by invitation (`invitations.py`); only operators add members directly. Only owners change owners. A change of
+members never removes the last enabled owner; only an operator can, by disabling the user (`users.py`).
 """
 
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """A user's place in an organization."""
+    """A user's membership in an organization, with the role."""
 
     organization_id: UUID
     user_id: UUID
@@ -42,9 +40,9 @@ class Membership:
 def add_member(
     session: Session, *, actor: Actor, organization_id: UUID, email: str, role: Role
 ) -> Membership:
-    """Make the user of an address a member without asking, and the user if the address is new; for operators.
+    """Make the user of an address a member without an invitation; create the user if the address is unknown.
 
-    Raises AlreadyExists for a member.
+    For operators. Raises PermissionDenied, ResourceNotFound, ValidationFailed, and AlreadyExists for a member.
     """
     authorize_administration(actor, Permission.INSTALLATION_OPERATE, organization_id)
     authorize_role(actor, role, organization_id)
@@ -56,7 +54,7 @@ def add_member(
 
 
 def get_member(session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID) -> Membership:
-    """Get one membership of an organization the actor acts in."""
+    """Return a membership. Raises PermissionDenied, ResourceNotFound."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     return get_membership(session, organization_id, user_id)
 
@@ -64,7 +62,7 @@ def get_member(session: Session, *, actor: Actor, organization_id: UUID, user_id
 def list_members(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Membership]:
-    """List the members of an organization."""
+    """Return a page of an organization's members, by ascending user id."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = _MEMBERS.where(memberships.c.organization_id == organization_id)
     return paginate(session, statement, ascending(memberships.c.user_id), _membership, **page)
@@ -73,7 +71,7 @@ def list_members(
 def change_member_role(
     session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID, role: Role
 ) -> Membership:
-    """Change a member's role; raise LastOwner when no owner would be left."""
+    """Change a member's role. Raises LastOwner if no enabled owner would be left, and as `authorize_role`."""
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     authorize_role(actor, role, organization_id)
     current = _get_for_change(session, actor, organization_id, user_id)
@@ -87,7 +85,7 @@ def change_member_role(
 
 
 def remove_member(session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID) -> None:
-    """End a membership, and with it the user's bindings and bound keys there; raise LastOwner for the last owner."""
+    """Delete a membership with the user's role bindings and bound keys there. Raises LastOwner for the last owner."""
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     current = _get_for_change(session, actor, organization_id, user_id)
     if current.role is Role.WORKSPACE_OWNER:
@@ -98,9 +96,9 @@ def remove_member(session: Session, *, actor: Actor, organization_id: UUID, user
 
 
 def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID, role: Role) -> None:
-    """Insert a membership, already authorized and consented to; a user's only one is selected.
+    """Insert a membership and select its organization if it is the user's only one.
 
-    With others nothing is selected: a key must not begin to act elsewhere than where its user sent it.
+    The caller authorizes, and ensures that the user consented. Raises AlreadyExists for a member.
     """
     written = session.execute(
         insert(memberships)
@@ -109,6 +107,7 @@ def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID,
     )
     if written.rowcount == 0:
         raise AlreadyExists("This user is a member already.")
+    # With other memberships nothing is selected: the user's unbound keys must not start to charge another organization.
     others = exists().where(
         memberships.c.user_id == user_id, memberships.c.organization_id != organization_id
     )
@@ -120,7 +119,10 @@ def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID,
 
 
 def authorize_role(actor: Actor, role: Role, organization_id: UUID) -> None:
-    """Raise unless this is a role of members, and one that the actor may hand out."""
+    """Check that a role can be a member's and that the actor may grant it.
+
+    Raises ValidationFailed, GrantExceedsGranter.
+    """
     if role not in MEMBERSHIP_ROLES:
         message = "must be Member, WorkspaceAdmin or WorkspaceOwner"
         raise invalid_field("role", message)
@@ -128,7 +130,8 @@ def authorize_role(actor: Actor, role: Role, organization_id: UUID) -> None:
 
 
 def _get_for_change(session: Session, actor: Actor, organization_id: UUID, user_id: UUID) -> Membership:
-    """Read a membership under the organization's lock, so that two owners cannot remove each other at once."""
+    """Return a membership for a change. Raises ResourceNotFound; PermissionDenied if it takes an owner."""
+    # Lock the organization, so that two owners cannot remove each other concurrently.
     session.execute(select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
     current = get_membership(session, organization_id, user_id)
     if current.role is Role.WORKSPACE_OWNER:
@@ -172,7 +175,7 @@ def _drop_rights(session: Session, organization_id: UUID, user_id: UUID) -> None
 
 
 def get_membership(session: Session, organization_id: UUID, user_id: UUID) -> Membership:
-    """Read a membership; authorization is the caller's. Raise ResourceNotFound."""
+    """Return a membership. The caller authorizes. Raises ResourceNotFound."""
     return get_one(session, _MEMBERS.where(*_is(organization_id, user_id)), _membership)
 
 

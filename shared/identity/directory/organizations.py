@@ -1,4 +1,7 @@
-"""Organizations: who is charged, and within which everything else lives. Only operators make and suspend them."""
+"""Organizations: the tenants, which are charged and contain all other resources.
+
+Only operators create, suspend and resume them.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +27,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Organization:
-    """An organization; while `suspended_at` is set, nobody acts in it or at its cost."""
+    """An organization; while `suspended_at` is set, calls in it and at its cost are refused."""
 
     id: UUID
     name: str
@@ -33,7 +36,7 @@ class Organization:
 
 
 def create_organization(session: Session, *, actor: Actor, name: str, owner_id: UUID) -> Organization:
-    """Create an organization with its first owner."""
+    """Create an organization with its first owner. Raises PermissionDenied, and ResourceNotFound for the owner."""
     authorize_operation(actor)
     get_user(session, actor=actor, user_id=owner_id)
     row = session.execute(
@@ -45,13 +48,16 @@ def create_organization(session: Session, *, actor: Actor, name: str, owner_id: 
 
 
 def get_organization(session: Session, *, actor: Actor, organization_id: UUID) -> Organization:
-    """Get an organization that the actor acts in, or operates."""
+    """Return an organization. Raises PermissionDenied, ResourceNotFound."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     return get_one(session, select(organizations).where(organizations.c.id == organization_id), _organization)
 
 
 def list_organizations(session: Session, *, actor: Actor, **page: Unpack[Position]) -> Page[Organization]:
-    """List the organizations of a user, active or not; for an operator all there are."""
+    """Return a page of the organizations that the actor is a member of; an operator gets all of them.
+
+    A bound key lists only the organization it is bound to.
+    """
     statement = select(organizations)
     if not actor.caller.is_operator:
         mine = memberships.c.user_id == actor.user_id
@@ -70,7 +76,7 @@ def rename_organization(session: Session, *, actor: Actor, organization_id: UUID
 
 
 def suspend_organization(session: Session, *, actor: Actor, organization_id: UUID) -> Organization:
-    """Suspend an organization: nothing is done in its name or at its cost."""
+    """Suspend an organization: calls in it and at its cost are refused until an operator resumes it."""
     authorize_operation(actor)
     if mark_disabled(session, organizations, organizations.c.suspended_at, organization_id):
         _record(session, actor, "organization.suspended", organization_id)

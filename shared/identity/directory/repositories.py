@@ -1,8 +1,8 @@
-"""Repositories of GitHub deployments: whose workflows get access tokens without any secret of ours.
+"""Repositories of GitHub deployments, whose workflows exchange their own tokens for access tokens.
 
-A repository is known by its issuer and its immutable ids: those of the first token that is accepted; ids may be
-entered. A name may be given to another repository later; an id may not. The tokens hang on a credential of their own
-that has no secret: replacing or removing the repository revokes it, and with it every token that a workflow got.
+A repository is identified by its issuer and GitHub's immutable ids. Ids that were not entered are taken from the first
+accepted token, because a name can be reused by another repository and an id cannot. The access tokens belong to a
+client credential without a known secret. Replacing or removing the repository revokes it, and so all of these tokens.
 """
 
 import re
@@ -33,7 +33,7 @@ _BRANCH = "refs/heads/"
 
 
 class NoGitHubDeployment(DomainError):
-    """Only a deployment of kind GitHub has a repository."""
+    """Only a deployment of kind GitHub can have a repository."""
 
     code = "no_github_deployment"
     kind = Kind.CONFLICT
@@ -41,7 +41,7 @@ class NoGitHubDeployment(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryDraft:
-    """What a repository is to be; a `ref` without `refs/` is a branch."""
+    """The settings of a repository; a `ref` without `refs/` is a branch."""
 
     repository: str
     ref: str | None = None
@@ -52,7 +52,7 @@ class RepositoryDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A deployment's repository; without `ref` any branch or tag, without `environment` any or none."""
+    """A deployment's repository. If `ref` is None, runs of every branch and tag match; likewise `environment`."""
 
     deployment_id: UUID
     repository: str
@@ -67,9 +67,9 @@ class Repository:
 def put_repository(
     session: Session, *, actor: Actor, deployment_id: UUID, draft: RepositoryDraft
 ) -> Repository:
-    """Set or replace the repository of a GitHub deployment; tokens of the one before end.
+    """Set or replace the repository of a GitHub deployment; tokens of the previous one are revoked.
 
-    Raises NoGitHubDeployment, ValidationFailed.
+    Raises PermissionDenied, ResourceNotFound, NoGitHubDeployment, ValidationFailed.
     """
     organization_id = _authorize(session, actor, deployment_id)
     values = _values(draft)
@@ -87,13 +87,13 @@ def put_repository(
 
 
 def get_repository(session: Session, *, actor: Actor, deployment_id: UUID) -> Repository:
-    """Get the repository of a deployment."""
+    """Return a deployment's repository. Raises PermissionDenied, ResourceNotFound."""
     authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, deployment_id)
     return _get(session, deployment_id)
 
 
 def remove_repository(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
-    """Remove the repository of a deployment, and end the tokens of its workflows."""
+    """Delete a deployment's repository and revoke the tokens of its workflows. Raises ResourceNotFound."""
     organization_id = _authorize(session, actor, deployment_id)
     get_one(session, _of(deployment_id).with_for_update(), _repository)
     _remove(session, deployment_id)
@@ -128,6 +128,7 @@ def _repository(row: Row[Any]) -> Repository:
 
 def _values(draft: RepositoryDraft) -> dict[str, Any]:
     ref = draft.ref
+    # A name alone means a branch; tokens always contain the full ref.
     if ref and not ref.startswith("refs/"):
         ref = _BRANCH + ref
     _require("repository", _NAME.fullmatch(draft.repository), "must be owner/name")

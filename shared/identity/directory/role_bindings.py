@@ -1,7 +1,7 @@
-"""Bind roles to identities, over an organization or one owner, and to users over one owner.
+"""Bind roles to identities, over an organization or one owner identity, and to users over one owner identity.
 
-Nobody binds or unbinds a role with more than they hold, and no binding crosses organizations. A user's role in the
-organization is the membership's.
+An actor binds and unbinds only roles whose permissions it holds, and no binding crosses organizations. A user's role in
+an organization is the membership's.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleBinding:
-    """A role that one subject (an identity or a user) holds in one scope."""
+    """A role that an identity or a user holds in one scope."""
 
     id: UUID
     organization_id: UUID
@@ -49,7 +49,10 @@ def bind_identity_role(
     scope_kind: ScopeKind,
     scope_id: UUID,
 ) -> RoleBinding:
-    """Give an identity a role over its organization, or over one owner identity of it."""
+    """Bind a role to an identity, over its organization or over one owner identity in it.
+
+    Raises PermissionDenied, GrantExceedsGranter, ResourceNotFound, ValidationFailed, AlreadyExists.
+    """
     _authorize(actor, organization_id, role)
     require_identity(session, organization_id, identity_id)
     _require_scope(session, organization_id, scope_kind, scope_id)
@@ -68,7 +71,10 @@ def bind_identity_role(
 def bind_user_role(
     session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID, role: Role, owner_id: UUID
 ) -> RoleBinding:
-    """Give a member a role over one owner identity of the organization."""
+    """Bind a role to a member, over one owner identity of the organization.
+
+    Raises PermissionDenied, GrantExceedsGranter, ResourceNotFound, AlreadyExists.
+    """
     _authorize(actor, organization_id, role)
     require_member(session, organization_id, user_id)
     require_identity(session, organization_id, owner_id)
@@ -85,7 +91,7 @@ def bind_user_role(
 
 
 def get_role_binding(session: Session, *, actor: Actor, binding_id: UUID) -> RoleBinding:
-    """Get a role binding of an organization that the actor acts in."""
+    """Return a role binding. Raises ResourceNotFound, PermissionDenied."""
     binding = _get(session, binding_id)
     authorize_administration(actor, Permission.ORGANIZATION_READ, binding.organization_id)
     return binding
@@ -94,14 +100,14 @@ def get_role_binding(session: Session, *, actor: Actor, binding_id: UUID) -> Rol
 def list_role_bindings(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[RoleBinding]:
-    """List the bindings made in an organization."""
+    """Return a page of an organization's role bindings, oldest first."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(role_bindings).where(role_bindings.c.organization_id == organization_id)
     return paginate(session, statement, ascending(role_bindings.c.id), _binding, **page)
 
 
 def unbind_role(session: Session, *, actor: Actor, binding_id: UUID) -> None:
-    """Delete a role binding; one that is gone already raises ResourceNotFound."""
+    """Delete a role binding. Raises ResourceNotFound if there is none, PermissionDenied, GrantExceedsGranter."""
     held = select(role_bindings).where(role_bindings.c.id == binding_id).with_for_update()
     binding = get_one(session, held, _binding)
     _authorize(actor, binding.organization_id, binding.role)
@@ -110,11 +116,11 @@ def unbind_role(session: Session, *, actor: Actor, binding_id: UUID) -> None:
 
 
 def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
-    """Write a binding, given by its columns; authorization is the caller's."""
+    """Insert a binding, given by its columns. The caller authorizes. Raises AlreadyExists."""
     statement = insert(role_bindings).values(id=new_id(), **values).on_conflict_do_nothing()
     row = session.execute(statement.returning(role_bindings)).one_or_none()
     if row is None:
-        raise AlreadyExists("This subject holds this role there already.")
+        raise AlreadyExists("The subject already holds this role in this scope.")
     return _binding(row)
 
 

@@ -1,6 +1,6 @@
-"""Users: people, who act in one organization at a time with the rights of their membership there.
+"""User accounts. A user acts in one organization at a time, with the rights of the membership there.
 
-Operators make and disable users; a person invited by address makes their own (`invitation_acceptance.py`).
+Operators create and disable users. An invited person creates their own account (`invitation_acceptance.py`).
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A person. `active_organization_id` is where keys that are bound to no organization act."""
+    """A user account. Keys that are bound to no organization act in `active_organization_id`."""
 
     id: UUID
     email: str
@@ -39,7 +39,7 @@ class User:
 
 
 def create_user(session: Session, *, actor: Actor, email: str) -> User:
-    """Create a user who belongs to no organization yet; raise AlreadyExists for a known address."""
+    """Create a user without a membership, for an operator. Raises AlreadyExists for a known address."""
     authorize_operation(actor)
     user = insert_user(session, email, is_operator=False)
     _record(session, actor, "user.created", user.id)
@@ -47,7 +47,7 @@ def create_user(session: Session, *, actor: Actor, email: str) -> User:
 
 
 def create_operator(session: Session, *, actor: Actor, email: str) -> User:
-    """Create a user who operates the installation: one who may administer every organization."""
+    """Create a user who is an operator and may administer every organization. Raises AlreadyExists."""
     authorize_operation(actor)
     user = insert_user(session, email, is_operator=True)
     _record(session, actor, "user.operator_created", user.id)
@@ -55,23 +55,26 @@ def create_operator(session: Session, *, actor: Actor, email: str) -> User:
 
 
 def get_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
-    """Get a user: oneself, or, for an operator, anyone."""
+    """Return a user, to that user or an operator. Raises ResourceNotFound."""
     authorize_own_or_operator(actor, user_id)
     return get_one(session, select(users).where(users.c.id == user_id), _user)
 
 
 def list_users(session: Session, *, actor: Actor, **page: Unpack[Position]) -> Page[User]:
-    """List every user of the installation, for its operators."""
+    """Return a page of all users of the installation, oldest first, for an operator."""
     authorize_operation(actor)
     return paginate(session, select(users), ascending(users.c.id), _user, **page)
 
 
 def select_active_organization(session: Session, *, actor: Actor, organization_id: UUID) -> User:
-    """Make an organization the one a user's unbound keys act in; raise ResourceNotFound unless they are a member."""
+    """Select the organization that the user's unbound keys act in.
+
+    Raises PermissionDenied for a bound key, and ResourceNotFound unless the user is a member.
+    """
     user_id = actor.user_id
     if user_id is None or actor.caller.bound_organization_id is not None:
-        raise PermissionDenied("Only a user's key that is bound to no organization can select one.")
-    # The membership is kept until this is committed: who ends it afterwards finds the organization selected.
+        raise PermissionDenied("Only a user's API key that is bound to no organization can select one.")
+    # The shared lock delays a concurrent removal until the commit, so that it finds and clears this selection.
     belongs = select(memberships.c.user_id).where(
         memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
     )
@@ -83,37 +86,33 @@ def select_active_organization(session: Session, *, actor: Actor, organization_i
 
 
 def disable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
-    """Disable a user, and with them all their keys: the last owner of an organization too.
-
-    A stranger who has taken an account over must not keep it for as long as nobody else owns the organization.
-    """
+    """Disable a user and so all their keys and sessions, for an operator."""
     authorize_operation(actor)
+    # The last owner of an organization too: a compromised account must be stopped at once.
     if mark_disabled(session, users, users.c.disabled_at, user_id):
         _record(session, actor, "user.disabled", user_id)
     return get_user(session, actor=actor, user_id=user_id)
 
 
 def enable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
-    """Enable a disabled user, with the keys that are left; sessions and links from before stay over.
-
-    They are ended here and not with the user: one that was beginning just then would come back to life.
-    """
+    """Enable a disabled user with the keys that were not revoked; earlier sessions and sign-in links are revoked."""
     authorize_operation(actor)
     if mark_enabled(session, users, users.c.disabled_at, user_id):
+        # Revoke them here and not when the user is disabled: a sign-in that ran concurrently would be missed then.
         end_sessions(session, user_id)
         _record(session, actor, "user.enabled", user_id)
     return get_user(session, actor=actor, user_id=user_id)
 
 
 def find_user(session: Session, email: str) -> UUID | None:
-    """Find the user of an address, whatever its case."""
+    """Return the id of the user of an address, ignoring ASCII case, or None. Raises ValidationFailed."""
     known = select(users.c.id).where(email_matches(require_email(email)))
     found: UUID | None = session.execute(known).scalar()
     return found
 
 
 def find_or_insert_user(session: Session, email: str) -> UUID:
-    """Give the user of an address, made if need be; two who add the same new address get the same user."""
+    """Return the id of the user of an address; create the user if there is none. Raises ValidationFailed."""
     found = find_user(session, email)
     if found is not None:
         return found
@@ -124,10 +123,10 @@ def find_or_insert_user(session: Session, email: str) -> UUID:
 
 
 def insert_user(session: Session, email: str, *, is_operator: bool) -> User:
-    """Write a user; authorization is the caller's. Raise AlreadyExists for a known address."""
+    """Insert a user. The caller authorizes. Raises AlreadyExists for a known address, ValidationFailed."""
     row = session.execute(_insertion(require_email(email), is_operator=is_operator)).one_or_none()
     if row is None:
-        raise AlreadyExists("There is a user with this address already.")
+        raise AlreadyExists("A user with this e-mail address already exists.")
     return _user(row)
 
 

@@ -1,6 +1,6 @@
-"""Versions of a deployment: new tokens name the active one; revoking one ends all of its tokens.
+"""Versions of a deployment. New access tokens name the active version; revoking a version revokes all its tokens.
 
-Deploying makes a version active; an earlier one can be activated again, unless it was revoked.
+A new version becomes active; an earlier one can be activated again unless it was revoked.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Version:
 def deploy_version(
     session: Session, *, actor: Actor, deployment_id: UUID, label: str | None = None
 ) -> Version:
-    """Record a new version and make it the active one."""
+    """Insert a new version and activate it. Raises PermissionDenied, ResourceNotFound, ValidationFailed."""
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     version = insert_version(session, deployment_id=deployment_id, label=label)
     _record(session, actor, "version.deployed", version, organization_id)
@@ -46,7 +46,7 @@ def deploy_version(
 
 
 def get_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
-    """Get a version of a deployment of an organization that the actor acts in."""
+    """Return a version. Raises ResourceNotFound, PermissionDenied."""
     version = _get(session, version_id)
     authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, version.deployment_id)
     return version
@@ -55,19 +55,20 @@ def get_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
 def list_versions(
     session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[Version]:
-    """List the versions of a deployment."""
+    """Return a page of a deployment's versions, oldest first."""
     authorize_for_deployment(session, actor, Permission.ORGANIZATION_READ, deployment_id)
     statement = select(versions).where(versions.c.deployment_id == deployment_id)
     return paginate(session, statement, ascending(versions.c.id), _version, **page)
 
 
 def activate_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
-    """Activate an earlier version; one that was revoked raises VersionRevoked."""
+    """Activate an earlier version. Raises VersionRevoked, ResourceNotFound, PermissionDenied."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
         session, actor, Permission.DEPLOYMENT_MANAGE, version.deployment_id
     )
     _lock(session, version.deployment_id)
+    # Read again under the lock: the version may have been revoked meanwhile.
     version = _get(session, version_id)
     if version.revoked_at is not None:
         raise VersionRevoked
@@ -77,7 +78,7 @@ def activate_version(session: Session, *, actor: Actor, version_id: UUID) -> Ver
 
 
 def revoke_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
-    """Revoke a version and every token of it; if it was the active one, none is until another is activated."""
+    """Revoke a version and all its tokens. If it was active, no version is active until another is activated."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
         session, actor, Permission.DEPLOYMENT_MANAGE, version.deployment_id
@@ -94,7 +95,8 @@ def revoke_version(session: Session, *, actor: Actor, version_id: UUID) -> Versi
 
 
 def insert_version(session: Session, *, deployment_id: UUID, label: str | None) -> Version:
-    """Write and activate the next version, numbered under the deployment's lock; authorization is the caller's."""
+    """Insert and activate the next version. The caller authorizes."""
+    # The lock makes the numbers of concurrent inserts unique and without gaps.
     _lock(session, deployment_id)
     last = select(func.max(versions.c.number)).where(versions.c.deployment_id == deployment_id)
     number = (session.execute(last).scalar() or 0) + 1
@@ -110,7 +112,7 @@ def insert_version(session: Session, *, deployment_id: UUID, label: str | None) 
 
 
 def _activate(session: Session, version: Version) -> bool:
-    """Make a version the active one; tell whether it was not."""
+    """Activate a version. Return whether another one, or none, was active."""
     return set_values(session, deployments, version.deployment_id, {"active_version_id": version.id})
 
 

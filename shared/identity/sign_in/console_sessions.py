@@ -1,7 +1,7 @@
-"""Sessions of the console: begun by a link that is good once, renewed when their user proves who they are again.
+"""Console sessions: started by a one-time sign-in link or an OpenID provider, replaced when their user steps up.
 
-A session acts as its user with an unbound key would, in an organization of its own choice: choosing one moves neither
-the user's keys nor whom those charge. Sessions are rows, revoked at once; only hashes are stored.
+A session acts like an unbound API key of its user, but selects its organization for itself; that changes neither where
+the user's keys act nor which organization they charge. Sessions and links are rows and store only hashes.
 """
 
 from dataclasses import dataclass, field
@@ -26,36 +26,37 @@ from shared.ids import new_id
 
 LINK_LIFE = timedelta(minutes=10)
 LONGEST = timedelta(hours=12)
-"""A session ends then, however much it is used."""
+"""The longest life of a session, also if it is used all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedLink:
-    """A link that signs its user in, once."""
+    """A one-time sign-in link of a user."""
 
     user_id: UUID
     expires_at: datetime
     code: Secret = field(repr=False)
 
     def address(self, base_url: str) -> str:
-        """Give the address to open; the code stands in the fragment, which no server is sent and no log has."""
+        """Return the URL to open in a browser."""
+        # In the fragment, which browsers do not send, so that no access log contains the code.
         return f"{base_url}/console/in#{self.code.value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSession:
-    """A session that has begun."""
+    """A new session with its token."""
 
     id: UUID
     token: Secret = field(repr=False)
 
 
 def issue_link(session: Session, *, actor: Actor, user_id: UUID) -> IssuedLink:
-    """Issue a link for a user; for operators."""
+    """Issue a sign-in link for a user, for an operator. Raises ResourceNotFound for an unknown or disabled user."""
     authorize_operation(actor)
     enabled = select(users.c.id).where(users.c.id == user_id, users.c.disabled_at.is_(None))
     if session.execute(enabled).one_or_none() is None:
-        raise ResourceNotFound("There is no such user, or they are disabled.")
+        raise ResourceNotFound("The user does not exist or is disabled.")
     code = issue(Prefix.CONSOLE_LINK)
     made = (
         insert(console_links)
@@ -70,7 +71,7 @@ def issue_link(session: Session, *, actor: Actor, user_id: UUID) -> IssuedLink:
 def sign_in(
     session: Session, code: str, *, request_id: str | None = None, client_address: str | None = None
 ) -> NewSession | None:
-    """Begin a session with the code of a link; None for one that is unknown, used or too old."""
+    """Start a session with the code of a sign-in link. Return None if the link is unknown, used or expired."""
     user_id = _use_link(session, code)
     if user_id is None:
         return None
@@ -82,7 +83,7 @@ def sign_in(
 def sign_in_as(
     session: Session, email: str, *, request_id: str | None = None, client_address: str | None = None
 ) -> NewSession | None:
-    """Begin a session of the user with an address that a provider vouches for; None where nobody enabled has it."""
+    """Start a session of the enabled user with an address that a provider verified. Return None if there is none."""
     known = select(users.c.id).where(email_matches(email), users.c.disabled_at.is_(None))
     user_id: UUID | None = session.execute(known).scalar_one_or_none()
     if user_id is None:
@@ -94,13 +95,14 @@ def sign_in_as(
 
 
 def step_up(session: Session, *, actor: Actor, proof: str) -> NewSession | None:
-    """Put a fresh session in the place of one whose user proves who they are: by a new link, or a key of their own.
+    """Replace the session after its user has authenticated again, with a new sign-in link or an unbound API key.
 
-    None where it proves nothing.
+    The new session keeps the old one's organization and expiry. Return None if `proof` is not valid for this user.
     """
     user_id, session_id = actor.user_id, actor.caller.credential_id
     if user_id is None or user_id not in (_use_link(session, proof), _user_of_key(session, proof)):
         return None
+    # Lock the session, so that two concurrent step-ups do not both replace it.
     before = select(console_sessions).where(console_sessions.c.id == session_id).with_for_update()
     old = session.execute(before).one()
     if not mark_disabled(session, console_sessions, console_sessions.c.revoked_at, session_id):
@@ -111,14 +113,17 @@ def step_up(session: Session, *, actor: Actor, proof: str) -> NewSession | None:
 
 
 def sign_out(session: Session, *, actor: Actor) -> None:
-    """End the session that asks."""
+    """Revoke the acting session."""
     session_id = actor.caller.credential_id
     if mark_disabled(session, console_sessions, console_sessions.c.revoked_at, session_id):
         record(session, actor, "console_session.ended", session_id)
 
 
 def sign_out_everywhere(session: Session, *, actor: Actor, user_id: UUID) -> int:
-    """End all sessions of a user, and the links not used yet; for operators, and for oneself. Tell how many ended."""
+    """Revoke all sessions and unused sign-in links of a user, for that user or an operator.
+
+    Return the number of sessions. Raises PermissionDenied.
+    """
     if actor.user_id != user_id:
         authorize_operation(actor)
     sessions, links = end_sessions(session, user_id)
@@ -128,7 +133,7 @@ def sign_out_everywhere(session: Session, *, actor: Actor, user_id: UUID) -> int
 
 
 def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
-    """End all sessions of a user and the links not used yet, without asking who may; tell how many of each ended."""
+    """Revoke all sessions and unused sign-in links of a user. Return how many of each. The caller authorizes."""
     unused = console_links.c.user_id == user_id, console_links.c.used_at.is_(None)
     links = session.execute(update(console_links).where(*unused).values(used_at=func.now())).rowcount
     live = console_sessions.c.user_id == user_id, console_sessions.c.revoked_at.is_(None)
@@ -137,9 +142,12 @@ def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
 
 
 def select_session_organization(session: Session, *, actor: Actor, organization_id: UUID) -> None:
-    """Have a session act in another organization; raise ResourceNotFound unless its user is a member."""
+    """Select the organization that a session acts in.
+
+    Raises PermissionDenied for an API key, and ResourceNotFound unless the user is a member.
+    """
     if actor.caller.proof is None or not actor.caller.proof.is_session:
-        raise PermissionDenied("Only a session of the console chooses for itself.")
+        raise PermissionDenied("Only a console session can select an organization for itself.")
     belongs = exists().where(
         memberships.c.user_id == console_sessions.c.user_id, memberships.c.organization_id == organization_id
     )
@@ -150,7 +158,7 @@ def select_session_organization(session: Session, *, actor: Actor, organization_
 
 
 def find_operator(session: Session) -> UUID | None:
-    """Find the first operator, whom a link is for unless another is named."""
+    """Return the id of the enabled operator that was created first, or None."""
     of_operators = users.c.is_operator, users.c.disabled_at.is_(None)
     found: UUID | None = session.execute(
         select(users.c.id).where(*of_operators).order_by(users.c.id).limit(1)
@@ -171,6 +179,7 @@ def _use_link(session: Session, code: str) -> UUID | None:
     if not is_well_formed(code, Prefix.CONSOLE_LINK):
         return None
     enabled = exists().where(users.c.id == console_links.c.user_id, users.c.disabled_at.is_(None))
+    # One conditional update checks and marks the link, so that of two concurrent uses only one succeeds.
     used = (
         update(console_links)
         .where(
@@ -187,7 +196,8 @@ def _use_link(session: Session, code: str) -> UUID | None:
 
 
 def _user_of_key(session: Session, key: str) -> UUID | None:
-    """Find whose key this is; a bound one speaks for its organization alone, and proves nothing beyond it."""
+    """Return the user of a live unbound API key, or None."""
+    # A bound key is refused: it authorizes for one organization only, and a session acts in any of the user's.
     if not is_well_formed(key, Prefix.API_KEY):
         return None
     found = find_live_api_key(session, hash_secret(key))

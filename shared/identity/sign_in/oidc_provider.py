@@ -1,9 +1,8 @@
-"""Sign in by OpenID Connect: the code flow with PKCE, at the one provider that the settings name.
+"""Sign in by OpenID Connect: the authorization code flow with PKCE, at the provider in the settings.
 
-What binds an answer to the browser that began (state, nonce and verifier) is derived from the secret in that browser's
-own cookie, so that nothing of it is kept here. The provider is asked through the guard of every request to the outside,
-and what it says of itself holds for some minutes. It vouches for an address of mail that it has verified, and must have
-seen the user just now.
+State, nonce and verifier bind the response to the browser that started. They are derived from a secret in its cookie,
+and the server stores nothing. Requests to the provider pass the egress policy. The provider must have verified the
+user's e-mail address, and authenticated the user within `MAX_AUTH_AGE_SECONDS`.
 """
 
 import base64
@@ -28,43 +27,43 @@ from shared.errors import DomainError
 from shared.identity.tokens.jws import CLOCK_LEEWAY_SECONDS, TokenRefused, seconds, text
 
 ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
-SEEN_SECONDS = 600
-"""The provider must have seen its user within so long: a session begins as one that was proved just now."""
+MAX_AUTH_AGE_SECONDS = 600
+"""The largest age of the provider's own authentication: a new session counts as stepped up."""
 DEADLINE_SECONDS = 5.0
 MAXIMUM_CHARACTERS = 16_384
-KEPT_SECONDS = 300.0
-"""How long the addresses of the provider are kept; its keys are read for each sign-in."""
+DISCOVERY_CACHE_SECONDS = 300.0
+"""How long the provider's discovery document is cached; its keys are read for each sign-in."""
 
 
 class SignInRefused(Exception):
-    """The provider does not vouch for anybody; the text says why, for logs alone."""
+    """The sign-in was refused. The text gives the reason, for the log only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One browser's attempt; everything in it follows from the secret of its cookie."""
+    """A sign-in attempt of one browser; all values are derived from the secret in its cookie."""
 
     secret: str = field(repr=False)
     redirect_uri: str
 
     @property
     def state(self) -> str:
-        """What comes back with the code."""
+        """The `state` parameter, which the provider returns with the code."""
         return self._derived("state")
 
     @property
     def nonce(self) -> str:
-        """What stands in the identity token."""
+        """The `nonce`, which the identity token must contain."""
         return self._derived("nonce")
 
     @property
     def verifier(self) -> str:
-        """What the code is good with alone (RFC 7636)."""
+        """The code verifier, without which the code cannot be exchanged (RFC 7636)."""
         return self._derived("verifier")
 
     @property
     def challenge(self) -> str:
-        """The verifier's digest, which the provider is told first."""
+        """The code challenge: the verifier's SHA-256, sent with the authorization request."""
         return _encoded(sha256(self.verifier.encode()).digest())
 
     def _derived(self, purpose: str) -> str:
@@ -72,10 +71,10 @@ class Attempt:
 
 
 class SignInProvider:
-    """The provider of the settings; one per process, safe to share between threads."""
+    """The OpenID provider in the settings; one per process, safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is asked until somebody signs in."""
+        """Read the settings only; the first sign-in sends the first request to the provider."""
         self._issuer, self._client_id = settings.oidc_issuer or "", settings.oidc_client_id or ""
         secret = settings.oidc_client_secret
         self._client_secret = secret.get_secret_value() if secret is not None else None
@@ -88,9 +87,9 @@ class SignInProvider:
         """Whether the settings name a provider."""
         return bool(self._issuer)
 
-    def address(self, attempt: Attempt) -> str:
-        """Give where the browser is to go. Raises SignInRefused."""
-        asked = {
+    def authorization_url(self, attempt: Attempt) -> str:
+        """Return the URL to which the browser is redirected. Raises SignInRefused."""
+        parameters = {
             "response_type": "code",
             "client_id": self._client_id,
             "redirect_uri": attempt.redirect_uri,
@@ -99,21 +98,26 @@ class SignInProvider:
             "nonce": attempt.nonce,
             "code_challenge": attempt.challenge,
             "code_challenge_method": "S256",
-            "max_age": str(SEEN_SECONDS),
+            "max_age": str(MAX_AUTH_AGE_SECONDS),
         }
-        address = self._discover("authorization_endpoint")["authorization_endpoint"]
-        return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
+        endpoint = self._discover("authorization_endpoint")["authorization_endpoint"]
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
 
-    def verified_email(self, attempt: Attempt, answered: Mapping[str, str], *, now: float) -> str:
-        """Give the address of mail that the provider vouches for. Raises SignInRefused."""
-        if not hmac.compare_digest(answered.get("state", "").encode(), attempt.state.encode()):
+    def verified_email(self, attempt: Attempt, response: Mapping[str, str], *, now: float) -> str:
+        """Return the e-mail address that the provider has verified. Raises SignInRefused.
+
+        `response` holds the parameters with which the provider redirected the browser back; `now` is in seconds since
+        1970.
+        """
+        # First, before any request: without the right state the response was made for another browser.
+        if not hmac.compare_digest(response.get("state", "").encode(), attempt.state.encode()):
             raise SignInRefused("state")
-        if answered.get("iss", self._issuer) != self._issuer:  # RFC 9207
+        if response.get("iss", self._issuer) != self._issuer:  # RFC 9207
             raise SignInRefused("iss")
-        if not answered.get("code"):
+        if not response.get("code"):
             raise SignInRefused("no code")
         provider = self._discover("token_endpoint", "jwks_uri")
-        token = self._exchange(provider["token_endpoint"], attempt, answered["code"])
+        token = self._exchange(provider["token_endpoint"], attempt, response["code"])
         try:
             claims = self._read(token, provider["jwks_uri"])
             self._check(claims, attempt, now)
@@ -134,8 +138,10 @@ class SignInProvider:
             raise TokenRefused("exp")
         if seconds(claims, "iat") > now + CLOCK_LEEWAY_SECONDS:
             raise TokenRefused("iat")
-        if seconds(claims, "auth_time") < now - SEEN_SECONDS - CLOCK_LEEWAY_SECONDS:
+        # `max_age` is only a request; a provider may ignore it.
+        if seconds(claims, "auth_time") < now - MAX_AUTH_AGE_SECONDS - CLOCK_LEEWAY_SECONDS:
             raise TokenRefused("auth_time")
+        # Some providers let users enter any address, so an unverified one would sign in as another user.
         if claims.get("email_verified") is not True:
             raise TokenRefused("email_verified")
 
@@ -159,6 +165,7 @@ class SignInProvider:
         if self._client_secret is None:
             sent["client_id"] = self._client_id
         else:
+            # Both parts are form-encoded before they are joined (RFC 6749 2.3.1).
             pair = f"{quote(self._client_id, safe='')}:{quote(self._client_secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         token = self._ask(address, headers, method="POST", body=urlencode(sent).encode()).get("id_token")
@@ -168,12 +175,12 @@ class SignInProvider:
 
     def _discover(self, *wanted: str) -> Mapping[str, str]:
         found, now = self._described, time.monotonic()
-        if now - self._described_at > KEPT_SECONDS:
+        if now - self._described_at > DISCOVERY_CACHE_SECONDS:
             found = self._ask(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != self._issuer:
             raise SignInRefused("the discovery document is another issuer's")
         if not all(isinstance(found.get(name), str) for name in wanted):
-            raise SignInRefused("the discovery document lacks an address")
+            raise SignInRefused("the discovery document lacks an endpoint")
         if found is not self._described:
             self._described, self._described_at = found, now
         return found
@@ -183,11 +190,11 @@ class SignInProvider:
             raw = ask(url, headers, policy=self._policy, deadline_seconds=DEADLINE_SECONDS, **options)
             found = json.loads(raw)
         except SourceStatusError as error:
-            raise SignInRefused(f"the provider answered {error.status}") from error
+            raise SignInRefused(f"the provider responded with status {error.status}") from error
         except (EgressError, DomainError, ValueError, RecursionError) as error:
             raise SignInRefused(str(error)) from error
         if not isinstance(found, dict):
-            raise SignInRefused("the answer is no JSON object")
+            raise SignInRefused("the response is not a JSON object")
         return found
 
 

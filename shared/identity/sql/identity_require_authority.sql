@@ -1,7 +1,8 @@
--- Raise QM403 unless the caller of a write still has all that the write rests on (`revalidation.authority`); NULL is nobody's.
--- What has expired since the caller was admitted is not looked at.
--- Part of the statement that commits. It is volatile: it sees what was committed up to now, also after that statement has
--- waited for a lock. plpgsql keeps the plans.
+-- Raise QM403 if a row that authorized the caller of a write was disabled, revoked or removed since (`authority` in
+-- authentication/revalidation.py describes the rows). NULL means that there is no caller to check.
+-- Expiry is ignored: a credential that expires during a request does not end it.
+-- It is a part of the statement that commits the write, and volatile, so that it sees revocations that were committed while
+-- that statement waited for a lock. plpgsql caches the plans.
 CREATE OR REPLACE FUNCTION identity_require_authority(p_authority jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     executor uuid := p_authority ->> 'executor';

@@ -1,7 +1,7 @@
-"""Let a trusted distribution attribute a request that it routes itself.
+"""Mint a `Service-Usage-Attribution` header for a distribution that routes requests itself.
 
-It attributes to its own receiving identity, target deployment and organization only; it chooses what it reports of
-the message.
+A distribution can attribute only to its own receiving identity, target deployment and organization. It chooses the
+reported message id, channel and caller.
 """
 
 from uuid import uuid4
@@ -28,7 +28,8 @@ def mint_attribution(
 ) -> MintedAttribution:
     """Mint the header for one routed request, from the credential of a distribution's token.
 
-    Raises PermissionDenied for any other credential, OrganizationSuspended, and TargetDisabled.
+    Raises PermissionDenied for any other credential, OrganizationSuspended, TargetDisabled, and ValidationFailed for
+    reported values that are empty or longer than MAX_REPORTED_CHARACTERS.
     """
     distribution = credential.distribution
     if distribution is None:

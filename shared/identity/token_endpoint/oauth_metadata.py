@@ -1,4 +1,4 @@
-"""What our authorization server says about itself: RFC 8414 and RFC 9728, as functions of its address alone."""
+"""The metadata documents of the authorization server (RFC 8414) and the protected resource (RFC 9728)."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ _CLIENT_AUTHENTICATION = ["client_secret_basic", "client_secret_post"]
 
 
 def authorization_server_metadata(base_url: str) -> dict[str, Any]:
-    """Give the document of `/.well-known/oauth-authorization-server` (RFC 8414)."""
+    """Return the document of `/.well-known/oauth-authorization-server` (RFC 8414)."""
     return {
         "issuer": base_url,
         "token_endpoint": f"{base_url}/oauth/token",
-        # None for workflows, whose own token is exchanged.
+        # `none` is for workflows, which authenticate by the token that they exchange.
         "token_endpoint_auth_methods_supported": [*_CLIENT_AUTHENTICATION, "none"],
         "revocation_endpoint": f"{base_url}/oauth/revoke",
         "revocation_endpoint_auth_methods_supported": _CLIENT_AUTHENTICATION,
@@ -28,7 +28,7 @@ def authorization_server_metadata(base_url: str) -> dict[str, Any]:
 
 
 def protected_resource_metadata(base_url: str) -> dict[str, Any]:
-    """Give the document of `/.well-known/oauth-protected-resource` (RFC 9728)."""
+    """Return the document of `/.well-known/oauth-protected-resource` (RFC 9728)."""
     return {
         "resource": base_url,
         "authorization_servers": [base_url],

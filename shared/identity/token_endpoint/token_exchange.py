@@ -1,7 +1,7 @@
-"""The token endpoint's decisions: exchange a client secret for an access token; revoke and introspect tokens.
+"""The token endpoint: exchange a client secret for an access token, revoke tokens and introspect them.
 
-Client credentials (RFC 6749 4.4), revocation (RFC 7009), introspection (RFC 7662). There are no refresh tokens. A
-client sees and revokes its own tokens only.
+Client credentials grant (RFC 6749 4.4), revocation (RFC 7009), introspection (RFC 7662). There are no refresh tokens. A
+client revokes and introspects only its own tokens.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ MAX_SCOPE_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A deployment that has proved to know its secret. `version_id` is None while no version is active."""
+    """An authenticated deployment. `version_id` is None while no version is active."""
 
     client_id: UUID
     credential_id: UUID
@@ -58,7 +58,7 @@ class Client:
 
 
 class PresentedToken(TypedDict):
-    """A token that a client asks about, and how the client proves who it is."""
+    """A token to revoke or introspect, with the client's own credentials."""
 
     client_id: str
     client_secret: str
@@ -66,7 +66,8 @@ class PresentedToken(TypedDict):
 
 
 def authenticate_client(database: Database, *, client_id: str, client_secret: str) -> Client:
-    """Authenticate a deployment's client; raise InvalidClient, whatever is wrong."""
+    """Return the deployment of a client id and secret. Raises InvalidClient."""
+    # One error for every cause, so that a client id cannot be probed.
     if not is_well_formed(client_secret, Prefix.CLIENT_SECRET):
         raise InvalidClient
     with database.transaction() as session:
@@ -96,7 +97,7 @@ def exchange(
 
 
 def find_client(session: Session, credential_id: UUID) -> Client:
-    """Find the client of a live credential; raise InvalidClient."""
+    """Return the client of a live credential. Raises InvalidClient."""
     row = session.execute(
         _CLIENTS.where(client_credentials.c.id == bindparam("id")), {"id": credential_id}
     ).one_or_none()
@@ -108,7 +109,7 @@ def find_client(session: Session, credential_id: UUID) -> Client:
 
 
 def issue_token(keys: SigningKeys, settings: Settings, client: Client, scope: str | None) -> AccessToken:
-    """Issue an access token to a client that has proved who it is. Raises UnauthorizedClient, InvalidScope."""
+    """Issue an access token to an authenticated client. Raises UnauthorizedClient, InvalidScope."""
     if client.is_suspended:
         raise UnauthorizedClient("The organization is suspended.")
     if client.version_id is None:
@@ -135,7 +136,8 @@ def revoke(
     client_address: str | None = None,
     **presented: Unpack[PresentedToken],
 ) -> None:
-    """Revoke one of the client's own access tokens at once; any other token is ignored."""
+    """Revoke one of the client's own access tokens; any other token is ignored. Raises InvalidClient."""
+    # RFC 7009 2.2: an invalid token is no error, because it is already unusable.
     client, claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return
@@ -155,7 +157,7 @@ def revoke(
 def introspect(
     database: Database, settings: Settings, keys: SigningKeys, **presented: Unpack[PresentedToken]
 ) -> dict[str, Any]:
-    """Describe one of the client's own tokens (RFC 7662 2.2); `{"active": false}` for everything else."""
+    """Return the description of one of the client's own live tokens (RFC 7662 2.2), else `{"active": false}`."""
     _, claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return {"active": False}
@@ -180,20 +182,23 @@ def introspect(
 
 
 def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permission]:
-    """Narrow what is held to the asked-for scope, if any; raises InvalidScope beyond it."""
+    """Return the permissions in the requested scope, or all if none is requested.
+
+    Raises InvalidScope for a permission that is unknown or not held.
+    """
     if scope is None:
         return held
     names = set(scope.split(" ")) if len(scope) <= MAX_SCOPE_CHARACTERS else set()
-    asked = {permission for permission in held if permission in names}
-    if not names or names != asked:
+    requested = {permission for permission in held if permission in names}
+    if not names or names != requested:
         raise InvalidScope
-    return frozenset(asked)
+    return frozenset(requested)
 
 
 def _find_own_claims(
     database: Database, settings: Settings, keys: SigningKeys, presented: PresentedToken
 ) -> tuple[Client, AccessClaims | None]:
-    """Give the client, and what the token says if it is one of theirs. Raises InvalidClient."""
+    """Return the client, and the claims of the token if it is one of its own. Raises InvalidClient."""
     client = authenticate_client(
         database, client_id=presented["client_id"], client_secret=presented["client_secret"]
     )
@@ -205,7 +210,7 @@ def _find_own_claims(
 
 
 def _caller(client: Client) -> Caller:
-    """Give who asks when a client does: the deployment's daemon."""
+    """Return the client as a caller, whose executor is the deployment's daemon, for the audit log."""
     return Caller(
         executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=client.daemon_id),
         credential_id=client.credential_id,

@@ -1,8 +1,8 @@
-"""Token exchange (RFC 8693): a workflow's own token for a Version access token, once, if its repository is the one.
+"""Token exchange (RFC 8693): exchange the token of a GitHub workflow for a Version access token, once per token.
 
-Name, ref and environment say which runs are meant; the ids say that the repository is still the same one. A known id
-under another name is a renamed repository; a known name with another id is refused. Names and ids are those of one
-issuer, the first whose token is accepted: another has its own repositories, under the same names and numbers.
+The workflow must run in the deployment's repository, at its ref and in its environment. A known repository id under
+another name is a renamed repository and is accepted; the known name with another id is refused. Names and ids are
+unique per issuer only, so the issuer of the first accepted token is stored with them.
 """
 
 from hashlib import sha256
@@ -31,7 +31,7 @@ _PULL_REQUESTS = "refs/pull/"
 
 
 class SubjectTokenRefused(InvalidRequest):
-    """The subject token is not one that this client may exchange."""
+    """The subject token is invalid, or this client may not exchange it."""
 
 
 def exchange_workflow_token(
@@ -46,7 +46,8 @@ def exchange_workflow_token(
 ) -> AccessToken:
     """Exchange a workflow's token for a short-lived access token, narrowed to `scope` if given.
 
-    Raises SubjectTokenRefused whatever is wrong with the token, and as `exchange` does otherwise.
+    Raises SubjectTokenRefused for any fault of the token; the log has the reason. Raises InvalidClient,
+    UnauthorizedClient and InvalidScope as `exchange` does.
     """
     try:
         claims = verify_workflow_token(issuers, subject_token, audience=settings.base_url, now=keys.now())
@@ -71,7 +72,7 @@ def exchange_workflow_token(
 
 
 def _find(session: Session, client_id: str) -> Any:
-    """Find and lock the repository of a client's deployment."""
+    """Return the repository of a client's deployment, locked. Raises TokenRefused."""
     try:
         client = UUID(client_id)
     except ValueError:
@@ -98,6 +99,7 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
         raise TokenRefused("repository id")
     if repository.repository_owner_id not in (None, claims.repository_owner_id):
         raise TokenRefused("owner id")
+    # Without a configured ref every branch and tag matches, but never a pull request, whose author may be anyone.
     if repository.ref is None:
         if claims.ref.startswith(_PULL_REQUESTS):
             raise TokenRefused("pull request")
@@ -109,7 +111,8 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
 
 
 def _use_once(session: Session, claims: WorkflowClaims) -> None:
-    """Remember a token until nobody would take it any more, among those that were revoked."""
+    """Store a token as used, among the revoked tokens, until it has expired. Raises TokenRefused for a second use."""
+    # Hashed with the issuer, because token ids are unique per issuer only.
     used = sha256(f"{claims.issuer} {claims.token_id}".encode()).hexdigest()
     until = func.to_timestamp(claims.expires_at_seconds + 2 * CLOCK_LEEWAY_SECONDS)
     first = insert(revoked_tokens).values(jti=f"workflow {used}", expires_at=until).on_conflict_do_nothing()
@@ -118,7 +121,7 @@ def _use_once(session: Session, claims: WorkflowClaims) -> None:
 
 
 def _pin(session: Session, repository: Any, claims: WorkflowClaims) -> None:
-    """Keep issuer and ids of the first token, and follow a repository that was renamed."""
+    """Store the issuer and ids of the first token, and the new name of a renamed repository."""
     pinned = {
         "issuer": claims.issuer,
         "repository": claims.repository,

@@ -1,8 +1,7 @@
-"""The Version access token: an RFC 9068 JWT that a deployment exchanges its client secret for.
+"""The Version access token: a JWT (RFC 9068) that a deployment obtains for its client secret.
 
-It is bound to the deployment, its active version at issue and the client secret, and lives for minutes. Its claims
-only name things; rows decide at every use (`shared/identity/authentication/credential_lookup.py`). Its scope narrows
-the daemon's roles and never widens them.
+It names the deployment, the version that was active at issue, and the client secret. Rows are read at every use
+(`shared/identity/authentication/credential_lookup.py`). Its scope narrows the daemon's roles and never widens them.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ TYPE = "at+jwt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessToken:
-    """A new token, as the token endpoint answers it."""
+    """A new access token, as the token endpoint returns it."""
 
     value: str = field(repr=False)
     expires_in_seconds: int
@@ -44,7 +43,7 @@ def mint_access_token(
     daemon_id: UUID,
     scope: frozenset[Permission],
 ) -> AccessToken:
-    """Sign a token for a client that has just been authenticated."""
+    """Sign an access token for an authenticated client."""
     issued_at = int(keys.now())
     scope_text = write_scope(scope)
     claims = {
@@ -67,7 +66,10 @@ def mint_access_token(
 
 
 def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> AccessClaims:
-    """Check signature, type, issuer, audience and times; raise TokenRefused."""
+    """Return the claims of an access token whose signature, type, issuer, audience and times are valid.
+
+    Raises TokenExpired, TokenRefused.
+    """
     verified = keys.verify(KeyPurpose.ACCESS, token, typ=TYPE, audience=settings.base_url)
     claims = verified.claims
     if claims.get("sub") != claims.get("client_id"):
@@ -86,14 +88,15 @@ def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> Ac
 
 
 def revoke_token(session: Session, claims: AccessClaims) -> bool:
-    """Add a token to the list of revoked ones (`shared/identity/sweeps.py`); tell whether it was not there."""
+    """Store a token as revoked. Return whether it was not revoked before."""
+    # `shared/identity/sweeps.py` deletes the row after the token has expired.
     expires_at = datetime.fromtimestamp(claims.expires_at_seconds, tz=UTC)
     added = insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
     return session.execute(added).rowcount > 0
 
 
 def write_scope(permissions: frozenset[Permission]) -> str:
-    """Spell a scope as OAuth does: names in order, single spaces."""
+    """Return a scope as OAuth writes it: sorted names with single spaces."""
     return " ".join(sorted(permissions))
 
 

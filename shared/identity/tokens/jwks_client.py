@@ -1,8 +1,7 @@
-"""The public keys of issuers that operators trust: read by discovery, kept for a while, and read again for a new key.
+"""The public keys of trusted token issuers, found by OpenID discovery and cached.
 
-Discovery names where the keys lie, and both are asked through the guard of every request to the outside. An unknown
-key id is worth one look in half a minute, and keys stay when nobody answers. Issuers that cannot be reached have their
-keys in a file.
+All requests pass the egress policy. An unknown key id causes at most one request in `COOLDOWN_SECONDS`. While an issuer
+is unavailable, its cached keys stay valid. Keys of issuers that cannot be reached are read from a file.
 """
 
 import json
@@ -24,16 +23,17 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-KEPT_SECONDS = 300.0
+CACHE_SECONDS = 300.0
 COOLDOWN_SECONDS = 30.0
+"""The shortest time between two reads of an issuer's keys, failed ones included."""
 MAXIMUM_KEYS = 50
 DEADLINE_SECONDS = 5.0
 _NOT_JSON = (ValueError, RecursionError)
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The keys of one issuer, when they were read, and when somebody last tried to."""
+class _CachedKeys:
+    """The keys of one issuer, and the monotonic times of the last read and of the last attempt."""
 
     keys: Mapping[str, RSAKey] = field(default_factory=dict)
     read_at: float = float("-inf")
@@ -42,58 +42,58 @@ class _Kept:
 
 
 class IssuerKeys:
-    """The keys of all issuers in the settings; one per process, safe to share between threads."""
+    """The keys of all trusted issuers; one per process, safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is read until the first token. Raises ValueError for a file that holds no keys."""
+        """Read the key file, if there is one; issuers are read at the first token. Raises ValueError for a bad file."""
         self._policy = EgressPolicy.of(settings)
         self._of_file: dict[str, Mapping[str, RSAKey]] = {}
         if settings.github_keys_file is not None:
             of_issuers = json.loads(settings.github_keys_file.read_text())
             self._of_file = {issuer.rstrip("/"): _read_keys(found) for issuer, found in of_issuers.items()}
-        self._kept = {issuer: _Kept() for issuer in settings.github_issuers}
+        self._cached = {issuer: _CachedKeys() for issuer in settings.github_issuers}
 
     def find(self, issuer: str, kid: str) -> RSAKey | None:
-        """Find a key of an issuer; None also for an issuer that nobody trusts."""
-        if issuer not in self._kept:
+        """Return a key of an issuer, or None for an unknown key or an untrusted issuer."""
+        if issuer not in self._cached:
             return None
         if issuer in self._of_file:
             return self._of_file[issuer].get(kid)
-        kept = self._kept[issuer]
-        key, now = kept.keys.get(kid), time.monotonic()
-        # A request that has its key does not wait for another's look for newer ones.
-        is_wanted = key is None or now - kept.read_at > KEPT_SECONDS
-        if is_wanted and kept.lock.acquire(blocking=key is None):
+        cached = self._cached[issuer]
+        key, now = cached.keys.get(kid), time.monotonic()
+        is_read_due = key is None or now - cached.read_at > CACHE_SECONDS
+        # A request whose key is cached does not wait while another thread refreshes the keys.
+        if is_read_due and cached.lock.acquire(blocking=key is None):
             try:
-                if now - kept.tried_at > COOLDOWN_SECONDS:
-                    kept.tried_at = now
-                    self._read(issuer, kept)
+                if now - cached.tried_at > COOLDOWN_SECONDS:
+                    cached.tried_at = now
+                    self._read(issuer, cached)
             finally:
-                kept.lock.release()
-        return kept.keys.get(kid)
+                cached.lock.release()
+        return cached.keys.get(kid)
 
-    def _read(self, issuer: str, kept: _Kept) -> None:
+    def _read(self, issuer: str, cached: _CachedKeys) -> None:
         try:
             described = self._ask(f"{issuer}/.well-known/openid-configuration")
             if described.get("issuer") != issuer or not isinstance(described.get("jwks_uri"), str):
                 raise ValueError("the discovery document is another issuer's")
-            kept.keys = _read_keys(self._ask(described["jwks_uri"]))
-            kept.read_at = time.monotonic()
+            cached.keys = _read_keys(self._ask(described["jwks_uri"]))
+            cached.read_at = time.monotonic()
         except (EgressError, DomainError, *_NOT_JSON) as error:
             log.warning("issuer.not_read", issuer=issuer, error=str(error))
 
     def _ask(self, url: str) -> dict[str, Any]:
         found = json.loads(ask(url, policy=self._policy, deadline_seconds=DEADLINE_SECONDS))
         if not isinstance(found, dict):
-            raise ValueError("the answer is no JSON object")  # noqa: TRY004 (what others send)
+            raise ValueError("the response is not a JSON object")  # noqa: TRY004 (an external value, not an argument)
         return found
 
 
 def _read_keys(found: Any) -> Mapping[str, RSAKey]:
-    """Read the RSA signing keys of a key set; others in it are passed over. Raises ValueError."""
+    """Return the RSA signing keys of a key set, by key id; other keys are skipped. Raises ValueError."""
     listed = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(listed, list) or len(listed) > MAXIMUM_KEYS:
-        raise ValueError("this is no key set")
+        raise ValueError("this is not a key set")
     keys: dict[str, RSAKey] = {}
     for key in listed:
         usable = isinstance(key, dict) and key.get("kty") == "RSA" and key.get("use", "sig") == "sig"
@@ -101,6 +101,7 @@ def _read_keys(found: Any) -> Mapping[str, RSAKey]:
             continue
         try:
             keys[key["kid"]] = RSAKey.import_key({name: key[name] for name in ("kty", "n", "e")})
+        # One malformed key must not make the other keys unusable.
         except (JoseError, *_NOT_JSON, KeyError, TypeError):
             continue
     return keys

@@ -1,8 +1,6 @@
-"""Sign and verify our compact JWS: ES256, a key id, an explicit type, and nothing else in the header.
+"""Sign and verify the service's own compact JWS: ES256, with a key id and an explicit type in the header.
 
-A header that differs from what we write is refused before any cryptography: that settles `none`, other algorithms,
-`jwk`, `jku`, `x5u`, `crit` and `b64`, and keeps a token of one type from passing as another (RFC 8725 3.11). Keys
-come from our own set, never from a token.
+Keys come from the service's own set, never from a token.
 """
 
 import json
@@ -25,28 +23,31 @@ FindKey = Callable[[str], ECKey | None]
 
 
 class TokenRefused(Exception):
-    """A token is not one of ours; the message is for tests and never reaches the sender."""
+    """A token is invalid. The message names the failed check, for logs and tests; it is never sent to the client."""
 
 
 class TokenExpired(TokenRefused):
-    """A token was ours, and its time is over."""
+    """A valid token of the service has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The claims of a token whose signature holds, and the key that made it."""
+    """The claims of a token with a valid signature, and the id of its key."""
 
     kid: str
     claims: Mapping[str, Any]
 
 
 def sign(claims: dict[str, Any], *, typ: str, kid: str, key: ECKey) -> str:
-    """Make a compact JWS."""
+    """Return the claims as a compact JWS."""
     return jwt.encode({"alg": ALGORITHM, "typ": typ, "kid": kid}, claims, key, [ALGORITHM])
 
 
 def verify(token: str, *, typ: str, find_key: FindKey) -> Verified:
-    """Check form, header, key and signature, in that order; raise TokenRefused."""
+    """Return the claims of a token after checking format, header, key and signature, in that order.
+
+    Raises TokenRefused.
+    """
     if len(token) > MAX_TOKEN_CHARACTERS or _COMPACT.fullmatch(token) is None:
         raise TokenRefused("form")
     try:
@@ -59,6 +60,8 @@ def _verify(token: str, typ: str, find_key: FindKey) -> Verified:
     signature = jws.extract_compact(token.encode())
     header = signature.headers()
     kid = header.get("kid")
+    # Refuse every header that the service does not write, before any cryptography. This excludes `none`, other
+    # algorithms, `jwk`, `jku`, `x5u`, `crit` and `b64`, and tokens of another type (RFC 8725 3.11).
     if not isinstance(kid, str) or header != {"alg": ALGORITHM, "typ": typ, "kid": kid}:
         raise TokenRefused("header")
     key = find_key(kid)
@@ -73,12 +76,10 @@ def _verify(token: str, typ: str, find_key: FindKey) -> Verified:
 
 
 def require_issued_for(claims: Mapping[str, Any], *, issuer: str, audience: str, now: float) -> None:
-    """Check issuer, audience (one string) and times against our database's clock; raises TokenRefused.
-
-    The leeway is for the moment of issue only. Expiry is exact: issuer and verifier read the same clock.
-    """
+    """Check issuer, audience (one string) and times by the database's clock. Raises TokenExpired, TokenRefused."""
     if claims.get("iss") != issuer or claims.get("aud") != audience:
         raise TokenRefused("issuer or audience")
+    # `now` is extrapolated in each process, so the time of issue gets a leeway. Expiry is exact.
     if seconds(claims, "iat") > now + CLOCK_LEEWAY_SECONDS:
         raise TokenRefused("issued in the future")
     if seconds(claims, "exp") <= now:
@@ -86,15 +87,16 @@ def require_issued_for(claims: Mapping[str, Any], *, issuer: str, audience: str,
 
 
 def seconds(claims: Mapping[str, Any], name: str) -> int:
-    """Read a point in time, whole seconds since 1970; nothing but an integer will do."""
+    """Return a claim that is a time in whole seconds since 1970. Raises TokenRefused for any other type."""
     value = claims.get(name)
+    # Not `isinstance`: True is an int too.
     if type(value) is not int:
         raise TokenRefused(name)
     return value
 
 
 def text(claims: Mapping[str, Any], name: str) -> str:
-    """Read a non-empty string."""
+    """Return a claim that is a non-empty string. Raises TokenRefused."""
     value = claims.get(name)
     if not isinstance(value, str) or not value:
         raise TokenRefused(name)
@@ -102,7 +104,7 @@ def text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def identifier(claims: Mapping[str, Any], name: str) -> UUID:
-    """Read an id in its canonical spelling."""
+    """Return a claim that is a UUID in its canonical form. Raises TokenRefused."""
     value = text(claims, name)
     try:
         parsed = UUID(value)

@@ -1,7 +1,7 @@
-"""Key rotation: move signing keys from `next` to `current` to `previous` to gone, without a failed call.
+"""Rotate signing keys: `next`, then `current`, then `previous`, then deleted.
 
-A key is published long before it signs, because clients cache the key set; a previous one verifies until its last
-token has expired. One advisory lock keeps two processes from rotating at once.
+A key is published for at least five minutes before it signs, because clients cache the key set. A previous key verifies
+until the last token it signed has expired. All changes hold one advisory lock.
 """
 
 import json
@@ -28,20 +28,22 @@ from shared.observability.telemetry import get_logger
 log = get_logger(__name__)
 
 PUBLICATION_SECONDS = 300
+"""How long a key is published before it signs."""
 STALE_SIGNER_SECONDS = 60
+"""How long a process may still sign with a key that was just retired, because it has cached the keys."""
 REQUEST_TOKEN_SECONDS = 300
-"""Life of a request token (`shared/a2a/remote/request_tokens.py`), which the key of attributions signs too."""
+"""The life of a request token (`shared/a2a/remote/request_tokens.py`), which the attribution key signs too."""
 
 
 class KeyPurpose(StrEnum):
-    """What a key signs."""
+    """The kind of token that a key signs."""
 
     ACCESS = "access"
     ATTRIBUTION = "attribution"
 
 
 class KeyState(StrEnum):
-    """Where a key is in its life."""
+    """The stage of a key in its rotation."""
 
     NEXT = "next"
     CURRENT = "current"
@@ -50,7 +52,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """A signing key as an operator may see it, without the key."""
+    """A signing key without the key material."""
 
     kid: str
     purpose: KeyPurpose
@@ -61,7 +63,7 @@ class KeyRecord:
 
 
 def list_signing_keys(session: Session, *, actor: Actor) -> tuple[KeyRecord, ...]:
-    """List the signing keys there are, of both purposes, oldest first."""
+    """Return the signing keys of both purposes, oldest first, for an operator."""
     authorize_operation(actor)
     columns = (signing_keys.c[name] for name in KeyRecord.__slots__)
     rows = session.execute(select(*columns).order_by(signing_keys.c.created_at, signing_keys.c.kid))
@@ -72,14 +74,14 @@ def list_signing_keys(session: Session, *, actor: Actor) -> tuple[KeyRecord, ...
 
 
 def lifetime_seconds(settings: Settings, purpose: KeyPurpose) -> int:
-    """Give how long a retired key must still verify: a token's life, and the moment others sign with it unknowing."""
+    """Return how many seconds a retired key must still verify: a token's life and STALE_SIGNER_SECONDS."""
     if purpose is KeyPurpose.ACCESS:
         return settings.access_token_seconds + STALE_SIGNER_SECONDS
     return max(settings.attribution_seconds, REQUEST_TOKEN_SECONDS) + STALE_SIGNER_SECONDS
 
 
 def ensure_keys(database: Database, settings: Settings) -> None:
-    """Make the current and next keys that are missing; does nothing when all are there."""
+    """Create the current and next keys that are missing."""
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
         for purpose in KeyPurpose:
@@ -92,7 +94,7 @@ def _rotate_due_keys(context: Context) -> int:
 
 
 def rotate_due_keys(database: Database, settings: Settings) -> int:
-    """Rotate the keys that have signed for `signing_key_days` and drop spent ones; give how many were rotated."""
+    """Rotate keys that have signed for `signing_key_days` and delete expired ones. Return how many were rotated."""
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
         due = [purpose for purpose in KeyPurpose if _is_due(session, settings, purpose)]
@@ -104,7 +106,10 @@ def rotate_due_keys(database: Database, settings: Settings) -> int:
 
 
 def rotate_keys(database: Database, settings: Settings, *, actor: Actor) -> None:
-    """Rotate both keys now; raise KeyNotPublished when the next ones are too young for everybody to know them."""
+    """Rotate the keys of both purposes now, for an operator.
+
+    Raises KeyNotPublished if a next key is younger than PUBLICATION_SECONDS; then neither purpose is rotated.
+    """
     authorize_operation(actor)
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
@@ -114,9 +119,9 @@ def rotate_keys(database: Database, settings: Settings, *, actor: Actor) -> None
 
 
 def revoke_key(database: Database, settings: Settings, *, actor: Actor, kid: str) -> None:
-    """Drop a leaked key at once, with every token it signed; a new one signs in its place.
+    """Delete a leaked key and so invalidate every token that it signed, for an operator. Raises ResourceNotFound.
 
-    The next key replaces a current one even if it has not been published for long.
+    The next key takes the place of a current one, even if it was published less than PUBLICATION_SECONDS ago.
     """
     authorize_operation(actor)
     with database.transaction() as session:

@@ -1,8 +1,7 @@
-"""The keys that sign our tokens, as one process sees them: read from the database, trusted for a moment.
+"""The signing keys of one process: read from the database, cached for `live_row_cache_seconds`.
 
-Access tokens and attributions have separate keys, so that neither can be forged with the other's. A revoked key is
-gone from every process within `live_row_cache_seconds`. The database's clock is read along, so that no host's clock
-counts. `key_rotation.py` moves keys from state to state.
+Access tokens and attributions have separate keys, so that a leaked key cannot forge the other kind. The database's
+clock is read with the keys, so that tokens do not depend on the clock of a host. `key_rotation.py` changes the keys.
 """
 
 import json
@@ -25,13 +24,16 @@ from shared.identity.tokens import jws
 from shared.identity.tokens.key_rotation import KeyPurpose, KeyState, ensure_keys, lifetime_seconds
 
 UNKNOWN_KEY_RELOAD_SECONDS = 1.0
-CLOCK_SECONDS = 5.0  # two clocks drift apart by microseconds meanwhile
+"""The shortest time between two reads for unknown key ids, which anonymous clients can send at any rate."""
+CLOCK_SECONDS = 5.0
+"""How long the database's time is extrapolated; two clocks drift apart by microseconds meanwhile."""
 READING_SECONDS = 5.0
+"""How long a thread waits for another one's read of the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """A key pair and its state."""
+    """A key pair with its id, purpose and state."""
 
     kid: str
     purpose: KeyPurpose
@@ -48,10 +50,10 @@ class _Snapshot:
 
 
 class SigningKeys:
-    """The live keys; safe to share between threads."""
+    """The live signing keys; safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Read nothing yet; the first use does, and makes the first keys where there are none."""
+        """Read nothing; the first use reads the keys, and creates the first ones if there are none."""
         self._database = database
         self._settings = settings
         self._statement = _live_keys(settings)
@@ -60,12 +62,15 @@ class SigningKeys:
         self._reading = threading.Lock()
 
     def sign(self, purpose: KeyPurpose, claims: dict[str, Any], *, typ: str) -> str:
-        """Make a token of this type."""
+        """Return a token of type `typ`, signed with the current key of a purpose."""
         signer = self.signing_key(purpose)
         return jws.sign(claims, typ=typ, kid=signer.kid, key=signer.key)
 
     def verify(self, purpose: KeyPurpose, token: str, *, typ: str, audience: str) -> jws.Verified:
-        """Check signature, type, issuer, audience and times; raise TokenRefused."""
+        """Return the claims of a token after checking signature, type, issuer, audience and times.
+
+        Raises TokenExpired, TokenRefused, ServiceUnavailable.
+        """
         find_key = partial(self.find_verification_key, purpose)
         verified = jws.verify(token, typ=typ, find_key=find_key)
         issuer = self._settings.base_url
@@ -73,27 +78,25 @@ class SigningKeys:
         return verified
 
     def signing_key(self, purpose: KeyPurpose) -> SigningKey:
-        """Give the key that signs now."""
+        """Return the key that currently signs."""
         return self._live().current[purpose]
 
     def find_verification_key(self, purpose: KeyPurpose, kid: str) -> ECKey | None:
-        """Give the key of that id if it may have signed a token that still lives.
-
-        An unknown key may be a new one, so the set is read again, at most once a second whatever ids strangers send.
-        """
+        """Return the key of an id if a token that it signed can still be valid, else None."""
         found = self._live().by_purpose[purpose].get(kid)
         if found is None:
+            # The key may have been created after the last read, so read again, at a bounded rate.
             age = min(UNKNOWN_KEY_RELOAD_SECONDS, self._settings.live_row_cache_seconds)
             found = self._live(age).by_purpose[purpose].get(kid)
         return found.key if found else None
 
     def jwks(self) -> dict[str, Any]:
-        """Give the public key set (RFC 7517): of both purposes, with the next keys already in it."""
+        """Return the public keys of both purposes (RFC 7517), next keys included, so that clients know them early."""
         keys = [key for of_purpose in self._live().by_purpose.values() for key in of_purpose.values()]
         return {"keys": [_public(key) for key in sorted(keys, key=lambda key: key.kid)]}
 
     def now(self) -> float:
-        """Give the database's time in seconds since 1970, extrapolated from the last reading."""
+        """Return the database's time in seconds since 1970, extrapolated from the last read."""
         return self._live(CLOCK_SECONDS).clock_offset_seconds + time.monotonic()
 
     def _live(self, max_age_seconds: float | None = None) -> _Snapshot:
@@ -101,10 +104,12 @@ class SigningKeys:
         snapshot = self._snapshot
         if snapshot is not None and time.monotonic() - snapshot.read_at_monotonic < limit:
             return snapshot
-        # One thread reads for all; the others do not queue up behind a database that is not there.
+        # One thread reads for all. The others wait for a bounded time, so that requests do not pile up while the
+        # database is unavailable.
         if not self._reading.acquire(timeout=READING_SECONDS):
             raise ServiceUnavailable
         try:
+            # Another thread may have read the keys while this one waited for the lock.
             waited = self._snapshot
             if waited is None or waited is snapshot:
                 self._snapshot = waited = self._read()
@@ -133,6 +138,7 @@ class SigningKeys:
             return list(session.execute(self._statement))
 
     def _key(self, row: Row[Any]) -> SigningKey:
+        # Reuse keys of the last snapshot: decrypting and importing one costs more than reading its row.
         known = self._snapshot.by_purpose[KeyPurpose(row.purpose)].get(row.kid) if self._snapshot else None
         key = known.key if known else self._import(row.private_jwk_encrypted)
         return SigningKey(kid=row.kid, purpose=KeyPurpose(row.purpose), state=KeyState(row.state), key=key)

@@ -1,8 +1,8 @@
-"""`Service-Usage-Attribution`: the signed statement on whose behalf a deployment is working.
+"""`Service-Usage-Attribution`: a signed header with the identity and payer that a deployment works for.
 
-Minted where a request is routed to a deployment, sent along, and handed back on every callback. It names the
-receiving identity, which will own what is written, and the payer. It is bound to one deployment and may be used again
-until it expires; `README.md` says what risk remains.
+It is minted when a request is routed to a deployment, and the deployment returns it with every callback. It names the
+receiving identity, which owns the files written, and the payer. It is bound to one deployment and can be reused until
+it expires; the package's `README.md` describes the remaining risk.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ SCOPE = "callback"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """On whose behalf a routed request runs.
+    """The contents of an attribution.
 
-    `principal_id` owns the output, `daemon_id` was the executor when it was routed (the live one decides),
-    `transaction_id` names the routed request.
+    `principal_id` owns the output. `daemon_id` was the executor when the request was routed; the current one decides.
+    `transaction_id` identifies the routed request.
     """
 
     principal_id: UUID
@@ -44,7 +44,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MintedAttribution:
-    """A header value to send along with a routed request."""
+    """The header value for a routed request."""
 
     value: str = field(repr=False)
     transaction_id: str
@@ -54,7 +54,7 @@ class MintedAttribution:
 def mint_usage_attribution(
     keys: SigningKeys, settings: Settings, attribution: Attribution
 ) -> MintedAttribution:
-    """Sign a header value; raise ValidationFailed when what it reports makes it too long to travel."""
+    """Sign a header value. Raises ValidationFailed if the reported values make it longer than MAX_TOKEN_CHARACTERS."""
     issued_at = int(keys.now())
     expires_at = issued_at + settings.attribution_seconds
     claims = {
@@ -75,7 +75,9 @@ def mint_usage_attribution(
     }
     value = keys.sign(KeyPurpose.ATTRIBUTION, _without_none(claims), typ=TYPE)
     if len(value) > MAX_TOKEN_CHARACTERS:
-        raise ValidationFailed("The message's and the caller's names are too long to be attributed.")
+        raise ValidationFailed(
+            "The message id, channel and reported caller are too long for the attribution header. Shorten them."
+        )
     return MintedAttribution(
         value=value,
         transaction_id=attribution.transaction_id,
@@ -84,7 +86,10 @@ def mint_usage_attribution(
 
 
 def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) -> AttributionClaims:
-    """Check signature, type, issuer, audience and times; raise TokenRefused. Which deployment is the caller's check."""
+    """Return the claims of a header after checking signature, type, issuer, audience and times.
+
+    The caller must compare the deployment. Raises TokenExpired, TokenRefused.
+    """
     verified = keys.verify(KeyPurpose.ATTRIBUTION, value, typ=TYPE, audience=audience(settings))
     claims = verified.claims
     if claims.get("scope") != SCOPE:
@@ -102,7 +107,7 @@ def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) 
 
 
 def audience(settings: Settings) -> str:
-    """Give the audience of attributions, which differs from that of access tokens."""
+    """Return the audience of attributions, which differs from that of access tokens."""
     return f"{settings.base_url}/usage-attribution"
 
 

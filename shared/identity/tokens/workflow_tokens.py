@@ -1,7 +1,4 @@
-"""Tokens of GitHub Actions workflows (OpenID Connect): who signed one, and which repository and run it speaks of.
-
-`sub` is never looked at: its form can be customized, and has changed. Unknown claims are ignored.
-"""
+"""Verify the OpenID Connect tokens of GitHub Actions workflows, and read the repository and run that they name."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +14,13 @@ from shared.identity.tokens.jws import CLOCK_LEEWAY_SECONDS, TokenRefused, secon
 ALGORITHM = "RS256"
 MAXIMUM_CHARACTERS = 8192
 _HEADER = frozenset({"alg", "typ", "kid", "x5t"})
-_PULL_REQUEST_OF_STRANGERS = "pull_request_target"
+# Runs for pull requests of anyone, but with the ref of the base branch, so the ref does not reveal it.
+_PULL_REQUEST_TARGET = "pull_request_target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowClaims:
-    """What a good token says; ids are GitHub's immutable numbers, as it writes them."""
+    """The claims of a verified workflow token; ids are GitHub's immutable numbers, as text."""
 
     issuer: str
     token_id: str
@@ -36,18 +34,22 @@ class WorkflowClaims:
 
 
 def verify_workflow_token(keys: IssuerKeys, token: str, *, audience: str, now: float) -> WorkflowClaims:
-    """Check form, header, issuer, signature, audience and times; raise TokenRefused."""
+    """Return the claims of a workflow token after checking format, header, issuer, signature, audience and times.
+
+    `now` is in seconds since 1970. Raises TokenRefused.
+    """
     if len(token) > MAXIMUM_CHARACTERS or not token.isascii():
         raise TokenRefused("form")
     try:
         claims = _verify(keys, token)
     except (JoseError, ValueError, RecursionError) as error:
         raise TokenRefused(type(error).__name__) from error
-    if claims.get("aud") != audience:  # a list, too, is none of ours
+    if claims.get("aud") != audience:  # a list is refused too: the token was also issued for other services
         raise TokenRefused("audience")
     _require_time(claims, now)
-    if text(claims, "event_name") == _PULL_REQUEST_OF_STRANGERS:
+    if text(claims, "event_name") == _PULL_REQUEST_TARGET:
         raise TokenRefused("event")
+    # `sub` is not read: repositories can customize its format.
     return WorkflowClaims(
         issuer=text(claims, "iss"),
         token_id=text(claims, "jti"),
@@ -62,7 +64,10 @@ def verify_workflow_token(keys: IssuerKeys, token: str, *, audience: str, now: f
 
 
 def _verify(keys: IssuerKeys, token: str) -> Mapping[str, Any]:
-    """Find the issuer's key by what the token claims, and believe nothing before its signature holds."""
+    """Return the claims of a token with a valid signature. Raises TokenRefused.
+
+    The unverified claims are used only to select one of the trusted issuers' keys.
+    """
     signature = jws.extract_compact(token.encode())
     header = signature.headers()
     kid = header.get("kid")
@@ -80,7 +85,7 @@ def _verify(keys: IssuerKeys, token: str) -> Mapping[str, Any]:
 
 
 def _require_time(claims: Mapping[str, Any], now: float) -> None:
-    """Compare with our database's clock, which is not the issuer's."""
+    """Check the times, with a leeway in both directions, because the issuer has another clock. Raises TokenRefused."""
     for name in ("iat", "nbf"):
         if name in claims and seconds(claims, name) > now + CLOCK_LEEWAY_SECONDS:
             raise TokenRefused(name)

@@ -95,7 +95,7 @@ def go_to_provider(call: RequestContext) -> Response:
     # A fresh secret for each attempt: an attacker cannot make another browser finish an attempt of theirs.
     provider, attempt = _provider(call), token_urlsafe(32)
     try:
-        response = go_to(provider.address(_attempt(call, attempt)))
+        response = go_to(provider.authorization_url(_attempt(call, attempt)))
     except SignInRefused as refused:
         return _refuse(call, refused)
     return forbid_caching(cookies.set_secret(response, cookies.ATTEMPT, attempt))

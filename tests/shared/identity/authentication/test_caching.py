@@ -217,7 +217,7 @@ def test_the_last_use_is_written_at_most_once_a_minute(
 def test_a_use_that_cannot_be_written_fails_nobody(world: World) -> None:
     nowhere = Database("postgresql+psycopg2://nobody@/nothing?host=/nonexistent")
     last_use = LastUse(nowhere)
-    last_use.note(api_keys, world.principal_id)
+    last_use.record(api_keys, world.principal_id)
     last_use.flush()
     nowhere.dispose()
 
@@ -227,7 +227,7 @@ def note_use(database: Database, user_id: Any) -> Any:
     with database.transaction() as session:
         key_id = session.execute(select(api_keys.c.id).where(api_keys.c.user_id == user_id)).scalar_one()
     last_use = LastUse(database)
-    last_use.note(api_keys, key_id)
+    last_use.record(api_keys, key_id)
     last_use.flush()
     with database.transaction() as session:
         return session.execute(select(api_keys.c.last_used_at).where(api_keys.c.id == key_id)).scalar()
