@@ -24,7 +24,7 @@ from shared.models.dialects import parse_chat
 from shared.models.invocations import new_invocation
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
-from web.models.schemas import ModelBody
+from web.models.catalog_schemas import ModelBody
 
 PRIMES = dict(zip(COMPONENTS, (2, 3, 5, 7, 11, 13, 17, 19, 23), strict=False))
 EACH_ALONE = [{name: prime} for name, prime in PRIMES.items()]
