@@ -88,18 +88,14 @@ def enqueue_delivery(
     sequence: int | None = None,
     is_missed: bool = False,
 ) -> UUID:
-    """Enqueue a message to be posted after the commit; return the id it is sent under.
+    """Enqueue a message to be posted after the commit; return its id. Raises DeliveryTooLarge.
 
     The channel of `kind` supplies URL and signature at each attempt, or else `sealed_address` (from `seal_address`)
-    does. `in_flight_limit` bounds the messages in flight to the destination. An `ordered` message waits for all
-    earlier ordered ones to end; `sequence` is sent to the receiver. `is_missed` stores it for a replay only. Raises
-    DeliveryTooLarge.
+    does. An `ordered` message waits for all earlier ordered ones to end. `is_missed` stores it for a replay only.
     """
-    # Refused when it is written: a sender could only fail on it again and again.
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
     delivery_id = new_id()
-    # clock_timestamp() and not now(), which is the same for all messages of a transaction.
     place = place_last(session, destination_id) if ordered else {"due_at": func.clock_timestamp()}
     session.execute(
         insert(deliveries).values(
