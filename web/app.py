@@ -94,6 +94,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app = Flask("quartermaster", static_folder=None)
     app.config["BASE_URL"] = settings.base_url
     app.url_map.strict_slashes = False
+    # A path with other slashes is another path: a redirect would lose a request's body.
     app.url_map.merge_slashes = False
     app.extensions["services"] = services or build_services(settings)
     app.extensions["error_dialects"] = Dialects(base_url=settings.base_url)
@@ -103,11 +104,13 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     register_error_handlers(app)
     for routes in ROUTES:
         routes.register(app)
+    # Registered in this order: every later hook and error has a request id and a span.
     app.before_request(_begin)
     app.before_request(_refuse_foreign_host)
     add_cors_headers(app)
     app.after_request(_finish)
     app.teardown_request(_forget)
+    # Outermost, so that neither Flask nor its error pages see a read grant.
     app.wsgi_app = wrap_application(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]
     return app
 
@@ -162,8 +165,10 @@ def _finish(response: Response) -> Response:
         response.call_on_close(g.span.end)  # the client may hang up before the real response exists
         return response  # the real response passes this function again
     response.headers["X-Request-Id"] = request_id()
+    # Anthropic's clients report the id from their own header.
     if is_anthropic_path(request.path):
         response.headers[REQUEST_ID_HEADER] = request_id()
+    # `setdefault`: a route that serves stored content may have decided otherwise.
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     if "rate_limit" in g:
         response.headers.update(g.rate_limit.headers())
@@ -175,6 +180,7 @@ def _finish(response: Response) -> Response:
     count.inc()
     duration.observe(seconds)
     _end_span(response.status_code)
+    # Successful probes come every few seconds and would bury other lines.
     if not _is_probe() or response.status_code != HTTPStatus.OK:
         log.info(
             "request.answered",

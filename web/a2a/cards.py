@@ -20,6 +20,7 @@ from web.framework.authentication import Authentication
 from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, Routes
 
+# A change of an agent's card is visible everywhere within a minute.
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"
 
@@ -76,6 +77,7 @@ def _card_response(call: RequestContext, deployment_id: UUID | None) -> Response
     text = render(_build_card(known, services.settings, path).to_wire())
     response = Response(text, content_type="application/json")
     response.headers["Cache-Control"] = f"public, max-age={MAXIMUM_AGE_SECONDS}"
+    # Cards are public, so pages of any origin may read them.
     response.headers["Access-Control-Allow-Origin"] = "*"
     response.set_etag(hashlib.sha256(text.encode()).hexdigest()[:32])
     response.make_conditional(request)

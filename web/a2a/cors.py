@@ -9,6 +9,7 @@ from flask import Flask, Response, current_app, request
 from web.dependencies.services import Services
 from web.error_responses.a2a_errors import is_a2a_path
 
+# Long enough to spare most preflight requests, short enough that a changed setting takes effect soon.
 PREFLIGHT_SECONDS = 600
 METHODS = "GET, POST, DELETE"
 SENT_HEADERS = (
@@ -46,6 +47,7 @@ def add_cors_headers(app: Flask) -> None:
             response.headers.setdefault("Access-Control-Allow-Origin", origin)
             response.headers["Access-Control-Expose-Headers"] = ", ".join(READ_HEADERS)
             if origin != "*":
+                # Caches must not give one origin's response to another.
                 response.vary.add("Origin")
         return response
 

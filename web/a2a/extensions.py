@@ -27,6 +27,7 @@ def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
 
     Raises AgentNotFound.
     """
+    # Needed by the handler and by the response hook.
     if "a2a_extensions" not in g:
         requested = requested_extensions()
         active: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ def echo_extensions(app: Flask) -> None:
             response.headers[HEADER] = ", ".join(active)
         return response
 
+    # A hook, so that errors list the extensions as well.
     app.after_request(echo)
 
 

@@ -33,6 +33,7 @@ routes = AgentRoutes("agents")
 _TASK = {"task_id": ("id", "id")}
 _OF_TASK = {"task_id": ("taskId", "task_id")}
 _CONFIGURATION = {**_OF_TASK, "config_id": ("id", "id")}
+# The handler of each method, and its parameters that HTTP+JSON has in the path.
 METHODS: Mapping[str, tuple[AgentHandler, Mapping[str, tuple[str, str]]]] = {
     "SendMessage": (send_message, {}),
     "SendStreamingMessage": (stream_message, {}),
@@ -46,7 +47,6 @@ METHODS: Mapping[str, tuple[AgentHandler, Mapping[str, tuple[str, str]]]] = {
     "DeleteTaskPushNotificationConfig": (delete_push_configuration, _CONFIGURATION),
     "GetExtendedAgentCard": (read_extended_agent_card, {}),
 }
-"""The handler of each method, and its parameters that HTTP+JSON has in the path."""
 
 
 class RpcCall(A2A):

@@ -25,8 +25,8 @@ from web.framework.revocation import until_revoked
 routes = AgentRoutes("agents")
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
+# A waiting request reads its turn this often, in case a wake-up message is lost.
 POLL_SECONDS = 10.0
-"""A waiting request reads its turn this often, in case a wake-up message is lost."""
 _SEND_ERRORS = (
     errors.TaskNotFound,
     errors.UnsupportedOperation,
@@ -104,6 +104,7 @@ def _submission(call: AgentCall, request: SendMessageRequest) -> MessageSubmissi
 def _check_with_agent(call: AgentCall, message: Message, requested: Collection[str]) -> None:
     require(call.declared, call.active, requested)
     check_data(message, call.active, call.services.directory.own)
+    # The scripted refusals depend on the behavior that the message selects.
     skill_id = (message.metadata or {}).get(SKILL_KEY)
     call.services.script_errors.check(call.agent.choose_behavior(skill_id), message)
 
@@ -123,6 +124,7 @@ def _wait_for_turn(
         accepted = _send(call, submission)
         turn_id, task_id, is_replay = accepted.turn_id, accepted.task_id, accepted.is_replay
         del submission, accepted  # frees the message, which may be long
+        # A repeated message belongs to the task of the first attempt.
         if task_id != watch.task_id:
             watch = watching.enter_context(watches.watch(task_id, pending.wake_up))
         answered = yield from wait_for_response(
@@ -145,6 +147,7 @@ def _current_response(
 ) -> SendMessageResponse:
     """Return the current task, or the response if the turn has just ended. Raises InvalidAgentResponse."""
     with call.context.services.database.transaction() as session:
+        # False if the turn has just ended with a message, for which there is no task.
         if not show_task(session, task_id):
             answered = find_response(session, turn_id, history_length=history_length)
             if answered is not None:

@@ -26,7 +26,7 @@ class OrganizationTask(ResponseModel):
     organization_id: Id
     deployment_id: Id
     caller_id: Id = Field(description="The user or identity that sent the message.")
-    principal_id: Id = Field(description="The identity on whose behalf the agent works.")
+    principal_id: Id = Field(description="The identity for which the agent works.")
     distribution_id: Id | None
     state: TaskState
     status_at: UtcTime = Field(

@@ -82,6 +82,7 @@ class AgentCall:
     @property
     def watch_reading(self) -> Watch:
         """A watch that checks during the response whether the caller may still read these tasks."""
+        # Evaluated now: the check compares with what the caller could read when the response began.
         held = self.readable
         return self.context.watch(lambda caller: require_reading(caller, self._current_agent(), held))
 
@@ -131,6 +132,7 @@ class AgentRoutes(Routes):
         media_types = ("text/event-stream",) if is_stream else ("application/json", A2A_JSON)
 
         def declare(handler: AgentHandler) -> AgentHandler:
+            # Two routes share one handler, and OpenAPI requires different operation ids.
             for prefix, suffix in (("", ""), (AGENT_PREFIX, "_of_agent")):
                 self.route(
                     method,
@@ -149,6 +151,7 @@ class AgentRoutes(Routes):
     def register(self, app: Flask) -> None:
         """Add the routes to the application, and the hooks for extensions and JSON-RPC errors."""
         super().register(app)
+        # Several groups of routes are registered, but the hooks must run once.
         if "a2a" not in app.extensions:
             app.extensions["a2a"] = True
             echo_extensions(app)
@@ -188,6 +191,7 @@ def require_task_id(value: str) -> UUID:
 
 def check_version(http: Request, *, is_required: bool) -> None:
     """Refuse unsupported protocol versions. If a version is required, none means 0.3, which is unsupported."""
+    # The protocol also allows the version as a query parameter.
     asked = http.headers.get(VERSION_HEADER) or http.args.get(VERSION_HEADER) or ""
     if not (_SUPPORTED_VERSION.fullmatch(asked.strip()) if asked.strip() else not is_required):
         raise VersionNotSupported

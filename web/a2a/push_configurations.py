@@ -86,6 +86,7 @@ def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> 
 
 def _require_task(session: Session, call: AgentCall, task_id: str) -> UUID:
     found = require_task_id(task_id)
+    # Not all readable tasks: a caller who may only read a task must not receive its updates.
     if find_snapshot(session, call.scope, found, history_length=0) is None:
         raise TaskNotFound
     return found

@@ -11,6 +11,7 @@ from shared.a2a.types import TaskState
 from shared.a2a.wire import Instant
 from web.framework.routes import AnyQuery
 
+# Some clients send all parameters, and leave the unused ones empty.
 _EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
 STATES = WithJsonSchema({"type": "string", "enum": [state.value for state in TaskState]})
 HistoryLength = Annotated[Annotated[int, Field(ge=0, le=(1 << 31) - 1)] | None, _EMPTY_AS_ABSENT]

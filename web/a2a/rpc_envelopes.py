@@ -17,6 +17,7 @@ from shared.errors import DomainError, FieldError, Kind
 from web.http.requests import MalformedJson, MalformedRequest, parse_json
 
 VERSION = "2.0"
+# The numbers of errors (protocol definition 5.4 and 9.5), by reason.
 CODES: Mapping[str, int] = {
     "TASK_NOT_FOUND": -32001,
     "TASK_NOT_CANCELABLE": -32002,
@@ -33,7 +34,6 @@ CODES: Mapping[str, int] = {
     "INVALID_PARAMS": -32602,
     "INTERNAL_ERROR": -32603,
 }
-"""The numbers of errors (protocol definition 5.4 and 9.5), by reason."""
 _FIRST_ERROR = 400
 
 
@@ -84,6 +84,7 @@ class RpcRequest:
 
 def read_rpc_request(raw: bytes) -> RpcRequest:
     """Parse a request. Later errors are rendered as JSON-RPC. Raises ParseError, MalformedRequest, InvalidParams."""
+    # From here on, errors are JSON-RPC; until the id is known, the specification requires null.
     g.rpc_id = None
     try:
         body = parse_json(raw, **NUMBERS)
@@ -92,8 +93,9 @@ def read_rpc_request(raw: bytes) -> RpcRequest:
     if isinstance(body, list):
         raise MalformedRequest("Batches are not supported. Send one request at a time.")
     if not isinstance(body, dict) or body.get("jsonrpc") != VERSION:
-        raise MalformedRequest('The body must be an object whose "jsonrpc" is "2.0".')
+        raise MalformedRequest('The body must be an object with "jsonrpc": "2.0".')
     request_id, method, params = body.get("id"), body.get("method"), body.get("params", {})
+    # A request without an id is a notification, and its sender would never learn about an error.
     if "id" not in body or isinstance(request_id, dict | list | bool):
         raise MalformedRequest('"id" must be a string or a number. Notifications are not supported.')
     g.rpc_id = request_id
@@ -111,6 +113,7 @@ def answer_rpc_errors(app: Flask) -> None:
         if "rpc_id" not in g or response.status_code < _FIRST_ERROR:
             return response
         error = json.loads(response.get_data())["error"]
+        # Other errors keep their status and HTTP+JSON body, which gateways and clients understand.
         if error["details"][0]["reason"] in CODES:
             response.set_data(render(_error(g.rpc_id, error)))
             response.status_code = 200

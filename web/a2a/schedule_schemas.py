@@ -49,7 +49,7 @@ Owner = Annotated[
 
 
 class ScheduleBody(ResponseModel):
-    """A schedule: when an agent gets which message, and on whose behalf."""
+    """A schedule: when an agent gets which message, and for which identity."""
 
     id: Id
     deployment_id: Id

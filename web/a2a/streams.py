@@ -46,11 +46,11 @@ from web.framework.deferred_responses import (
 
 log = get_logger(__name__)
 
+# Send a comment after so many seconds without an event. Show the task by then, even if the agent has not replied.
 COMMENT_SECONDS = 10.0
-"""Send a comment after so many seconds without an event. Show the task by then, even if the agent has not replied."""
 COMMENT = b": still working\n\n"
+# Frames to send, and None while there is nothing to send.
 Frames = Generator[bytes | None]
-"""Frames to send, and None while there is nothing to send."""
 _EVENT_ID = re.compile(r"[0-9]{1,18}")
 
 
@@ -68,6 +68,7 @@ class StreamSource:
     @classmethod
     def of(cls, call: AgentCall, task_id: UUID, pending: PendingResponse) -> StreamSource:
         """Return the source for a task, from a request's headers and binding."""
+        # Browsers' EventSource sends this header when it reconnects.
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
             database=call.context.services.database,
@@ -170,6 +171,7 @@ def stream_generator(frames: Frames, show: Callable[[DomainError], object]) -> R
 
 def with_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
     """Yield frames while holding a stream's slot. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
+    # The slot is taken at the first step, so a refusal is still an error response.
     with slots.hold(key), closing(frames):
         yield from frames
 
@@ -186,7 +188,9 @@ def message_frames(
         yield from stream.begin()
         if stream.is_over():
             return
+        # The watch was registered before this first read, so that no event is missed.
         for event in source.follow(watch, sent.snapshot.sequence, reads_first=True):
+            # While the server drains, the client must at least learn the task's id, to subscribe elsewhere.
             is_last_check = event is None and source.pending.is_shutting_down
             yield from stream.forward(event) if event is not None else stream.on_idle(shows_now=is_last_check)
             if stream.is_over() or (is_last_check and stream.is_shown):
@@ -201,14 +205,15 @@ def _task_frames(source: StreamSource, find: Callable[[], Snapshot]) -> Frames:
         snapshot = find()
         after = snapshot.sequence
         if source.resume_after is not None:
-            after = min(
-                after, source.resume_after
-            )  # the client cannot have received an event that does not exist yet
+            # The client cannot have received an event that does not exist yet.
+            after = min(after, source.resume_after)
         is_complete = after == snapshot.sequence or not snapshot.has_events
         if snapshot.task.status.state.is_terminal and is_complete:
+            # Before the first frame, so that it becomes an error response.
             raise UnsupportedOperation(
                 "The task has ended, so it has no further updates. Get the task instead."
             )
+        # A client that resumes has the task already. The comment starts the response.
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         keep_alive = KeepAlive()
         for event in source.follow(watch, after, reads_first=after < snapshot.sequence):
@@ -282,6 +287,7 @@ class _MessageStream:
     def forward(self, event: Event) -> Iterator[bytes]:
         """Yield the frames of an event."""
         self._keep_alive.mark_sent()
+        # The protocol requires the task before its updates, and a message instead of both.
         if not self.is_shown and event.kind != "message":
             yield self._show()
         yield self._source.event(event)
@@ -303,7 +309,8 @@ class _MessageStream:
             return
         with self._source.database.transaction() as session:
             is_task = show_task(session, self._sent.task_id)
-        if is_task:  # otherwise the agent has just replied with a message, or failed
+        # Otherwise the agent has just replied with a message, or failed.
+        if is_task:
             yield self._show()
 
     def _show(self) -> bytes:

@@ -57,7 +57,7 @@ class NewBudgetBody(RequestModel):
     """A budget to create."""
 
     subject_kind: Literal["api_key", "user", "identity", "deployment"] = Field(
-        description="Whose calls count. For an identity: calls that it runs and calls that it receives."
+        description="The subject of the calls. For an identity: calls that it runs and calls that it receives."
     )
     subject_id: Id
     unit: Literal["credits", "requests", "tokens"] = "credits"

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from web.http.negotiation import CSV, JSON
 
 VARIES = {"Vary": "Accept"}
+# Headers of these responses, for the OpenAPI document.
 FILE_HEADERS = {"Content-Disposition": "The name of the file, if the response is one."}
-"""Headers of these responses, for the OpenAPI document."""
 
 
 def json_or_file(shape: type[BaseModel]) -> Mapping[str, type[BaseModel] | None]:

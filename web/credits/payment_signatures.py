@@ -8,7 +8,9 @@ from shared.media.networks.signatures import BODY, Part, WebhookSignature
 from shared.media.networks.standard_webhooks import SETTING, STANDARD_WEBHOOKS
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 
+# Stripe's own default. An older event may be a replay.
 TOLERANCE_SECONDS = 300
+# A header has a timestamp and one signature for each active secret.
 MAXIMUM_FIELDS = 16
 _HEADER = "Stripe-Signature"
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -24,6 +26,7 @@ class _StripeSignatures:
         made = hmac.digest(secret.encode(), text, "sha256").hex().encode()
         signatures = [value for name, value in _fields(sent) if name == "v1"]
         equal = [hmac.compare_digest(made, one.encode("utf-8", "surrogatepass")) for one in signatures]
+        # Of a list and not a generator: all signatures are compared, in constant time.
         return any(equal)
 
 

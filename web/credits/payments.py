@@ -59,6 +59,7 @@ class ReceivedPayment(CamelModel):
 def receive_payment_event(call: RequestContext, source: str) -> JsonResponse:
     body = call.read_small_body(MAXIMUM_JSON_BYTES)
     known = _verified(call, source, body)
+    # After the signature, or strangers could exhaust a payment system's rate.
     limit_rate(f"payments:{source}", call.services)
     event = parse_json(body)
     with call.services.database.transaction() as session:
@@ -76,6 +77,7 @@ def _verified(call: RequestContext, name: str, body: bytes) -> PaymentSource:
         verify(SIGNATURES[source.kind], _request(call, body), webhook_credentials(secrets))
     except SignatureInvalid:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
+        # Guessed signatures count like guessed credentials.
         limit_failed_authentication(call.http, call.services)
         raise
     return source

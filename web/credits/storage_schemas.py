@@ -52,7 +52,7 @@ _COST = Field(description="Null until the day is charged, shortly after it is ov
 
 
 class _StorageQuery:
-    """The parameters of a storage report, whose names differ only in case between `/v1` and `/admin`."""
+    """The parameters of a storage report. Their names differ only in case between `/v1` and `/admin`."""
 
     window: WindowBack = None
     month: OfMonth = None

@@ -11,6 +11,7 @@ from shared.errors import FieldError, ValidationFailed
 from web.credits.schemas import UsageRecordBody, UsageSumBody
 from web.http.wire_types import render_instant
 
+# OWASP's list of characters that start a formula (CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FIGURES = tuple(UsageSumBody.model_fields)
 _RECORD = tuple(name for name in UsageRecordBody.model_fields if name != "object")

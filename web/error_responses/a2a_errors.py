@@ -13,6 +13,7 @@ _PATHS = frozenset(
 )
 _PREFIXES = ("/tasks/", "/agents/")
 
+# The protocol's errors (5.4) and one more that clients know: status and name, by our code.
 _TABLE: Mapping[str, tuple[int, str]] = {
     "task_not_found": (404, "NOT_FOUND"),
     "task_not_cancelable": (400, "FAILED_PRECONDITION"),
@@ -25,8 +26,8 @@ _TABLE: Mapping[str, tuple[int, str]] = {
     "version_not_supported": (400, "FAILED_PRECONDITION"),
     "invalid_params": (400, "INVALID_ARGUMENT"),
 }
-"""The protocol's errors (5.4) and one more that clients know: status and name, by our code."""
 
+# Reasons that published clients know, by our code for the same error.
 _REASONS = {
     "validation_failed": "INVALID_PARAMS",
     "unknown_parameter": "INVALID_PARAMS",
@@ -39,8 +40,8 @@ _REASONS = {
     "parse_error": "PARSE_ERROR",
     "internal_error": "INTERNAL_ERROR",
 }
-"""Reasons that published clients know, by our code for the same error."""
 
+# The protocol's gRPC mapping has no such statuses.
 _STATUSES = {422: 400, 415: 400}
 _NAMES = {
     400: "INVALID_ARGUMENT",
@@ -91,6 +92,7 @@ def error_body(
     """Return the body of an error; `data` and the request's id are in the ErrorInfo, as text."""
     final = a2a_status(status, code)
     name = _TABLE[code][1] if code in _TABLE else _NAMES.get(final, "UNKNOWN")
+    # The domain says who defined the reason.
     is_known = code in _TABLE or code in _REASONS
     information = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",

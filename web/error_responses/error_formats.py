@@ -39,6 +39,7 @@ _OAUTH_CODES_BY_STATUS = {
     500: "server_error",
     503: "temporarily_unavailable",
 }
+# RFC 6749 5.2 allows only these characters in `error_description`.
 _NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
@@ -74,6 +75,7 @@ class Dialects:
             host = urlsplit(self.base_url).hostname or PROTOCOL_DOMAIN
             body = error_body(status, code, detail, request=request_id, host=host, **data)
             return ErrorResponse(status=body["error"]["code"], body=body)
+        # Before OpenAI's: `/v1/messages` is below `/v1`.
         if is_anthropic_path(path):
             return _anthropic_error(status, code, detail, request_id, data)
         if is_openai_path(path):
@@ -123,6 +125,7 @@ class Dialects:
             **answer.headers,
         }
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            # The server is overloaded for moments; clients without it would wait longer, or not at all.
             headers["Retry-After"] = "1"
         lines = (
             f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}",

@@ -11,13 +11,13 @@ PREFIX = "/v1/"
 RETRY_HEADER = "x-should-retry"
 RETRIED_STATUSES = frozenset({408, 409, 429})
 
+# OpenAI's codes that differ from our own.
 _CODES = {
     "authentication_required": "invalid_api_key",
     "invalid_token": "invalid_api_key",
     "rate_limited": "rate_limit_exceeded",
     "internal_error": "server_error",
 }
-"""OpenAI's codes that differ from our own."""
 
 _TYPES = {
     "invalid_api_key": "authentication_error",

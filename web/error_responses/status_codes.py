@@ -99,10 +99,12 @@ def problem(status: int, code: str, detail: str) -> Response:
 
 def _respond_with_http_error(error: HTTPException) -> Response:
     status = error.code or 500
+    # Details of our own failures are only for the log.
     if status >= _FIRST_OF_OURS:
         return _fail(status, *_INTERNAL)
     response = _fail(status, _HTTP_CODES.get(status, "malformed_request"), error.description or "")
     for name, value in error.get_headers():
+        # The others describe werkzeug's own HTML page.
         if name in ("Allow", "Retry-After"):
             response.headers[name] = value
     return response
@@ -124,10 +126,6 @@ def _dialects() -> Dialects:
 
 def _respond(answer: ErrorResponse) -> Response:
     response = Response(answer.content, answer.status, answer.headers, content_type=answer.media_type)
-    return _close_unread(response)
-
-
-def _close_unread(response: Response) -> Response:
     if _body_is_unread():
         # The rest of the body would be read as the next request. Closing costs less than draining gigabytes.
         response.headers["Connection"] = "close"

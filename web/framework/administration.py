@@ -1,4 +1,4 @@
-"""What all administrative routes share: a user's key, JSON, pages, and 201 with a Location.
+"""Declare administrative routes, which share these rules: a user's key, JSON, pages, and 201 with a Location.
 
 A deployment is refused before its body is read. Each handler reads `call.actor` after the body, so that a revocation in
 between counts, and opens its transaction last, so that no connection waits for a client. Creating takes no idempotency
@@ -21,8 +21,8 @@ from web.framework.routes import Content, Handler, Routes
 from web.http.schemas import PageQuery, PageResponse, ResponseModel
 
 Declaration = Callable[[Handler], Handler]
+# A function of the domain that takes a session, `actor`, and the ids of the path by name.
 Act = Callable[..., Any]
-"""A function of the domain that takes a session, `actor`, and the ids of the path by name."""
 Errors = tuple[type[DomainError], ...]
 
 ORGANIZATION = "/organizations/<id:organization_id>"
@@ -95,7 +95,7 @@ class AdministrationRoutes(Routes):
 
 
 class Resource:
-    """Builder of the routes of one resource, whose handlers are domain functions that take the ids of its path."""
+    """Builder of the routes of one resource. Their handlers are domain functions that take the ids of its path."""
 
     def __init__(self, routes: AdministrationRoutes, path: str, response_model: type[ResponseModel]) -> None:
         self._routes, self._path, self._response_model = routes, path, response_model
@@ -130,6 +130,7 @@ class Resource:
 def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
     """Call a domain function as the caller, in a transaction. Return its result."""
     actor = call.actor
+    # Last, so that no connection is held while the body arrives.
     with call.services.database.transaction() as session:
         return act(session, actor=actor, **arguments)
 

@@ -40,6 +40,7 @@ def caller_key(caller: Caller) -> PoolKey:
     if tenant is not None:
         return PoolKey(tenant, caller.credential_id)
     user_id = caller.executor.id
+    # Operators are few and appointed, so each may be a tenant of their own.
     return PoolKey(user_id, caller.credential_id) if caller.is_operator else PoolKey(ANONYMOUS, user_id)
 
 
@@ -66,6 +67,7 @@ def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
 
 def release_slots_after_requests(app: Flask) -> None:
     """Release each request's slots when it is over. Call this before any other `after_request` is registered."""
+    # Each group of routes registers itself, but the hooks must run once.
     if "admission" not in app.extensions:
         app.extensions["admission"] = True
         # Flask runs the first one registered last, so no other function can fail after this one.
@@ -81,6 +83,7 @@ def _end_with_response(response: Response) -> Response:
         call_when_sent(response, admission.end)
         admission.is_responding = True
     else:
+        # Without a slot, an idle client could otherwise keep the connection at no cost.
         response.headers["Connection"] = "close"
     return response
 

@@ -82,11 +82,13 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     """Verify the request's credential. Return None if the route, or this request, needs none."""
     if how in _WITHOUT_CREDENTIAL:
         return None
+    # The handler verifies the grant, and a credential besides it is ignored.
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None
     if how is Authentication.SESSION:
         return _authenticate_session(http, services)
     authorization = _authorization(how, http)
+    # A token takes precedence over a signature.
     if how is Authentication.DISTRIBUTION_OR_SIGNATURE and authorization is None and _is_signed(http):
         return None
     try:
@@ -132,6 +134,7 @@ def check_header_rules(http: Request) -> str | None:
         return None
     if not attribution.strip():
         raise AttributionEmpty
+    # A proxy or WSGI server joins repeated headers with commas.
     if "," in attribution:
         raise AttributionRepeated
     return attribution.strip()
@@ -155,6 +158,7 @@ def limit_rate(credential: str, services: Services) -> None:
     The header as sent must not be the key: other spaces or capitals in it would start a new count. Raises RateLimited.
     """
     allowance = services.rate_limiter.take(
+        # The counter's key is stored in Valkey, which must not contain a secret.
         hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()[:32],
         services.settings.rate_limit_per_minute,
     )

@@ -23,6 +23,7 @@ from web.http.request_bodies import has_arrived
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.http.slots import Admission
 
+# The id is written to logs and headers, so a client may choose it only within these limits.
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 

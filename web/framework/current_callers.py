@@ -1,8 +1,8 @@
 """The credential and the caller of a request, revalidated after a body that was slow to arrive.
 
-The rule it protects: a request whose caller was revoked while its body arrived has no effect
-(docs/specification/identity.md#revocation). The first check is trusted as long as a cached row is, so only a request
-whose body took seconds costs another database query.
+The rule it protects: a request has no effect if its caller was revoked while the body arrived
+(docs/specification/identity.md#revocation). The first check is trusted as long as a cached row is, so only a
+body that took seconds costs another database query.
 """
 
 import time
@@ -11,8 +11,8 @@ from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential
 from shared.identity.authentication.revalidation import CallerRevalidator
 
+# Within this time a revocation takes effect in every process.
 REVOCATION_SECONDS = 5.0
-"""Within this time a revocation takes effect in every process."""
 
 
 class Requester:

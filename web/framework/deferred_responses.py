@@ -40,6 +40,7 @@ class PendingResponse:
         self.deadline = deadline
         self.is_shutting_down = False
         self.is_blocking = is_blocking
+        # Only our own server sets this; under any other the thread blocks.
         self.can_defer = THREAD_WAIT in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
         self._thread_wait: Callable[[], float] | None = environ.get(THREAD_WAIT)
@@ -96,11 +97,13 @@ class ResponsePlaceholder(Response):
             for step in self._steps:
                 if isinstance(step, Response):
                     has_begun = True
+                    # Runs the `after_request` hooks, which Flask has run for the placeholder only.
                     yield from app.finalize_request(step)(environ, start_response)
                 else:
                     yield step or b""
             if not has_begun:
                 raise RuntimeError("the generator ended without a response")
+        # Flask's error handling is over when this runs, so it is repeated here.
         except Exception as error:
             if has_begun:
                 raise

@@ -13,16 +13,17 @@ from markupsafe import Markup, escape
 HTML = "text/html"
 STYLESHEET = "quartermaster.css"
 POLICY = (
+    # No inline script or style: markup that slipped through escaping could not run.
     "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
+# Every file that pages load, and the package that contains it in its `static` folder.
 ASSETS = {
     STYLESHEET: "web.pages",
     "htmx-2.0.11.min.js": "web.console",
     "live.js": "web.console",
     "playground.js": "web.console",
 }
-"""Every file that pages load, with the package whose `static` folder contains it."""
 _PACKAGES = ("web.pages", "web.openapi", "web.console")
 _CODE = re.compile(r"`([^`]+)`")
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -96,6 +97,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in _PACKAGES]),
         autoescape=True,
+        # A misspelled variable fails a test instead of leaving a gap on the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -16,11 +16,11 @@ from flask import Response
 from shared.identity.authentication.revocation_watcher import WatchedCall
 from web.framework.admission import call_when_sent
 
+# A smaller download ends within moments, whether or not its client reads.
 TAKEN_AT_ONCE_BYTES = 128 << 10
-"""A smaller download ends within moments, whether or not its client reads."""
 Step = TypeVar("Step")
+# Starts to watch the caller of a request; calls the given function on revocation (`revocation_watcher.py`).
 Watch = Callable[[Callable[[], None]], WatchedCall]
-"""Starts to watch the caller of a request; calls the given function on revocation (`revocation_watcher.py`)."""
 
 
 def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]) -> Generator[Step]:
@@ -30,6 +30,7 @@ def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]
     """
     with watch(wake) as call, closing(steps):
         for step in steps:
+            # Checked before the step is sent: no byte leaves after the revocation was noticed.
             if call.revocation is not None:
                 raise call.revocation
             yield step
@@ -40,6 +41,7 @@ def abort_when_revoked(response: Response, watch: Watch, connection: socket.sock
 
     A response that the proxy sends (X-Accel-Redirect) has no content length here, and cannot be aborted.
     """
+    # A watch costs more than a small download takes.
     if connection is not None and (response.content_length or 0) > TAKEN_AT_ONCE_BYTES:
         call = watch(partial(_abort, connection))
         call_when_sent(response, call.close)

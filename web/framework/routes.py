@@ -31,8 +31,8 @@ from web.http.slots import Admission
 from web.http.wsgi_middleware import GRANTS
 
 Handler = Callable[..., "JsonResponse | Response"]
+# Health probes of load balancers, which never wait for a slot.
 PROBES = frozenset({"/healthz", "/readyz"})
-"""Health probes of load balancers, which never wait for a slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,8 @@ class RawBody:
     media_types: Sequence[str]
 
 
+# Content of a response: JSON of a type, a media type, types by media type, or none.
 Content = type[BaseModel] | str | Mapping[str, type[BaseModel] | None] | None
-"""Content of a response: JSON of a type, a media type, types by media type, or none."""
 
 
 class AnyQuery(BaseModel):
@@ -162,17 +162,21 @@ def _view(route: Route) -> Callable[..., Response]:
         requester = Requester(
             services.revalidator, row_cache_seconds=services.settings.live_row_cache_seconds
         )
+        # Before anything else: whether a parameter is valid is none of an unauthenticated client's business.
         requester.credential = credential = authenticate(route.authentication, request, services)
         bind_credential_to_log(credential)
+        # Before the rate limit: a request that finds no slot must not use up its credential's allowance.
         admission = _admit(route, services, credential)
         if credential is not None:
             limit_rate(str(credential.id), services)
         attribution = None
         if credential is not None or route.authentication is Authentication.GRANT_OR_CALLER:
+            # Without a credential only the header's format is checked: a read grant carries no principals.
             attribution = check_header_rules(request)
         query = _query(route)
         if credential is not None and route.authentication.has_caller:
             requester.caller = _resolve(route, services, credential, attribution)
+            # The attribution decides which organization pays, so the slot may belong to another tenant from here on.
             admission.move(caller_key(requester.caller))
         call = RequestContext(
             http=request,
@@ -183,6 +187,7 @@ def _view(route: Route) -> Callable[..., Response]:
             _query=query,
         )
         if route.administers:
+            # Before the handler, which reads the body: a deployment must not make us receive it.
             call.require_administrator()
         return _render(route.handler(call, **path))
 
@@ -211,6 +216,7 @@ def _query(route: Route) -> BaseModel | None:
     if route.query is None:
         refuse_query(query_string)
         return None
+    # The handler parses the query itself.
     if issubclass(route.query, AnyQuery):
         return None
     return read_query(query_string, route.query)
@@ -225,6 +231,7 @@ def _render(result: JsonResponse | Response) -> Response:
         return result
     if result.body is None:
         response = Response(status=result.status)
+        # Flask sets one by default, but there is no content.
         del response.headers["Content-Type"]
     else:
         json = result.body.model_dump_json(by_alias=True)

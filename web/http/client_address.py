@@ -13,6 +13,7 @@ from wsgiref.types import WSGIEnvironment
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+# A client can send any number of addresses, but only those of our own proxies count.
 MAXIMUM_HOPS = 16
 
 
@@ -24,6 +25,7 @@ def client_address(environ: WSGIEnvironment) -> str:
 def apply_forwarded_for(environ: dict[str, Any], trusted: Sequence[Network]) -> None:
     """Replace the connection's address by the client's. The other end of a Unix socket is a proxy on this host."""
     peer = _parse(environ.get("REMOTE_ADDR") or "")
+    # nginx on this host may connect through a Unix socket, which has no address.
     is_socket = not environ.get("REMOTE_ADDR")
     if trusted and (is_socket or (peer is not None and _is_trusted(peer, trusted))):
         hops = environ.get("HTTP_X_FORWARDED_FOR", "").split(",")[-MAXIMUM_HOPS:]
@@ -36,6 +38,7 @@ def _first_untrusted(peer: Address | None, hops: Sequence[str], trusted: Sequenc
     """Return the first address that is not a trusted proxy, from the nearest proxy outwards; or the last valid one."""
     for hop in reversed(hops):
         address = _parse(hop.strip())
+        # A malformed entry cannot be trusted, and neither can any entry beyond it.
         if address is None:
             return peer
         peer = address

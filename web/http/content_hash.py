@@ -8,7 +8,9 @@ from hashlib import sha256
 from queue import SimpleQueue
 from threading import Semaphore, Thread
 
+# Below this size, starting a thread costs more than it saves.
 INLINE_BYTES = 1 << 20
+# Limits how far receiving may run ahead of hashing: each piece occupies a buffer.
 OUTSTANDING_PIECES = 4
 
 
@@ -31,6 +33,7 @@ class ContentHash:
         if self._thread is None:
             self._thread = Thread(target=self._work, name="content-hash", daemon=True)
             self._thread.start()
+        # Blocks the receiving thread if hashing falls behind, so that its buffers are not overwritten.
         self._room.acquire()
         self._pieces.put(piece)
 

@@ -64,6 +64,7 @@ class NetworkConverter(BaseConverter):
 class MonthConverter(BaseConverter):
     """A calendar month, as `2026-11`."""
 
+    # Checked here, so that `fromisoformat` cannot fail.
     regex = "2[0-9]{3}-(?:0[1-9]|1[0-2])"
     part_isolating = True
 

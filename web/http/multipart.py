@@ -61,9 +61,11 @@ def receive_file_part(
     and the errors of the body and the sink.
     """
     parser = FilePartParser(read_boundary(content_type))
+    # Before the first byte is read: the client learns at once that the file is too large.
     if byte_size is not None and byte_size > maximum_bytes:
         raise ContentTooLarge(maximumBytes=maximum_bytes)
     expected_digests = read_digests(*body_digests)
+    # A second hash costs as much as the first, so it is computed only if the client sent its digest.
     whole = sha256() if expected_digests else None
     with PartContent(byte_size, maximum_bytes, sink) as content:
         for piece, size in pieces(body, (maximum_bytes if byte_size is None else byte_size) + FRAMING_BYTES):
@@ -133,6 +135,7 @@ class PartParser(Generic[HeaderType]):
         match = _AFTER_BOUNDARY.match(data, position, end)
         if match is None:
             # RFC 2046 treats any line that starts with a boundary as one, so content cannot contain such a line.
+            # Refuse as soon as no further byte could complete the line.
             if not _AFTER_BOUNDARY_SO_FAR.fullmatch(data, position, end):
                 raise MalformedRequest("A boundary must be alone on its line.")
             return self._hold(data, position, end)
@@ -146,6 +149,7 @@ class PartParser(Generic[HeaderType]):
             raise MalformedRequest("A part's header is longer than 8 KiB.")
         if found < 0:
             return self._hold(data, position, end)
+        # A part without any header has no name, so it cannot be `file`.
         if found == position:
             raise FilePartRequired
         header = self._begin_part(bytes(data[position + 2 : found]))
@@ -176,6 +180,7 @@ class PartParser(Generic[HeaderType]):
 
     def _possible_delimiter(self, data: bytes | bytearray, position: int, end: int) -> int:
         """Return where the data's end may be an incomplete delimiter, or `end` if it cannot be."""
+        # Only a suffix that starts with CR can begin a delimiter. All bytes before it are content.
         found = data.find(b"\r", max(position, end - len(self._delimiter) + 1), end)
         while found >= 0 and not self._delimiter.startswith(data[found:end]):
             found = data.find(b"\r", found + 1, end)
@@ -261,6 +266,7 @@ def pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
         size = _fill(body, buffer)
         if size:
             yield buffer, size
+        # `_fill` stops early only at the end of the body.
         if size < len(buffer):
             return
         count += 1

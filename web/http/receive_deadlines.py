@@ -38,9 +38,11 @@ from web.http.wsgi_middleware import BODY_READ
 
 log = get_logger(__name__)
 
+# Long enough for a lost packet to be sent again.
 DEFAULT_GRACE_SECONDS = 2.0
 DEFAULT_MINIMUM_BYTES_PER_SECOND = 64 << 10
 LONGEST_TICK_SECONDS = 0.5
+# Reading a longer rest costs more than a new connection.
 LONGEST_DROPPED_REST_BYTES = 1 << 20
 PIECE_BYTES = 16 << 10
 
@@ -100,6 +102,7 @@ class BodyReceiver:
         with self._lock:
             self._active.add(body)
             is_first = len(self._active) == 1
+        # The thread sleeps while there are no bodies, so only the first one wakes it.
         if is_first:
             self._watcher.wake()
 
@@ -107,6 +110,7 @@ class BodyReceiver:
         with self._lock:
             for body in self._active:
                 # Under the lock: without it, the connection could already serve its next request.
+                # Bytes that have arrived unread mean that we are slow, and not the client.
                 is_too_slow = body.waited_seconds() > self._allowed_seconds(body)
                 if is_too_slow and not body.has_unread_bytes():
                     body.cut_off()
@@ -160,6 +164,7 @@ class ReceivedBody:
             return
         buffer = memoryview(bytearray(STREAM_PIECE_BYTES))
         end = self.received_bytes + LONGEST_DROPPED_REST_BYTES
+        # Discarding is best effort: an error here must not replace the handler's result.
         with suppress(DomainError):
             while self.received_bytes < end and self.readinto(buffer):
                 pass
@@ -187,6 +192,7 @@ def read_small_body(receiver: BodyReceiver, environ: WSGIEnvironment, maximum_by
 
     Raises ContentTooLarge, UploadTimeout, MalformedRequest, ConcurrencyLimited, PoolExhausted.
     """
+    # Refuse a declared length before reading anything.
     if int(environ.get("CONTENT_LENGTH") or 0) > maximum_bytes:
         raise ContentTooLarge(maximumBytes=maximum_bytes)
     arrived = take_arrived(environ)
@@ -198,6 +204,7 @@ def read_small_body(receiver: BodyReceiver, environ: WSGIEnvironment, maximum_by
     with receiver.admit(environ) as body:
         while read := body.readinto(piece):
             content += piece[:read]
+            # A chunked body declares no length.
             if len(content) > maximum_bytes:
                 raise ContentTooLarge(maximumBytes=maximum_bytes)
     return bytes(content)

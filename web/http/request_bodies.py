@@ -55,6 +55,7 @@ def has_arrived(environ: WSGIEnvironment) -> bool:
     body, connection = environ["wsgi.input"], environ.get("gunicorn.socket")
     if connection is None or not _is_unread_with_known_length(body, connection):
         return False
+    # The unread bytes may include the next request, so they can be more than the body.
     return int(body.reader.unreader.buf.getbuffer().nbytes) >= int(body.reader.length)
 
 
@@ -93,6 +94,7 @@ class _ConnectionBody:
         wanted: int = min(len(buffer), self._reader.length)
         if wanted <= 0:
             return 0
+        # gunicorn has read these bytes together with the head.
         early = self._reader.unreader.take_buffered()
         if early:
             read = min(wanted, len(early))
@@ -110,6 +112,7 @@ class _ConnectionBody:
         except OSError:
             read = 0
         if not read:
+            # Makes gunicorn close the connection: the next request cannot be found.
             self._body.failed = True
         return read
 
@@ -123,6 +126,7 @@ class _StreamBody:
 
     def readinto(self, buffer: memoryview) -> int:
         try:
+            # A larger read would block until all of it has arrived, and hide that the client sends.
             piece = self._stream.read(min(len(buffer), STREAM_PIECE_BYTES))
         except ClientDisconnected:
             return 0

@@ -21,12 +21,13 @@ MAXIMUM_JSON_BYTES = 1 << 20
 MAXIMUM_JSON_DEPTH = 64
 MAXIMUM_JSON_CONTAINERS = 100_000
 MAXIMUM_JSON_VALUES = 1_000_000
+# A request with more invalid values is refused as a whole: naming each of them would cost too much.
 MAXIMUM_FINDINGS = 20_000
-"""A request with more invalid values is refused as a whole: naming each of them would cost too much."""
+# A key in an error message is cut to this length.
 SHOWN_CHARACTERS = 80
-"""A key in an error message is cut to this length."""
 Shape = TypeVar("Shape", bound=BaseModel)
 _NOT_JSON = (ValueError, RecursionError)
+# Strings are matched as a whole, so that brackets and commas within them do not count.
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -77,6 +78,7 @@ def read_query(query_string: str, shape: type[Shape]) -> Shape:
     """Return the query as a model. Each parameter may occur once, and unknown ones are refused."""
     values: dict[str, str] = {}
     for name, value in _pairs(query_string):
+        # Unknown parameters are refused: a misspelled filter would otherwise return everything.
         if name not in wire_names(shape):
             raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
         if name in values:
@@ -114,6 +116,7 @@ def refuse(location: str, error: ValidationError) -> NoReturn:
     found = findings(error)
     fields = [_error(location, ".".join(map(str, item["loc"])), item["msg"]) for item in found]
     kinds = {item["type"] for item in found}
+    # One error has one code, so the most helpful kind decides.
     if "extra_forbidden" in kinds:
         raise UnknownParameter(errors=fields)
     if "model_type" in kinds:
@@ -139,6 +142,7 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
     """
     try:
         text = raw.decode("utf-8")
+        # RFC 8259 8.1 forbids it, and parsers disagree about it.
         if text.startswith("\ufeff"):
             raise MalformedJson("The body begins with a byte order mark.")
         _bound(text)
@@ -168,6 +172,7 @@ def _fault(error: ValueError | RecursionError) -> str:
 def _bound(text: str) -> None:
     """Check the nesting and the number of objects, arrays and values, before a parser creates any."""
     openers = text.count("[") + text.count("{")
+    # The usual case. Scanning the structure costs about as much as parsing.
     if openers <= MAXIMUM_JSON_DEPTH and text.count(",") <= MAXIMUM_JSON_VALUES:
         return
     depth = containers = values = 0
@@ -190,6 +195,7 @@ def _bound(text: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # A repeated key is refused, because parsers disagree about which value counts.
     read = dict(pairs)
     if len(read) != len(pairs):
         twice = _first_repeated(name for name, _ in pairs)

@@ -5,8 +5,8 @@ from wsgiref.types import WSGIEnvironment
 from shared.fairness.admission import Pool, PoolKey, Slot, anonymous_key
 from web.http.client_address import client_address
 
+# Key in a request's environ: its `Admission`, if it has one.
 ADMISSION = "quartermaster.admission"
-"""Key in a request's environ: its `Admission`, if it has one."""
 
 
 class Admission:
@@ -44,6 +44,7 @@ class Admission:
         """Release all slots. Calling it again has no effect."""
         if self._thread is not None:
             self._thread.release()
+        # Popped one by one: a second call, or one after a failure, releases only what is left.
         while self._held:
             self._held.pop().release()
 

@@ -19,11 +19,13 @@ def read_fields(encoded: bytes, *, maximum: int) -> dict[str, str]:
     Raises TooManyFields, RepeatedField, UnicodeDecodeError.
     """
     pairs = [part.partition(b"=") for part in encoded.split(b"&") if part]
+    # Before decoding: a form with a million fields must not cost anything.
     if len(pairs) > maximum:
         raise TooManyFields
     fields: dict[str, str] = {}
     for name, _, value in pairs:
         read = decode(name)
+        # Which of the values is meant cannot be known.
         if read in fields:
             raise RepeatedField
         fields[read] = decode(value)

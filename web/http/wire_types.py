@@ -43,6 +43,7 @@ def parse_id(value: object) -> UUID:
 
 def parse_count(value: object) -> int:
     """Return a whole number from 0 to 2^63 - 1, from JSON or from plain decimal digits in a query."""
+    # `True` is an int in Python, but not in JSON.
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAXIMUM_COUNT:
         return value
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) <= MAXIMUM_COUNT:
@@ -66,6 +67,7 @@ def parse_instant(value: object) -> datetime:
     if isinstance(value, str) and _INSTANT.fullmatch(value):
         try:
             return datetime.fromisoformat(value)
+        # The format is right, but there is no such date.
         except ValueError:
             pass
     raise PydanticCustomError(

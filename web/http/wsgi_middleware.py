@@ -11,11 +11,11 @@ from urllib.parse import unquote_to_bytes
 
 from web.http.client_address import Network, apply_forwarded_for
 
+# Key in a request's environ: the read grants of its query.
 GRANTS = "quartermaster.grants"
-"""Key in a request's environ: the read grants of its query."""
 
+# Key in a request's environ: whether its body has been read to the end.
 BODY_READ = "quartermaster.body_read"
-"""Key in a request's environ: whether its body has been read to the end."""
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -30,6 +30,7 @@ def wrap_application(application: Application, trusted_proxies: Sequence[Network
         apply_forwarded_for(environ, trusted_proxies)
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            # Set by error responses whose request body was not read.
             if ("Connection", "close") in headers:
                 _force_close(start_response)
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
@@ -40,12 +41,14 @@ def wrap_application(application: Application, trusted_proxies: Sequence[Network
 
 
 def _hide_grants(environ: Environ) -> None:
+    # The referring page's URL may contain a read grant, too.
     environ.pop("HTTP_REFERER", None)
     query = environ.get("QUERY_STRING", "")
     if not query:
         environ[GRANTS] = ()
         return
     parts = query.split("&")
+    # Decoded before comparing: `%67rant` is the same parameter for a browser.
     grants = [
         part for part in parts if unquote_to_bytes(part.partition("=")[0].replace("+", " ")) == b"grant"
     ]
@@ -54,6 +57,7 @@ def _hide_grants(environ: Environ) -> None:
     )
     if grants:
         environ["QUERY_STRING"] = "&".join(part for part in parts if part not in grants)
+        # Copies of the URL that servers add to the environ.
         for name in ("RAW_URI", "REQUEST_URI"):
             if name in environ:
                 environ[name] = environ[name].partition("?")[0]

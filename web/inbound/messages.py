@@ -95,6 +95,7 @@ def _read(call: RequestContext, raw: bytes | None) -> InboundMessage:
         raw = call.read_small_body(MAXIMUM_JSON_BYTES)
     sent = read_json(raw, schemas.NewMessage)
     for item in sent.attachments:
+        # Before anything is stored, so that one invalid attachment refuses the whole message.
         check_source(call, item)
     return _inbound(sent)
 
@@ -117,10 +118,12 @@ def _receive(
     call: RequestContext, distribution_id: UUID, message: InboundMessage, proof: Proof
 ) -> IntakeResult:
     services = call.services
-    door = MessageForwarder(settings=services.settings, router=services.agents.router)
+    forwarder = MessageForwarder(settings=services.settings, router=services.agents.router)
     failpoints.hit("message.received")
     with services.database.transaction() as session:
-        received = receive_message(session, door, message, distribution_id=distribution_id, proof=proof)
+        received = receive_message(session, forwarder, message, distribution_id=distribution_id, proof=proof)
+    # From here on the message is stored: if the process ends now, a sweep finds the turn without these wake-up
+    # messages.
     failpoints.hit("message.taken")
     if received.sent is not None:
         services.agents.hints.announce_trace(received.sent.turn_id)

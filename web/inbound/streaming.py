@@ -25,8 +25,8 @@ from web.framework.calls import RequestContext, request_id
 from web.framework.deferred_responses import PendingResponse, stream_when_ready
 from web.framework.revocation import Watch, until_revoked
 
+# How often to read a message while its attachments are imported. A wake-up reports its routing earlier.
 POLL_SECONDS = 2.0
-"""How often to read a message whose attachments are being imported. A wake-up reports its routing earlier."""
 
 
 def stream_agent_response(
@@ -56,12 +56,14 @@ def _await_routing(
 ) -> Generator[bytes | None, None, AcceptedMessage]:
     """Wait until a message is routed or refused. Return the accepted message."""
     keep_alive = KeepAlive()
+    # A wake-up message reports the routing at once; without one, the message is read every POLL_SECONDS.
     with services.agents.watch.watch(message.task_id, pending.wake_up) as watch:
         while message.state is MessageState.WAITING:
             watch.wait(pending.seconds())
             yield keep_alive.comment_if_due()
             with services.database.autocommit() as session:
                 message = get_message(session, message.id)
+            # The message is stored and will be routed. Only the stream ends, and a repeated push finds the message.
             if message.state is MessageState.WAITING and pending.is_shutting_down:
                 raise ServiceUnavailable(
                     "This server is stopping before the message is routed. Send it again."

@@ -181,6 +181,7 @@ def page_of(
 ) -> tuple[Sequence[ModelEntry], bool]:
     """Return a page of the catalog, and whether more models follow in its direction."""
     ids = [entry.id for entry in entries]
+    # An unknown id is ignored: the model may have left the catalog since the last page.
     begin = ids.index(query.after_id) + 1 if query.after_id in ids else 0
     end = ids.index(query.before_id) if query.before_id in ids else len(ids)
     if end < len(ids):

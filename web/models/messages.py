@@ -56,5 +56,6 @@ def count_message_tokens(call: RequestContext) -> JsonResponse:
     body.pop("stream", None)  # `Accept` may have set it, but there is nothing to stream
     prompt = parse_prompt(body)
     entry = get_callable_model(call.services.models.catalog.current(), prompt)
+    # The same refusal as for a call, so that an estimate reveals no other model.
     require_callable_model(call, entry.id)
     return JsonResponse(body=TokenCountBody(input_tokens=estimate_prompt_tokens(prompt)))

@@ -30,8 +30,8 @@ from web.framework.revocation import Watch, until_revoked
 
 log = get_logger(__name__)
 
+# After so long without a frame a comment is sent, so that neither client nor proxy closes the connection.
 COMMENT_AFTER_SECONDS = 10.0
-"""After so long without a frame a comment is sent, so that neither client nor proxy closes the connection."""
 
 
 class Interrupted(ServiceUnavailable):
@@ -111,6 +111,7 @@ def _events(replies: Generator[Reply | None], dialect: Dialect) -> ResponseGener
     try:
         for reply in replies:
             data = _data(reply, sent_at, dialect)
+            # The first comment starts the response, too: proxies give up on a silent request.
             if not has_begun and (data or reply is not None):
                 has_begun = True
                 yield event_stream()

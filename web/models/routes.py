@@ -179,6 +179,7 @@ def read_call_body(call: RequestContext) -> dict[str, Any]:
     body = parse_json(call.read_small_body(maximum))
     if not isinstance(body, dict):
         raise MalformedJson
+    # Set in the body, so that dialects and workers need not know the header.
     if wants_events(call.http):
         body["stream"] = True
     return body
@@ -187,6 +188,7 @@ def read_call_body(call: RequestContext) -> dict[str, Any]:
 def respond_to_call(call: RequestContext, request: ParsedRequest) -> Response:
     """Start the call, and return its reply as a document or a stream."""
     models = call.services.models
+    # Before the call is queued, because queueing reserves credits.
     call.admission.hold(call.services.pools.model_calls)
     waited_seconds = call.admission.waited_seconds
     inbox = invoke(

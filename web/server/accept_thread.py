@@ -34,10 +34,13 @@ from web.server.ready_queue import ReadyQueue
 from web.server.request_reader import IncomingRequest, Limits, RequestReader, Stage
 from web.server.response_writer import DeferredConnection, ResponseWriter
 
+# Enough for a burst, and few enough that connections already accepted are read in between.
 ACCEPTED_AT_ONCE = 64
+# Kept free for new clients, by evicting a connection of the busiest address.
 SPARE_CONNECTIONS = 8
+# One credential may use one in so many threads at once. That is below its tenant's share, so others find a thread.
 CREDENTIAL_THREADS_DIVISOR = 4
-"""One credential may use one in so many threads at once. That is below its tenant's share, so others find a thread."""
+# Deadlines are a matter of seconds, so scanning more often would only cost time.
 SCAN_SECONDS = 0.25
 PIECE_BYTES = 64 << 10
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -91,6 +94,7 @@ class AcceptingWorker(DrainingWorker):
                     raise
                 return
             self.nr_conns += 1
+            # As gunicorn does, except that nothing is submitted to a thread yet.
             conn = TConn(self.cfg, sock, address, listener.getsockname())
             conn.incoming = IncomingRequest(conn, address[0] if address else "")
             self._await_request(conn.incoming, self.limits.head_seconds)
@@ -123,15 +127,17 @@ class AcceptingWorker(DrainingWorker):
             return
         self.reader.receive(incoming, piece)
         self._dispatch_if_complete(incoming)
+        # The new bytes may belong to a small sender, so evict from the address with the most bytes.
         while self.reader.is_over_limit and (largest := self.reader.find_victim_by_bytes()):
             self._evict(largest)
 
     def _dispatch_if_complete(self, incoming: IncomingRequest) -> None:
-        """Queue or start a complete request. Refuse one whose head is too long."""
+        """Queue or start a complete request. Refuse one with a head that is too long."""
         if incoming.stage is Stage.OVERSIZED:
             self._drop(incoming, TOO_LONG)
         elif incoming.stage is Stage.COMPLETE:
             self._forget(incoming)
+            # The bytes stay in memory until the response is sent, so they still count against the limit.
             incoming.conn.dispatched_bytes = len(incoming.data)
             self.reader.dispatched_bytes += len(incoming.data)
             incoming.conn.sender = incoming.sender
@@ -161,15 +167,15 @@ class AcceptingWorker(DrainingWorker):
     def _drop(self, incoming: IncomingRequest, refusal: Refusal | None = None) -> None:
         self._forget(incoming)
         if refusal is not None:
+            # Before hanging up, and only if the socket takes it at once.
             refuse(self.refusal_writer, incoming.conn.sock, find_target(incoming.data), refusal)
         self._hang_up(incoming.conn)
 
     def _hang_up(self, conn: Any) -> None:
         self.nr_conns -= 1
         hang_up(conn.sock)
-        del (
-            conn.incoming
-        )  # breaks the reference cycle, so that both are freed without a run of the garbage collector
+        # Break the reference cycle, so that both are freed at once and not by the garbage collector.
+        del conn.incoming
 
     def _forget(self, incoming: IncomingRequest) -> None:
         self.reader.remove(incoming)
@@ -207,6 +213,7 @@ class AcceptingWorker(DrainingWorker):
         self.busy -= 1
         # Before the connection itself: its credential's next request need not wait for the cleanup.
         self._start_next(self.ready_queue.end(conn.sender, time.monotonic()))
+        # A cancelled or failed request has no result, and its connection is closed.
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
         if isinstance(result, DeferredConnection):
             self.writer.add(result)
@@ -214,7 +221,8 @@ class AcceptingWorker(DrainingWorker):
             self._continue_connection(conn, is_kept=bool(result))
 
     def _on_response_sent(self, conn: Any, is_sent: bool) -> None:  # noqa: FBT001 (through gunicorn's queue)
-        """Keep a connection whose deferred response and request body are complete; close any other."""
+        """Keep the connection if its deferred response and request body are complete, else close it."""
+        # Unread bytes of the body would be parsed as the next request.
         is_kept = is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0
         if is_kept:
             conn.incoming.receive(conn.parser.unreader.take_buffered())
@@ -224,5 +232,6 @@ class AcceptingWorker(DrainingWorker):
         if not is_kept:
             self._hang_up(conn)
             return
+        # The next request may have begun to arrive already. Its part decides how long the rest may take.
         timeouts = {Stage.IDLE: self.keepalive_seconds, Stage.BODY: self.limits.small_body_seconds}
         self._await_request(conn.incoming, timeouts.get(conn.incoming.stage, self.limits.head_seconds))

@@ -75,5 +75,6 @@ def _send(pieces: Any, response: Any) -> None:
                 response.write(piece)
         response.close()
     finally:
+        # Releases the request's slots, also if the client hung up.
         if hasattr(pieces, "close"):
             pieces.close()

@@ -64,6 +64,7 @@ def refuse(writer: RefusalWriter, sock: socket.socket, target: str, refusal: Ref
     """Send a refusal, as much of it as the socket takes at once: the server never waits for a client."""
     answer = writer.refuse(target, refusal.status, refusal.code, refusal.detail)
     with suppress(OSError):
+        # A refusal is short, so it fits the socket's buffer unless the client does not read.
         sock.send(answer, socket.MSG_DONTWAIT)
 
 

@@ -1,6 +1,6 @@
 """Stop listening without losing a connection that the kernel has already established.
 
-Closing a listener resets the connections in its backlog, and those whose last handshake packet is still on its way. To
+Closing a listener resets the connections in its backlog, and those that still lack their last handshake packet. To
 their clients both look established, and a request may have been sent on them. So a draining worker first drops new
 connection attempts (a client's kernel retries after one second, and is refused then), then accepts the backlog, and
 only then closes the listener.
@@ -18,15 +18,16 @@ from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
 
+# From the start of the drain until the backlog is accepted: time for handshakes that are already under way.
 BACKLOG_SECONDS = 0.5
-"""From the start of the drain until the backlog is accepted: time for handshakes that are already under way."""
+# For the next request of a kept connection. The proxy closes idle connections earlier (`quartermaster.conf`).
 STOPPING_SECONDS = 3.0
-"""For the next request of a kept connection. The proxy closes idle connections earlier (`quartermaster.conf`)."""
+# For deferred responses to end by themselves.
 SHUT_DOWN_SECONDS = 5.0
-"""For deferred responses to end by themselves."""
 _SO_ATTACH_FILTER = 26
 _SYN, _SYN_OR_ACK = 0x02, 0x12
 _FLAGS_OFFSET = 13
+# A classic BPF program, evaluated by the kernel for each packet to the listener.
 _DROP_SYN = (
     (0x30, 0, 0, _FLAGS_OFFSET),  # load the flags of the TCP header
     (0x54, 0, 0, _SYN_OR_ACK),
@@ -34,7 +35,6 @@ _DROP_SYN = (
     (0x06, 0, 0, 0),  # drop
     (0x06, 0, 0, 0xFFFFFFFF),  # let pass
 )
-"""A classic BPF program, evaluated by the kernel for each packet to the listener."""
 
 
 def drop_new_connections(listeners: Iterable[Any]) -> None:

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+# Threads for a credential's overdue requests. Most of them are refused at once, and many threads that only refuse
+# would compete for the interpreter with those that serve others.
 OVERDUE_PER_CREDENTIAL = 2
-"""Threads for a credential's overdue requests. Most of them are refused at once, and many threads that only refuse
-would compete for the interpreter with those that serve others."""
 
 
 @dataclass(slots=True)
@@ -37,6 +37,7 @@ class ReadyQueue:
         """Count a request as running and return True. If its credential is at the limit, queue it and return False."""
         if sender is None:
             return True
+        # Keyed by the header's bytes: two spellings of one credential only get two queues.
         queue = self._senders.setdefault(sender, _Sender())
         if queue.running < self._max_per_credential:
             queue.running += 1
@@ -49,10 +50,12 @@ class ReadyQueue:
         if sender is None:
             return None
         queue = self._senders[sender]
+        # The next request takes over this one's place, so `running` does not change.
         if queue.waiting and queue.running <= self._limit(queue, now):
             return queue.waiting.popleft()[1]
         queue.running -= 1
         if not queue.running:
+            # Otherwise the dictionary would grow with every credential ever sent.
             del self._senders[sender]
         return None
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from shared.fairness.admission import anonymous_key
 
+# Twice what nginx passes on. gunicorn checks its own, lower limits on lines and fields once the head is complete.
 LONGEST_HEAD_BYTES = 64 << 10
-"""Twice what nginx passes on. gunicorn checks its own, lower limits on lines and fields once the head is complete."""
 SMALL_BODY_BYTES = 128 << 10
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
@@ -64,6 +64,7 @@ class IncomingRequest:
         """Add bytes. A request is complete, too, if only a thread can read the rest of it or refuse it."""
         if not piece:
             return
+        # Search new bytes only: a head that arrives byte by byte must not cost quadratic time.
         seen = max(0, len(self.data) - len(_END) + 1)
         self.data += piece
         if self.stage in (Stage.IDLE, Stage.HEAD):
@@ -88,6 +89,7 @@ class IncomingRequest:
             self.sender = credential[1] if credential else None
             found = _LENGTH.search(head)
             length = int(found[1]) if found else 0
+            # Any other body is read by the thread, with its own deadlines (`web/http/receive_deadlines.py`).
             is_small = length <= SMALL_BODY_BYTES and not _ONLY_FOR_A_THREAD.search(head)
             self._length = end + len(_END) + (length if is_small else 0)
             self.stage = Stage.BODY
@@ -136,6 +138,7 @@ class RequestReader:
         before = incoming.stage
         incoming.receive(piece)
         self._count(incoming, len(piece))
+        # A kept connection may be idle for longer than a head may take.
         if before is Stage.IDLE:
             incoming.deadline = min(incoming.deadline, time.monotonic() + self.limits.head_seconds)
         if incoming.stage is Stage.BODY and before is not Stage.BODY:
@@ -158,6 +161,7 @@ class RequestReader:
         """Return the request to evict when memory runs out: the oldest non-empty one of the address with most bytes."""
         if not self._total_bytes:
             return None
+        # Linear in the number of addresses, but it runs only when memory is exhausted.
         address = max(self._bytes, key=self._bytes.__getitem__)
         return next(incoming for incoming in self._by_address[address] if incoming.data)
 

@@ -27,10 +27,10 @@ from shared.runtime.deferred_responses import DeferredResponse
 log = get_logger(__name__)
 
 BLOCKING_THREADS = 8
+# Responses that are due within one tick of each other are read together.
 TICK_SECONDS = 0.05
-"""Responses that are due within one tick of each other are read together."""
+# A response is not read while more than this is buffered for its client.
 OUTBOX_BYTES = 64 << 10
-"""A response is not read while more than this is buffered for its client."""
 PIECES_AT_ONCE = 50
 _GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
@@ -177,6 +177,7 @@ class ResponseWriter:
                 connection.pieces.shut_down()
         while self._read_done:
             self._after_read(self._read_done.popleft())
+        # Only those that are ready now: a response that is ready again at once must not keep the others waiting.
         for _ in range(len(self._ready)):
             self._read(self._ready.popleft())
         self._run_timers(time.monotonic())

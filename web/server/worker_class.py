@@ -23,12 +23,12 @@ from web.server.early_responses import find_target, refuse, unreadable
 from web.server.request_reader import Stage
 from web.server.response_writer import DeferredConnection
 
+# How long a thread waits for the next request of its connection.
 LINGER_MILLISECONDS = 10
-"""How long a thread waits for the next request of its connection."""
+# How long a thread waits for its own response before it is deferred, because deferring costs more CPU.
 SPARE_SECONDS = 0.25
-"""How long a thread waits for its own response before it is deferred, because deferring costs more CPU."""
+# Threads wait only while at most one in so many are busy.
 SPARE_THREADS_DIVISOR = 8
-"""Threads wait only while at most one in so many are busy."""
 
 
 class _DeferResponse(BaseException):
@@ -64,9 +64,11 @@ class BufferingWorker(AcceptingWorker):
             return super().handle(conn)
         self.thread.waited_seconds = time.monotonic() - conn.arrived_at
         while True:
+            # gunicorn would otherwise wait for the socket, although the bytes are already here.
             conn.data_ready = True
             conn.init()
             data = conn.incoming.take_all()
+            # Needed only if gunicorn cannot parse the request: the error format depends on its path.
             self.thread.target = find_target(data)
             conn.parser.unreader.unread(data)
             try:
@@ -78,6 +80,7 @@ class BufferingWorker(AcceptingWorker):
             conn.incoming.receive(conn.parser.unreader.take_buffered())
             if not self._has_next_request(conn):
                 return True
+            # The next request of this connection did not wait in the queue.
             self.thread.waited_seconds = 0.0
 
     def write_error(self, sock: socket.socket, status: int, reason: str, message: str) -> None:  # noqa: ARG002
@@ -92,6 +95,7 @@ class BufferingWorker(AcceptingWorker):
         self.nr += 1
         if self.nr >= self.max_requests:
             self.alive: bool = False
+        # A draining worker ends connections, so that clients reconnect to another process.
         if not (self.alive and self.keepalive_seconds):
             response.force_close()
         return send_response(self.wsgi, environ, response, self.log)
@@ -101,6 +105,7 @@ class BufferingWorker(AcceptingWorker):
         environ[WAITED] = self.thread.waited_seconds
         answer = application(environ, start_response)
         if isinstance(answer, DeferredResponse):
+            # gunicorn would iterate over the response in this thread.
             raise _DeferResponse(answer, start_response.__self__)
         return answer
 
