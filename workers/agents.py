@@ -1,4 +1,4 @@
-"""The part of a worker that answers agents' turns, and the handlers of agents' jobs: hints, a sweep, schedules."""
+"""The consumer of agent runs in a worker: it takes runs from their queue, executes them, and sweeps lost ones."""
 
 import threading
 from functools import cached_property
@@ -23,14 +23,16 @@ from workers.handling import WorkerContext, record_job
 from workers.settlement_drain import drain_settlements
 
 DRAIN_SECONDS = 15.0
-"""How long turns may go on when the worker is asked to stop; its own patience is a little longer."""
+"""How long runs may continue after the worker was asked to stop; slightly less than Celery's own timeout."""
 LEASE_CONNECTIONS = 4
-"""For single statements there are half as many: one looks for turns, and one renews their leases. The others look after
-what is under way and take lost turns back, whatever the turns themselves hold."""
+"""For single statements half as many are needed: one thread polls for runs, and one renews their leases.
+
+The others check the runs under way and sweep lost ones, even if the runs use all connections of the main pool.
+"""
 
 
 class TurnConsumer:
-    """The turns of a worker process, at most `limit` at once, and what they are answered with."""
+    """Takes and executes agent runs in a worker process, at most `limit` at once."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
         self._context = context
@@ -45,23 +47,23 @@ class TurnConsumer:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Begin to take turns."""
+        """Start to take runs."""
         self._sweeper.start()
         self._announced.start()
         self._pool.start()
 
     def wake(self) -> None:
-        """Look for a turn now."""
+        """Poll for a run now."""
         self._queue.wake()
 
     def drain(self) -> None:
-        """Let the turns under way end for a while, then hand them back."""
+        """Allow runs under way `DRAIN_SECONDS` to end, then return them to the queue."""
         timer = threading.Timer(DRAIN_SECONDS, self._watch.shut_down)
         timer.daemon = True
         timer.start()
 
     def stop(self) -> None:
-        """Take no more, and wait for those under way."""
+        """Stop taking runs, and wait for those under way."""
         self._announced.stop()
         self._pool.stop()
         self._sweeper.stop()
@@ -77,6 +79,7 @@ class TurnConsumer:
 
     def _take(self) -> TakenTurn | None:
         with self._lock:
+            # Built before a run is taken, under a lock because many threads come here at once.
             self._execution  # noqa: B018 (a catalog that cannot be read must keep turns waiting, not fail them)
         return self._queue.take()
 
@@ -89,7 +92,7 @@ class TurnConsumer:
 
 
 def add_consumers(app: Celery, context: WorkerContext) -> None:
-    """Have the worker of the queue `agents` answer turns."""
+    """Run the consumer of agent runs in workers that serve the queue `agents`."""
 
     def make(limit: int) -> TurnConsumer:
         turns = TurnConsumer(context, limit=limit)

@@ -1,4 +1,4 @@
-"""The Celery application of every worker and of beat; which queues a worker serves is its command line's choice."""
+"""The Celery application of every worker and of beat. The command line selects a worker's queues."""
 
 import threading
 from typing import Any
@@ -39,10 +39,12 @@ def _check_broker() -> None:
 
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
-    """Bind handlers once this worker's queues are known, before it starts."""
+    """Bind the handlers of this worker's queues before it starts, once the queues are known."""
+    # Before any handler is bound: a worker without statement limits must not start.
     refuse_missing_limits(settings, context.database)
     queues = sender.app.amqp.queues.consume_from
     checks: dict[str, Check] = {"database": context.database.check, "broker": _check_broker}
+    # Only workers that handle content need, and check, the blob store.
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)
         checks["blobs"] = context.store.check
@@ -53,7 +55,8 @@ def _bind(sender: Any, **_: Any) -> None:
     metrics = HostMetrics(settings.metrics_directory, role)
     metrics.start()
     answer_operators(checks, metrics, is_draining=_is_stopping.is_set)
-    freeze_loaded_objects()  # and not only once the broker answers, which may take days
+    # Now and not once the broker responds, which may take days.
+    freeze_loaded_objects()
 
 
 @celeryd_after_setup.connect(weak=False)

@@ -1,7 +1,7 @@
-"""When beat sends what: fixed intervals, of a schedule that does not change while beat runs.
+"""A beat scheduler for fixed intervals, with a schedule that does not change while beat runs.
 
-At every turn Celery's own scheduler compares its whole schedule with a copy of it, and reckons in dates with time
-zones: seven times the cost of this one, and nearly half of what an idle service costs in all its processes.
+Celery's own scheduler compares its whole schedule with a copy at every tick, and computes with dates and time zones.
+That costs seven times as much, and nearly half of the CPU time of all processes of an idle service.
 """
 
 import heapq
@@ -12,16 +12,16 @@ from celery.beat import Scheduler
 
 
 class FixedIntervals(Scheduler):
-    """Celery's scheduler with a clock that nobody sets; each entry's schedule is a number of seconds.
+    """Celery's scheduler on the monotonic clock; each entry's schedule is a number of seconds.
 
-    Beat remembers nothing over a restart, so everything is due when it starts: one restarted every hour would never
-    send what is hourly.
+    Beat keeps no state over a restart, so every entry is due at start: with a beat that restarts every hour, an hourly
+    entry would otherwise never be sent.
     """
 
     _due: list[tuple[float, str]] | None = None
 
     def tick(self, *_: Any, **__: Any) -> float:
-        """Send one message if it is due; give the seconds until the next turn."""
+        """Send one message if it is due. Return the seconds until the next tick."""
         now = time.monotonic()
         if self._due is None:
             self._due = [(now, name) for name in sorted(self.schedule)]
@@ -30,6 +30,7 @@ class FixedIntervals(Scheduler):
             return due_at - now
         entry = self.schedule[name]
         interval: Any = entry.schedule
+        # From now and not from `due_at`: a late beat does not send missed messages in a burst.
         heapq.heapreplace(self._due, (now + interval.run_every.total_seconds(), name))
         self.reserve(entry)
         self.apply_entry(entry, producer=self.producer)

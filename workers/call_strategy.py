@@ -1,13 +1,13 @@
-"""How this worker takes a model call's message from Celery: straight to a thread of Celery's pool.
+"""A Celery task strategy for model calls: pass a message directly to a thread of Celery's pool.
 
-Celery's own strategy makes a request, which goes through a tracer, time limits and a result: more than half of a
-message's cost. A task's `Strategy` may do otherwise. What operators look at is kept: `inspect active` and `reserved`,
-`revoke`, the events that `-E` switches on, and the count of messages in hand, by which a worker stops reading when it
-has no thread left (`worker_disable_prefetch`). A test names the parts of Celery that this module relies upon.
+Celery's own strategy creates a request with tracer, time limits and result, which is more than half of a message's
+cost. A task's `Strategy` may replace it. Everything that operators use is kept: `inspect active` and `reserved`,
+`revoke`, the events of `-E`, and the count of reserved messages, at which a worker without free threads stops reading
+(`worker_disable_prefetch`). A test names the parts of Celery on which this module relies.
 
-RabbitMQ pushes messages and wants them acknowledged. A message is acknowledged, by Celery's loop, when its call begins;
-what comes while no thread is free is held, and what is held goes to other workers when this one ends or dies. The calls
-put aside are asked for, not pushed: a worker without room would be pushed what it has just put aside.
+RabbitMQ pushes messages and requires acknowledgements. Celery's loop acknowledges a message when its call begins. A
+message that arrives while no thread is free is deferred; if this worker ends or dies, RabbitMQ delivers it to another.
+Parked calls are fetched instead of pushed: a worker without room would be pushed the calls that it has just parked.
 """
 
 import os
@@ -34,31 +34,31 @@ log = get_logger(__name__)
 
 
 class CallHandler(Protocol):
-    """What makes the calls."""
+    """Runs the calls for `CallStrategy`."""
 
     scheduler: CallScheduler
 
     def run(self, call: QueuedCall) -> bool:
-        """Make a call; False when that failed in a way nobody foresaw."""
+        """Run a call. Return False if it failed with an unexpected exception."""
 
     def providers(self) -> Collection[str]:
-        """Name the providers that calls may be made to."""
+        """Return the names of the providers in the catalog."""
 
     def refuse(self, call: QueuedCall) -> None:
-        """End a call that is not to be made."""
+        """End a call that must not be made."""
 
     def cancel(self, call: QueuedCall) -> None:
-        """Have the thread that makes a call stop; returns at once."""
+        """Cancel a call under way; returns at once."""
 
 
 class CallRequest:
-    """One call in hand, as Celery's commands see it."""
+    """One reserved call, in the form that Celery's commands read."""
 
     acknowledged = True
     hostname = socket.gethostname()
 
     def __init__(self, task: Task[Any, Any], call: QueuedCall, cancel: Callable[[QueuedCall], None]) -> None:
-        """Begin now."""
+        """Create the request, with the current time as its start."""
         self.task = task
         self.name = task.name
         self.call = call
@@ -67,7 +67,7 @@ class CallRequest:
         self._cancel = cancel
 
     def info(self, safe: bool = False) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 (Celery's signature)
-        """Describe it for `celery inspect`."""
+        """Return the call's description for `celery inspect`."""
         return {
             "id": self.id,
             "name": self.name,
@@ -81,15 +81,15 @@ class CallRequest:
         }
 
     def terminate(self, pool: Any, signal: Any = None) -> None:  # noqa: ARG002 (Celery's signature)
-        """Stop the call: a worker that makes it notices within a second or two."""
+        """Cancel the call. The worker that makes it notices within a second or two."""
         self._cancel(self.call)
 
 
 class CallStrategy:
-    """What a consumer of Celery's does with the messages of model calls; made anew for each connection."""
+    """Handles the messages of model calls for one Celery consumer; created anew for each connection."""
 
     def __init__(self, handler: CallHandler, task: Task[Any, Any], consumer: Any) -> None:
-        """Hand calls to the threads of the consumer's pool."""
+        """Create a strategy that submits calls to the threads of the consumer's pool."""
         self._handler = handler
         self._task = task
         self._consumer = consumer
@@ -101,11 +101,11 @@ class CallStrategy:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Leave what is read from now on to other workers."""
+        """Return all further messages to their queues, for other workers."""
         self._is_stopping = True
 
     def read_parked_calls(self) -> None:
-        """Read the calls put aside for the providers known by now: a worker that put some there may have died."""
+        """Read the parked calls of all known providers: the worker that parked them may have died."""
         for provider in self._handler.providers():
             self._subscribe_parked(provider)
             if self.acknowledges:
@@ -113,11 +113,11 @@ class CallStrategy:
         self._begin_deferred()
 
     def discard_deferred(self) -> None:
-        """Leave what is held to whom the broker gives it next: the connection has ended."""
+        """Discard deferred messages after the connection has ended: the broker delivers them again."""
         self._deferred.clear()
 
     def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
-        """Begin the call of a message, or put it aside. Raises InvalidTaskError for what is no call."""
+        """Begin the call of a message, or park it. Raises InvalidTaskError if the message is invalid."""
         try:
             call = read_message(message.headers, message.body, message.delivery_info)
         except (KeyError, TypeError, ValueError) as error:
@@ -145,12 +145,12 @@ class CallStrategy:
             acknowledge()
 
     def _begin_deferred(self) -> None:
-        """Begin the calls that came while no thread was free; in Celery's loop."""
+        """Begin deferred calls while threads are free; runs in Celery's loop."""
         while self._deferred and not self._is_busy():
             self._begin(*self._deferred.popleft())
 
     def _submit_parked(self, provider: str) -> None:
-        """Have a thread make a call that was put aside, if there is one and room for it, and then look again."""
+        """Fetch and make a parked call in a thread, if its provider and the pool have room."""
         if parked_queue(provider) not in self._handler.scheduler.closed_queues() and not self._is_busy():
             self._submit(self._make_parked, provider)
 
@@ -163,11 +163,12 @@ class CallStrategy:
                 self._handler.refuse(admitted.call)
             return
         request = self._reserve(admitted.call)
+        # Before this call is made: another parked call may have room, too.
         self._submit_parked(provider)
         self._make(request, _nothing, admitted)
 
     def _submit_request(self, request: CallRequest, act: Callable[..., None], *details: Any) -> None:
-        """Have a thread act; a pool that stops before a thread has begun leaves the call to another worker."""
+        """Run `act` in a thread. If the pool stops before the thread begins, return the call to its queue."""
 
         def requeue_if_cancelled(future: Future[None]) -> None:
             if future.cancelled() and not self.acknowledges:
@@ -176,9 +177,10 @@ class CallStrategy:
         self._submit(act, request, *details).add_done_callback(requeue_if_cancelled)
 
     def _make(self, request: CallRequest, acknowledge: Acknowledge, admitted: AdmittedCall) -> None:
-        """Make a call, and those put aside that find room when it ends."""
+        """Make a call, and then the parked calls of its provider."""
+        # Now: an acknowledged message no longer counts against the broker's prefetch limit.
         if self.acknowledges:
-            acknowledge()  # from now on it counts no more against what the broker pushes
+            acknowledge()
         try:
             following: AdmittedCall | None = admitted
             while following is not None:
@@ -206,7 +208,7 @@ class CallStrategy:
         return None
 
     def _next(self, request: CallRequest, following: AdmittedCall | None) -> CallRequest:
-        """Have the next call in hand before the last one no more, so that its thread never seems to be free."""
+        """Reserve the next call before the last one is released, so that the thread never appears free."""
         if following is None:
             return request
         following_request = self._reserve(following.call)
@@ -233,12 +235,13 @@ class CallStrategy:
         if self._deferred:
             self._consumer.call_soon(self._begin_deferred)
         if was_full:
-            # The loop reads nothing while all threads are taken, and looks again when it is woken.
+            # The loop stops reading while all threads are busy; any callback wakes it to check again.
             self._consumer.call_soon(_nothing)
 
     def _subscribe_parked(self, provider: str) -> None:
         if provider in self._providers or self.acknowledges:
             return
+        # On Valkey, a queue is read from its first parked call on; RabbitMQ's parked calls are fetched one by one.
         self._providers.add(provider)
         app, name = self._consumer.app, parked_queue(provider)
         app.amqp.queues.select_add(Broker.of(app.conf.broker_address).queue(name))
@@ -255,4 +258,4 @@ def _is_wanted(call: QueuedCall) -> bool:
 
 
 def _nothing() -> None:
-    """Do nothing; called by Celery's loop, it has woken the loop."""
+    """Do nothing. Called in Celery's loop, this wakes the loop."""

@@ -1,4 +1,8 @@
-"""A part of a Celery worker that takes work itself, from its start until it is asked to stop, besides its messages."""
+"""Consumers: parts of a Celery worker that take work themselves, and the thread pool with which they do it.
+
+Only a few threads wait for work, because each costs a connection and a poll every few seconds. When the last waiting
+thread finds work, another one starts to wait.
+"""
 
 import threading
 from collections.abc import Callable
@@ -11,20 +15,20 @@ from workers.handling import WorkerContext
 
 
 class Consumers(Protocol):
-    """What takes the work of a queue."""
+    """A consumer of a queue's work."""
 
     def start(self) -> None:
-        """Begin to take work."""
+        """Start to take work."""
 
     def drain(self) -> None:
-        """Let what is under way end for a while: the worker is asked to stop."""
+        """Allow work under way to end for a while, because the worker was asked to stop."""
 
     def stop(self) -> None:
-        """Take no more, and wait for what is under way."""
+        """Stop taking work, and wait for work under way."""
 
 
 def add_step(app: Celery, context: WorkerContext, queue: str, make: Callable[[int], Consumers]) -> None:
-    """Have the worker of a queue start consumers for as many pieces of work at once as it has threads."""
+    """Add consumers to the workers of a queue, with as many pieces of work at once as the worker has threads."""
 
     class ConsumersStep(bootsteps.StartStopStep):
         """Starts between the worker's pool and its consumer of messages."""
@@ -51,7 +55,7 @@ log = get_logger(__name__)
 Work = TypeVar("Work")
 
 WAITING = 16
-"""Threads that stay to wait for work when there is none."""
+"""Threads that wait for work when there is none."""
 RETRY_SECONDS = 1.0
 
 
@@ -61,7 +65,7 @@ class ConsumerPool(Generic[Work]):
     def __init__(
         self, take: Callable[[], Work | None], do: Callable[[Work], None], *, limit: int, name: str
     ) -> None:
-        """`take` waits a few seconds for work at the most; `do` handles its own failures."""
+        """Create a pool. `take` blocks for at most a few seconds; `do` handles its own failures."""
         self._take = take
         self._do = do
         self._limit = limit
@@ -72,24 +76,24 @@ class ConsumerPool(Generic[Work]):
         self._is_stopping = threading.Event()
 
     def start(self) -> None:
-        """Begin to take work."""
+        """Start to take work."""
         with self._lock:
             self._add()
 
     def stop(self) -> None:
-        """Take no more, and wait until what was taken is done."""
+        """Stop taking work, and wait until the work taken is done."""
         self._is_stopping.set()
         while threads := self._started():
             for thread in threads:
                 thread.join()
 
     def _started(self) -> list[threading.Thread]:
-        # Under the lock, a thread that is in the set has been started.
+        # Under the lock, every thread in the set has been started.
         with self._lock:
             return list(self._threads)
 
     def _add(self) -> None:
-        # `stop` waits for it at an orderly end; no other end must have to.
+        # A daemon: `stop` waits for it at an orderly end, and no other end must.
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._threads.add(thread)
         self._waiting += 1
@@ -115,7 +119,7 @@ class ConsumerPool(Generic[Work]):
     def _taken(self) -> Work | None:
         try:
             return self._take()
-        except Exception as error:  # noqa: BLE001 (whatever keeps work away, this thread must go on asking)
+        except Exception as error:  # noqa: BLE001 (this thread must continue after any failure)
             log.warning("work.not_taken", kind=self._name, error=str(error))
             self._is_stopping.wait(RETRY_SECONDS)
             return None
@@ -127,7 +131,7 @@ class ConsumerPool(Generic[Work]):
                 self._add()
 
     def _end(self) -> bool:
-        """Wait again, unless enough others do."""
+        """Return whether this thread should wait again, because too few others do."""
         with self._lock:
             is_needed = self._waiting < WAITING
             self._waiting += is_needed

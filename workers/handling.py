@@ -1,7 +1,7 @@
-"""Bind handlers to jobs, and record a job's failure in one place.
+"""Bind handlers to jobs, and record the outcome of jobs in one place.
 
-A failed handler is not retried from here: its row still says that there is work, and the schedule's next message
-finds it. So messages are always acknowledged, and nothing is lost or repeated without bound.
+A failed handler is not retried here: its row still records the work, and the schedule's next message finds it. So
+messages are always acknowledged, and no job is lost or repeated without bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Part = TypeVar("Part")
 
 
 class WorkerContext:
-    """What handlers work with; each part is opened on first use, in the process that uses it."""
+    """The dependencies of handlers; each is opened on first use, in the process that uses it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -57,11 +57,11 @@ class WorkerContext:
 
     @cached_property
     def database(self) -> Database:
-        """The database, publishing the jobs that handlers enqueue."""
+        """The database, which publishes the jobs that handlers enqueue."""
         return self.open_database(pool_size=self.settings.database_pool_size)
 
     def open_database(self, *, pool_size: int) -> Database:
-        """Open the database over connections that handlers cannot use up."""
+        """Return the database over a connection pool of its own, which handlers cannot exhaust."""
         return Database.of(self.settings, pool_size=pool_size, publish=self._publisher.publish)
 
     @cached_property
@@ -70,7 +70,7 @@ class WorkerContext:
         return open_configured_store(self.settings, self.database)
 
     def once(self, make: Callable[[WorkerContext], Part]) -> Part:
-        """Give what `make` makes of this context, made with the first call in this process."""
+        """Return the result of `make(context)`, computed once per process."""
         with self._lock:
             if make not in self._parts:
                 self._parts[make] = make(self)
@@ -78,32 +78,32 @@ class WorkerContext:
             return part
 
     def when_stopping(self, act: Callable[[], object]) -> None:
-        """Do something when the process is asked to end."""
+        """Register a function to call when the process is asked to end."""
         self._when_stopping.append(act)
 
     def stop(self) -> None:
-        """Tell all parts that the process is asked to end."""
+        """Call all functions registered for the process's end."""
         for act in self._when_stopping:
             act()
 
     def add_consumers(self, queue: str, wake: Callable[[], object]) -> None:
-        """Have a message of this queue wake its consumers."""
+        """Register the function that wakes a queue's consumers when a message arrives."""
         self._wakes[queue] = wake
 
     def wake(self, queue: str) -> None:
-        """Have the consumers of a queue, if this process has any, look for work now."""
+        """Wake the consumers of a queue, if this process has any."""
         if queue in self._wakes:
             self._wakes[queue]()
 
 
 def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
-    """Have a handler do every job of its kind, within its time limit.
+    """Register a handler for every job of its kind, within its time limit.
 
-    Unless the job may run in parallel, a copy that comes while it runs ends at once. A handler that was cut short, or
-    asked for again while it ran, is sent again behind whatever waits.
+    Unless the job may run in parallel, a copy that arrives while it runs ends at once. A handler that ran out of time,
+    or was requested again while it ran, is sent again behind the waiting messages.
     """
     gate = SingleFlight()
-    # An alert misses the first of a series that begins with it.
+    # An alert misses the first event of a series that begins with it, so each series starts at zero.
     for outcome in ("done", "deferred", "failed"):
         _counter(handler.kind, outcome)
 
@@ -127,14 +127,14 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
 
 
 class SingleFlight:
-    """Lets one thread in, and remembers whether others came meanwhile."""
+    """Admits one thread at a time, and remembers whether others came meanwhile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_under_way = self._is_requested_again = False
 
     def enter(self) -> bool:
-        """Tell whether the caller is in."""
+        """Return whether the caller was admitted."""
         with self._lock:
             has_entered = not self._is_under_way
             self._is_requested_again |= not has_entered
@@ -142,7 +142,10 @@ class SingleFlight:
         return has_entered
 
     def end(self) -> bool:
-        """Let the next in; tell whether somebody came meanwhile, who may have seen what the sweep had passed."""
+        """Admit the next thread.
+
+        Return whether a request came meanwhile: it may concern rows that the sweep had passed.
+        """
         with self._lock:
             is_requested_again, self._is_requested_again = self._is_requested_again, False
             self._is_under_way = False
@@ -152,15 +155,15 @@ class SingleFlight:
 def _send_again(app: Celery, handler: Handler) -> None:
     try:
         send_kind(app, handler.kind, queue=handler.queue)
-    except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the schedule sends the next)
+    except Exception as error:  # noqa: BLE001 (after any error of the broker's client, the schedule sends the next)
         log.warning("job.not_continued", kind=handler.kind, error=str(error))
 
 
 @contextlib.contextmanager
 def record_job(kind: str, traceparent: str | None = None) -> Iterator[None]:
-    """Record what comes of a block: count it, trace it, log it, and let the message be acknowledged.
+    """Record the outcome of a block as a job: count, trace and log it, and suppress its exception.
 
-    `traceparent` is the trace of the request that sent the job, as a `traceparent`.
+    `traceparent` is the trace of the request that sent the job.
     """
     token = bind_log_context(job=kind, **({"trace_id": trace_id(traceparent)} if traceparent else {}))
     started = time.perf_counter()
@@ -183,7 +186,7 @@ def record_job(kind: str, traceparent: str | None = None) -> Iterator[None]:
 
 @cache
 def _counter(kind: str, outcome: str) -> Counter:
-    """Cache the series: looking one up costs more than counting."""
+    """Return the counter, cached: looking a series up costs more than counting."""
     return JOBS.labels(kind, outcome)
 
 

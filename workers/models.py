@@ -1,4 +1,4 @@
-"""Carry out model calls in the worker that serves the queues of `models`."""
+"""The consumer of model calls in a worker that serves the queues of `models`."""
 
 import contextlib
 import threading
@@ -37,7 +37,7 @@ PREFETCHED = 4
 
 
 class ModelCallConsumer:
-    """The calls of a worker process, at most `limit` at once, and what they are carried out with."""
+    """Runs the calls of a worker process, at most `limit` at once."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
         self.executor = _executor(context)
@@ -45,12 +45,12 @@ class ModelCallConsumer:
         self._announcement = SlotAnnouncer(self.executor.valkey, limit)
 
     def start(self) -> None:
-        """Say that this process takes calls; Celery's consumer, which starts next, takes them."""
+        """Announce this process's slots; Celery's consumer, which starts next, takes calls."""
         QueueRoundRobin.closed = self.scheduler.closed_queues
         self._announcement.start()
 
     def run(self, call: QueuedCall) -> bool:
-        """Carry out one call; False when that failed in a way nobody foresaw, which is logged."""
+        """Run one call. Return False if it failed with an unexpected exception, which is logged."""
         failpoints.hit("invocation.taken")
         is_done = False
         with record_job(TASK):
@@ -59,33 +59,34 @@ class ModelCallConsumer:
         return is_done  # noqa: RET504 (`record_job` meets what is raised)
 
     def providers(self) -> set[str]:
-        """Name the providers of the catalog in force."""
+        """Return the names of the providers of the catalog in force."""
         return {provider.name for provider in self.executor.catalog.current().providers}
 
     def refuse(self, call: QueuedCall) -> None:
-        """End a call that was revoked, with nothing charged."""
+        """End a revoked call without a charge."""
         with record_job(TASK):
+            # Without its request, `execute` settles the call as cancelled.
             self.executor.queue.withdraw(call.address.invocation_id)
             execute(self.executor, call.address)
 
     def cancel(self, call: QueuedCall) -> None:
-        """Have a call under way stop: its heartbeats notice within a second or two."""
+        """Cancel a call under way: its heartbeats notice within a second or two."""
         with record_job(TASK):
             self.executor.queue.withdraw(call.address.invocation_id)
 
     def drain(self) -> None:
-        """Let the calls under way end for a while, then cancel them."""
+        """Allow calls under way `DRAIN_SECONDS` to end, then cancel them."""
         timer = threading.Timer(DRAIN_SECONDS, self.executor.engine.heartbeats.cancel_all)
         timer.daemon = True
         timer.start()
 
     def stop(self) -> None:
-        """Say that no more are taken; Celery's pool, which stops next, waits for those under way."""
+        """Withdraw the announced slots; Celery's pool, which stops next, waits for calls under way."""
         self._announcement.stop()
 
 
 def add_consumers(app: Celery, context: WorkerContext) -> None:
-    """Have the worker of the queues of model calls carry them out."""
+    """Run the consumer of model calls in workers that serve their queues."""
     consumers: list[ModelCallConsumer] = []
 
     def make(limit: int) -> ModelCallConsumer:
@@ -98,14 +99,14 @@ def add_consumers(app: Celery, context: WorkerContext) -> None:
     task: Any = app.task(name=TASK, ignore_result=True, shared=False)(_never_called)
     task.Strategy = strategy
     _read_from(app, broker_of_calls(context.settings))
-    # Else SIGTERM would lose what a worker has read and not begun, where nothing is acknowledged.
+    # Without acknowledgements, SIGTERM would lose messages that a worker has read and not begun.
     app.conf.worker_disable_prefetch = app.amqp.queues[MODELS[0]].no_ack
     add_step(app, context, MODELS[0], make)
     app.steps["consumer"].update((ParkedQueueSubscriber, FinalRead))
 
 
 def _read_from(app: Celery, broker_url: str) -> None:
-    """Have the worker read from the broker of model calls: they go on while that of jobs is away."""
+    """Read model calls from their own broker, so that they continue while the broker of jobs is unavailable."""
     if broker_url == app.conf.broker_address:
         return
     if others := set(app.amqp.queues.consume_from) - set(MODELS):
@@ -114,16 +115,16 @@ def _read_from(app: Celery, broker_url: str) -> None:
 
 
 class ParkedQueueSubscriber(bootsteps.StartStopStep):
-    """While a worker reads, it reads the calls put aside for every provider of its catalog, which may change.
+    """Reads the parked calls of every provider of the catalog, which may change while the worker runs.
 
-    RabbitMQ pushes messages: a worker takes only few of each queue in advance, or others would find none.
+    It also limits RabbitMQ's prefetching: with more messages per worker, other workers would find none.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     _timer: Any = None
 
     def start(self, consumer: Any) -> None:
-        """Look at the catalog every second."""
+        """Poll the catalog every second."""
         strategy = consumer.strategies[TASK]
         if strategy.acknowledges:
             consumer.qos.value = PREFETCHED
@@ -131,7 +132,7 @@ class ParkedQueueSubscriber(bootsteps.StartStopStep):
         self._timer = consumer.timer.call_repeatedly(POLL_SECONDS, strategy.read_parked_calls)
 
     def stop(self, consumer: Any) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._timer is not None:
             self._timer.cancel()
         if TASK in consumer.strategies:
@@ -139,25 +140,25 @@ class ParkedQueueSubscriber(bootsteps.StartStopStep):
 
 
 class FinalRead(bootsteps.StartStopStep):
-    """Before a worker stops, the end of the read that is under way: what it brings is left to other workers."""
+    """Completes the read under way before a worker stops, and leaves its messages to other workers."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def stop(self, consumer: Any) -> None:
-        """Close the channel, which waits for its read; only on Valkey, where nothing is acknowledged by it."""
+        """Close the channel, which waits for its read; only on Valkey, where messages are not acknowledged."""
         is_stopping = consumer.controller.blueprint.human_state() != "running"
         if is_stopping and consumer.task_consumer and consumer.connection.transport.driver_type == "redis":
             consumer.strategies[TASK].stop()
-            with contextlib.suppress(Exception):  # whatever ails a broker, the worker stops
+            with contextlib.suppress(Exception):  # the worker stops, whatever the state of the broker
                 consumer.task_consumer.channel.close()
 
     def terminate(self, consumer: Any) -> None:
-        """Do the same where a worker is stopped at once."""
+        """Do the same for a worker that is stopped at once."""
         self.stop(consumer)
 
 
 def _never_called(**_: object) -> None:
-    """Name the task; `CallStrategy` carries its messages out."""
+    """Register the task's name; `CallStrategy` handles its messages."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Answer operators beside the work: the operations port of a worker and of beat."""
+"""The operations port of a worker and of beat."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,7 +15,7 @@ def answer_operators(
 ) -> None:
     """Serve health, readiness by these checks, and metrics for the life of this process.
 
-    An address that another process of the host has is left to it; this one goes on without.
+    If another process of the host has the address, this process runs without the port.
     """
     try:
         listener = listen_for_operators()

@@ -1,7 +1,7 @@
-"""Which handlers a worker process has: those of the queues it serves, and no others.
+"""The handlers of a worker process: those of its queues, and no others.
 
-The handlers of every queue would cost each process half as much memory again. A test fails for a handler whose module
-is not listed here.
+Importing the handlers of every queue would cost each process half as much memory again. A test fails for a handler with
+a module that is not listed here.
 """
 
 from collections.abc import Collection
@@ -52,17 +52,17 @@ MODULES = {
         "shared.a2a.inbound.dispatcher",
     ),
 }
-"""The modules in which the handlers of a queue stand."""
+"""The modules with the handlers of each queue."""
 
 CONSUMERS = {MODELS[0]: "workers.models", AGENTS: "workers.agents"}
-"""The modules with `add_consumers`, for queues whose work does not come as messages alone."""
+"""The modules with `add_consumers`, for queues with work that does not come as messages alone."""
 
 CONTENT_QUEUES = frozenset({UPLOADS, RETENTION, MEDIA, AGENTS})
-"""The queues whose jobs write, place or remove content."""
+"""The queues with jobs that write, place or remove content."""
 
 
 def bind_queues(app: Celery, context: WorkerContext, queues: Collection[str]) -> None:
-    """Bind the handlers of all jobs that come by these queues."""
+    """Bind the handlers of all jobs of these queues."""
     for handler in handlers_of(queues):
         bind(app, handler, context)
     for queue, module in CONSUMERS.items():
@@ -71,7 +71,7 @@ def bind_queues(app: Celery, context: WorkerContext, queues: Collection[str]) ->
 
 
 def handlers_of(queues: Collection[str]) -> list[Handler]:
-    """Find the handlers of these queues."""
+    """Return the handlers of these queues."""
     for module in chain.from_iterable(MODULES.get(queue, ()) for queue in queues):
         import_module(module)
     return [handler for handler in HANDLERS.values() if handler.queue in queues]

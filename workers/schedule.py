@@ -1,6 +1,6 @@
-"""When the sweeps run: every state a row can wait in has one, so that a lost message only costs its interval.
+"""The schedule of the sweeps. Every state in which a row can wait has one, so a lost message costs only its interval.
 
-Two beats at once are harmless: handlers claim what they do.
+Two beats at once are harmless, because handlers claim their rows.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from workers.registry import handlers_of
 
 
 def build_schedule() -> dict[str, dict[str, Any]]:
-    """Give Celery's schedule of every handler that has an interval."""
+    """Return Celery's schedule of every handler with an interval."""
     sweeps = {
         handler: handler.every_seconds for handler in handlers_of(QUEUES) if handler.every_seconds is not None
     }
@@ -22,8 +22,8 @@ def build_schedule() -> dict[str, dict[str, Any]]:
         handler.kind: {
             "task": handler.kind,
             "schedule": every_seconds,
-            # A sweep that no worker took within its interval is pointless: the next one is due. Celery writes down the
-            # moment by beat's clock and compares it with the worker's, which may be ahead.
+            # A message that no worker took within its interval is pointless, because the next one is due. Beat's clock
+            # sets the expiry and the worker's clock, which may be ahead, checks it.
             "options": {
                 "queue": handler.queue,
                 "expires": every_seconds + CLOCKS_APART_SECONDS,

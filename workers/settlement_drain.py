@@ -1,4 +1,4 @@
-"""Have a worker that is asked to stop settle its calls as long as it may, and those that are late at its very end."""
+"""Settle the calls of a stopping worker while it may, and pending settlements at its very end."""
 
 import atexit
 
@@ -7,6 +7,6 @@ from workers.handling import WorkerContext
 
 
 def drain_settlements(context: WorkerContext, settlements: Settlements) -> None:
-    """Settle when this process ends, after its threads: their calls end only then."""
+    """Register the shutdown of settlements, and their end after the threads, because calls end only then."""
     context.when_stopping(settlements.shut_down)
     atexit.register(settlements.close)

@@ -53,7 +53,7 @@ class CallAdmission:
     def __init__(
         self, database: Database, shares: Shares, slots: ModelSlots, *, max_wait_seconds: float
     ) -> None:
-        """Create an admission whose calls wait at most `max_wait_seconds`."""
+        """Create an admission with calls that wait at most `max_wait_seconds`."""
         self._database = database
         self._max_wait_seconds = max_wait_seconds
         self._shares = shares
@@ -100,7 +100,7 @@ class CallAdmission:
     def try_to_take(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int
     ) -> DomainError | None:
-        """Take one of a model's slots if the organization is next for it. Return the refusal otherwise."""
+        """Acquire one of a model's slots if the organization is next for it. Return the refusal otherwise."""
         held = self.slots.try_to_take(call_id, organization_id, model=model, limit=limit)
         return None if held is None else error_for_refusal(held)
 
@@ -204,7 +204,7 @@ class _WaitQueue:
         return waiter
 
     def requeue_first(self, key: PoolKey, waiter: threading.Event) -> None:
-        """Put a call that was refused again first in its organization."""
+        """Move a call that was refused again to the front of its organization."""
         with self._lock:
             waiter.clear()
             tenant = self._tenants[key.tenant]

@@ -51,7 +51,7 @@ NO_TOKENS = TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What a process needs to run model calls; safe to share between threads."""
+    """The dependencies of model calls in a process; safe to share between threads."""
 
     database: Database
     router: Router
@@ -62,7 +62,7 @@ class Engine:
 
     @contextmanager
     def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[LeasedCall | None]:
-        """Take the right to make a held call, and keep its lease alive within the block.
+        """Acquire the right to make a held call, and keep its lease alive within the block.
 
         Yields None if the right was taken before, or the call has ended.
         """
@@ -120,7 +120,7 @@ class StreamPump(Generic[Chunk]):
 
 
 class ModelCall(Generic[Chunk]):
-    """A dispatched call. `relay` settles it before it ends, whatever the outcome."""
+    """A dispatched call. `relay` settles it before it ends, with any outcome."""
 
     def __init__(self, engine: Engine, leased: LeasedCall, read: Callable[[list[Delta]], Chunk]) -> None:
         self._engine = engine
@@ -301,7 +301,7 @@ def _as_domain_error(error: BaseException) -> DomainError:
 
 
 def _first_event_error(failure: Failure, *, may_have_cost: bool) -> DomainError:
-    """Return the error for an upstream whose first event is a failure. The client gets it as a status."""
+    """Return the error for a failure in the upstream's first event. The client gets it as a status."""
     if failure.code == ContextLengthExceeded.code:
         return ContextLengthExceeded(failure.message)
     return ProviderError(failure.message, may_have_cost=may_have_cost)

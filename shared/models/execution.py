@@ -49,7 +49,7 @@ _REQUEST_LOST = "The call was lost before it began, and nothing was charged; try
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """What a worker process needs to run queued calls."""
+    """The dependencies of queued calls in a worker process."""
 
     engine: Engine
     slots: ModelSlots
@@ -63,7 +63,7 @@ class Executor:
     def over(
         cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile, queue: CallQueue | None = None
     ) -> Self:
-        """Create an executor whose requests and replies travel by this Valkey; without a `queue`, messages do too."""
+        """Create an executor with requests and replies on this Valkey; without a `queue`, messages are there too."""
         publisher = ReplyPublisher(valkey)
         return cls(
             engine=engine,
@@ -115,7 +115,7 @@ def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
 
 
 def _end_unmade(executor: Executor, leased: LeasedCall) -> None:
-    """End a call whose request is gone because the web process withdrew it, or because Valkey lost it."""
+    """End a call without a request: the web process withdrew it, or Valkey lost it."""
     is_withdrawn = _is_cancelled(executor, leased.dispatch.invocation_id)
     status = Status.CANCELLED if is_withdrawn else Status.FAILED
     executor.engine.settle(leased, Outcome(status=status, counts=NO_TOKENS))
@@ -152,7 +152,7 @@ def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall)
 
 
 def _trusted_upstreams(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
-    """Remove upstreams whose secrets this worker's catalog has never sent along their route; possibly all.
+    """Remove upstreams with a route to which this worker's catalog has never sent their secrets; possibly all.
 
     Otherwise anyone who can write to Valkey could redirect a secret.
     """
@@ -186,11 +186,11 @@ class CallScheduler:
         self._lock = threading.Lock()
 
     def closed_queues(self) -> frozenset[str]:
-        """Return the queues of parked calls whose providers have no room in this worker."""
+        """Return the queues of parked calls for the providers without room in this worker."""
         return frozenset(parked_queue(str(provider)) for provider in self._pool.tenants_at_limit())
 
     def admit(self, call: QueuedCall) -> AdmittedCall | None:
-        """Take a slot for a call, or park the call and return None.
+        """Acquire a slot for a call, or park the call and return None.
 
         If Valkey refuses a parked call, the call is lost here, and its web process sends it again.
         """
@@ -213,13 +213,13 @@ class CallScheduler:
             log.warning("call.not_given_back", provider=call.provider, error=str(error))
 
     def take_parked(self, provider: str) -> AdmittedCall | None:
-        """Take a call that any worker has parked for this provider. Return None if there is none."""
+        """Pop a call that any worker has parked for this provider. Return None if there is none."""
         with self._lock:
             self._parked |= {provider}
         return self.take_following(provider)
 
     def take_following(self, provider: str) -> AdmittedCall | None:
-        """Take a parked call after a call of its provider has ended. Return None if there is none."""
+        """Pop a parked call after a call of its provider has ended. Return None if there is none."""
         # Usually no call is parked, and no round trip is needed.
         if provider not in self._parked:
             return None

@@ -86,7 +86,7 @@ class LeasedCall:
 
     @property
     def progress(self) -> holds.Progress:
-        """What a renewal writes to the lease."""
+        """The values that a renewal writes to the lease."""
         return holds.Progress(
             invocation_id=self.dispatch.invocation_id,
             token=self.dispatch.token,

@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoker:
-    """What a web process needs to send calls.
+    """The dependencies of calls in a web process.
 
     `threads` query the servers about silent calls, because the thread that sends responses must not block.
     """
@@ -191,7 +191,7 @@ def new_invocation(
     *,
     reserved_tokens: int,
 ) -> holds.NewInvocation:
-    """Describe a call whose credits are to be reserved.
+    """Return the description of a call for the reservation of its credits.
 
     The hold covers the estimated prompt and at most `reserved_tokens` completion tokens for each choice.
     """

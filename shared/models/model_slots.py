@@ -108,11 +108,10 @@ class ModelSlots:
         )
 
     def try_to_take(self, call_id: UUID, organization_id: UUID, *, model: str, limit: int) -> int | None:
-        """Take one of a model's `limit` slots for a call.
+        """Acquire one of a model's `limit` slots for a call.
 
-        Return None if taken, else the organization's number of slots.
-
-        A refusal puts the organization into the model's queue. Taking the slot of the same call again changes nothing.
+        Returns None on success, else the organization's number of slots. A refusal puts the organization into the
+        model's queue. A second call with the same `call_id` changes nothing.
         """
         lease = _Lease(model, f"{organization_id}:{call_id}")
         keys = [_leases(model), f"model:line:{model}", f"model:asked:{model}"]
@@ -147,7 +146,7 @@ class ModelSlots:
     def taken_over(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int | None
     ) -> Iterator[None]:
-        """Take over a call's slot for the block, whichever process took it, and release it after the block.
+        """Own a call's slot for the block, if any process took it or not, and release it after the block.
 
         If the lease has expired meanwhile, the slot is taken nevertheless: the call runs and must count.
         """

@@ -157,7 +157,7 @@ class ChatStream:
         self.is_complete = True
 
     def _keep(self, chunk: Json) -> None:
-        """Keep the last fingerprint and tier for the final chunk, from which the official client takes them."""
+        """Remember the last fingerprint and tier for the final chunk, from which the official client takes them."""
         fingerprint, tier = chunk.get("system_fingerprint"), chunk.get("service_tier")
         if isinstance(fingerprint, str):
             self._last["system_fingerprint"] = fingerprint

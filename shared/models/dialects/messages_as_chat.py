@@ -148,7 +148,7 @@ def _call(block: Json) -> Json:
 
 
 def _with_media_separated(messages: list[Json]) -> list[Json]:
-    """Keep text in tool messages, and move images and files to the user message that follows."""
+    """Move images and files from tool messages to the user message that follows."""
     separated: list[Json] = []
     media: list[Json] = []
     for message in messages:

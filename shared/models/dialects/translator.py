@@ -226,7 +226,7 @@ def upstream_body(
     limit_field: str = "max_completion_tokens",
     streams_only: bool = False,
 ) -> Json:
-    """Return the body for one upstream, whose field for the output limit is `limit_field` (or `max_tokens`).
+    """Return the body for one upstream; `limit_field` is its field for the output limit.
 
     Raises InvalidRequest if the upstream's dialect cannot express the request.
     """

@@ -121,7 +121,7 @@ _KEYS = tuple(map(key_of, MODELS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRequest:
-    """A request whose credits are reserved, and its model's catalog entry at that time.
+    """A request with reserved credits, and its model's catalog entry at that time.
 
     `created`, in Unix seconds, becomes the reply's creation time.
     """
@@ -205,12 +205,12 @@ class CallQueue:
         self._valkey.lpush(key_of(parked_queue(call.provider)), write_message(call))
 
     def take_parked(self, provider: str) -> QueuedCall | None:
-        """Take the call that has waited longest for this provider. Return None if there is none."""
+        """Pop the call that has waited longest for this provider. Return None if there is none."""
         taken: Any = self._valkey.rpop(key_of(parked_queue(provider)))
         return read_entry(taken) if taken is not None else None
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
-        """Take a call's request out of Valkey. Return None if it was withdrawn or has expired."""
+        """Pop a call's request. Return None if it was withdrawn or has expired."""
         stored: Any = self._valkey.getdel(_request_key(invocation_id))
         if stored is None:
             return None

@@ -103,13 +103,13 @@ class BrokeredCallQueue(CallQueue):
         self._send(parked_queue(call.provider), call)
 
     def take_parked(self, provider: str) -> QueuedCall | None:
-        """Take the call that has waited longest for this provider. Return None if there is none."""
+        """Pop the call that has waited longest for this provider. Return None if there is none."""
         with _translated_errors():
             taken = self._messages.take(parked_queue(provider))
         return None if taken is None else read_message(taken.headers, taken.body, taken.delivery_info)
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
-        """Take a call's request out of Valkey. Return None if it was withdrawn or has expired."""
+        """Pop a call's request. Return None if it was withdrawn or has expired."""
         self._valkey.zrem(WAITING, invocation_id.hex)
         return super().take_request(invocation_id)
 
