@@ -83,7 +83,7 @@ def test_contexts_of_concurrent_threads_do_not_mix(service: ScriptedService) -> 
 
 @pytest.mark.parametrize("empty", ["", " "])
 def test_an_empty_attribution_is_refused(empty: str) -> None:
-    with pytest.raises(ValueError, match="never empty"):
+    with pytest.raises(ValueError, match="attribution is empty"):
         make_context(empty)
 
 

@@ -161,6 +161,6 @@ def test_only_the_beginning_carries_the_attribution_which_the_rest_may_outlive(
 
 
 def test_steps_become_longer_on_fast_lines_and_shorter_on_slow_ones() -> None:
-    assert of_threads._step_after(1 << 20, 0.0) == 16 << 20
-    assert of_threads._step_after(1 << 20, 10.0) == 1 << 19
-    assert of_threads._step_after(1 << 20, 1000.0) == 256 << 10
+    assert of_threads._next_step_bytes(1 << 20, 0.0) == 16 << 20
+    assert of_threads._next_step_bytes(1 << 20, 10.0) == 1 << 19
+    assert of_threads._next_step_bytes(1 << 20, 1000.0) == 256 << 10

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from quartermaster import _retries, errors
-from quartermaster._retries import Unanswered, pause_before_retry
+from quartermaster._retries import RequestFailure, retry_delay_seconds
 from quartermaster.errors import ApiError
 from sdk.tests.forms import Connect
 from sdk.tests.scripted_service import (
@@ -156,7 +156,7 @@ def test_pauses_grow_to_a_bound_and_never_fall_below_what_was_asked(monkeypatch:
 
     def pause(retries: int, retry_after: float | None = None) -> float | None:
         failure = ApiError("No.", status=503, code="unavailable", retry_after=retry_after)
-        return pause_before_retry(failure, retries_so_far=retries, max_retries=9, is_repeatable=True)
+        return retry_delay_seconds(failure, retries_so_far=retries, max_retries=9, is_repeatable=True)
 
     for retries, longest in enumerate((0.5, 1, 2, 4, 8, 8)):
         seconds = pause(retries)
@@ -168,8 +168,8 @@ def test_pauses_grow_to_a_bound_and_never_fall_below_what_was_asked(monkeypatch:
 
 def test_what_was_never_sent_may_always_be_repeated() -> None:
     for was_sent in (True, False):
-        pause = pause_before_retry(
-            Unanswered("", was_sent=was_sent), retries_so_far=0, max_retries=1, is_repeatable=False
+        pause = retry_delay_seconds(
+            RequestFailure("", was_sent=was_sent), retries_so_far=0, max_retries=1, is_repeatable=False
         )
         assert (pause is None) == was_sent
 

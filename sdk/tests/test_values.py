@@ -61,7 +61,7 @@ def test_text_is_no_content(service: ScriptedService, connect: Connect) -> None:
 
 
 def test_content_needs_a_name(service: ScriptedService, connect: Connect) -> None:
-    with pytest.raises(ValueError, match="give file_name"):
+    with pytest.raises(ValueError, match="pass file_name"):
         connect(**service.key).files.upload(b"x")
 
 

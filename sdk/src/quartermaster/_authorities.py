@@ -1,4 +1,4 @@
-"""Which authorities vouch for a service's certificate: the public ones, else those that SSL_CERT_FILE names."""
+"""The certificate authorities that connections trust: the public ones, or those of SSL_CERT_FILE."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import httpx
 
 @cache
 def trusted_authorities() -> ssl.SSLContext:
-    """Give the authorities that every connection of this process trusts.
-
-    Reading them takes 30 ms, in which an agent's event loop stands still; httpx reads them anew for each client.
-    """
+    """Return the TLS context that all connections of this process share."""
+    # httpx reads the authorities for each client, which blocks an agent's event loop for 30 ms.
     return httpx.create_ssl_context()

@@ -1,4 +1,7 @@
-"""What differs between threads and tasks: the async source names the left ones, the sync one the right ones."""
+"""The functions that differ between asyncio and threads.
+
+The async half uses the `async` names; `sdk/generate.py` replaces them by the sync names.
+"""
 
 from __future__ import annotations
 
@@ -16,37 +19,37 @@ Result = TypeVar("Result")
 AsyncLock = anyio.Lock
 Lock = threading.Lock
 
-# A piece costs the async form two changes of thread.
+# Larger for asyncio: each piece costs two switches between the event loop and a thread.
 ASYNC_PIECE_BYTES = 1 << 20
 PIECE_BYTES = 256 << 10
 
 
 async def async_sleep(seconds: float) -> None:
-    """Pause this task."""
+    """Pause this task for some seconds."""
     await anyio.sleep(seconds)
 
 
 def sleep(seconds: float) -> None:
-    """Pause this thread."""
+    """Pause this thread for some seconds."""
     time.sleep(seconds)
 
 
 async def async_call(
     function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
-    """Call a function that waits for the disk, in a thread."""
+    """Call a function in a thread, because it may block on the disk."""
     return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs))
 
 
 def call(
     function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
-    """Call a function."""
+    """Call a function in this thread."""
     return function(*args, **kwargs)
 
 
 async def async_pieces(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Give the pieces of a source; what an ordinary one waits for holds up no other task."""
+    """Yield the pieces of a source. A synchronous source is read in threads, so that it does not block the loop."""
     if isinstance(source, AsyncIterable):
         async for piece in source:
             yield piece
@@ -61,5 +64,5 @@ async def async_pieces(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncI
 
 
 def pieces(source: Iterable[bytes]) -> Iterator[bytes]:
-    """Give the pieces of a source."""
+    """Yield the pieces of a source."""
     yield from source

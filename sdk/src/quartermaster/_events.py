@@ -1,7 +1,7 @@
-"""Read server-sent events from bytes, without I/O: only what the service sends, which is JSON in `data`.
+"""Parse server-sent events from bytes, without I/O. Only `data` is read: the service sends JSON in it.
 
-Lines end in LF, CRLF or CR and in nothing else (WHATWG HTML, 9.2.5): JSON may hold other characters that Python takes
-for the end of a line.
+Lines end with LF, CRLF or CR only (WHATWG HTML, 9.2.5). `bytes.splitlines` and `str.splitlines` also split at other
+characters, which JSON may contain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DONE = b"[DONE]"
 
 
 class EventReader:
-    """Collects the bytes of an event until it is whole."""
+    """Buffers received bytes until an event is complete."""
 
     def __init__(self) -> None:
         self._unfinished: list[bytes] = []
@@ -24,9 +24,9 @@ class EventReader:
         self._is_after_cr = False
 
     def feed(self, received: bytes) -> Iterator[Any]:
-        """Take the next bytes, cut anywhere; give the data of each event that they complete.
+        """Yield the data of each event that these bytes complete; they may end anywhere, even within a character.
 
-        Raises ConnectionFailed for an event that is not JSON.
+        Raises ConnectionFailed if an event's data is not JSON.
         """
         for line in self._lines(received):
             if line.startswith(b"data:"):
@@ -37,7 +37,7 @@ class EventReader:
                     yield _read_json(data)
 
     def _lines(self, received: bytes) -> list[bytes]:
-        """Give the lines that end in these bytes; the end of a line may itself be cut."""
+        """Return the lines that end in these bytes; a CRLF may be split between two calls."""
         if not received:
             return []
         if self._is_after_cr:
@@ -55,5 +55,5 @@ def _read_json(data: bytes) -> Any:
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError):
-        pass  # What is raised here would hold the data.
-    raise ConnectionFailed("The stream has an event that is not JSON.")
+        pass  # Raise outside: an error with this one as its context would contain the data, which may be confidential.
+    raise ConnectionFailed("The service sent an event that is not JSON.")

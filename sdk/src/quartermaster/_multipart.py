@@ -1,4 +1,4 @@
-"""The frame around an upload's one part, `file` (RFC 7578)."""
+"""The multipart frame of an upload with its single part, `file` (RFC 7578)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quartermaster._contents import Content, Progress
 
 @dataclass(frozen=True)
 class FramedContent:
-    """What one request sends of the content, from `start` to `stop`, and what stands before and after it."""
+    """The body of one request: the content from `start` to `stop`, between `head` and `tail`."""
 
     content: Content
     progress: Progress | None
@@ -21,18 +21,18 @@ class FramedContent:
     head: bytes = b""
     tail: bytes = b""
 
-    def tell(self, sent_bytes: int) -> None:
-        """Say how much of the content is sent."""
+    def report_progress(self, sent_bytes: int) -> None:
+        """Call the caller's progress function, if there is one."""
         if self.progress is not None:
             self.progress(sent_bytes, self.content.size_bytes)
 
 
 class Frame:
-    """What stands before and after the content; its size is known before anything is read."""
+    """The bytes before and after the content. The total size is known before the content is read."""
 
     def __init__(self, content: Content) -> None:
         boundary = secrets.token_hex(16)
-        # The digest of the part lets the service refuse content that was damaged on its way, and store nothing.
+        # With the digest the service rejects content that was damaged in transit, instead of storing it.
         lines = (
             f"--{boundary}",
             f'Content-Disposition: form-data; name="file"; {file_name_parameter(content)}',
@@ -46,10 +46,10 @@ class Frame:
 
 
 def file_name_parameter(content: Content) -> str:
-    """Write a file name, whatever characters it has, as an extended parameter (RFC 8187)."""
+    """Return the file name as an extended parameter, which may have any characters (RFC 8187)."""
     return f"filename*=UTF-8''{quote(content.file_name.encode('utf-8', 'replace'), safe='')}"
 
 
 def digest_of(content: Content) -> str:
-    """Write the digest of the content (RFC 9530)."""
+    """Return the value of a digest field for the content (RFC 9530)."""
     return f"sha-256=:{base64.b64encode(content.sha256).decode()}:"

@@ -1,7 +1,7 @@
-"""When a request is sent again, and after which pause.
+"""Decide whether a request is retried, and after which delay.
 
-A request that may be repeated is sent again after every failure that may pass. Any other one only when it certainly
-had no effect: nothing was connected, or the service refused it for now.
+A repeatable request is retried after every transient failure. Any other request is retried only if it certainly had no
+effect: no connection was made, or the service rejected it temporarily.
 """
 
 from __future__ import annotations
@@ -15,58 +15,58 @@ import httpx
 from quartermaster.errors import ApiError
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 8.0
-LONGEST_ASKED_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 60.0
 JITTER = 0.25
 OPERATION_IN_PROGRESS = "operation_in_progress"
 UPLOAD_TIMEOUT = "upload_timeout"
-_REFUSED_FOR_NOW = frozenset({429, 503})
-_UNKNOWN = frozenset({500, 502, 504})
-_MAY_PASS = _REFUSED_FOR_NOW | _UNKNOWN | {408}
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_REJECTED_TEMPORARILY = frozenset({429, 503})
+_OUTCOME_UNKNOWN = frozenset({500, 502, 504})
+_TRANSIENT = _REJECTED_TEMPORARILY | _OUTCOME_UNKNOWN | {408}
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 MakeRequest = Callable[[], httpx.Request]
-"""Makes the request anew for each attempt."""
+"""Builds the request for each attempt, because a sent request cannot be sent again."""
 
 
 @dataclass(frozen=True)
-class Unanswered:
-    """A request without an answer; `was_sent` unless no byte of it can have arrived."""
+class RequestFailure:
+    """A request that received no response. `was_sent` is False only if no byte of it can have reached the service."""
 
     reason: str
     was_sent: bool
 
 
-def unanswered(request: httpx.Request, error: httpx.RequestError) -> Unanswered:
-    """Say what came of a request that broke off, without what it holds."""
+def describe_failure(request: httpx.Request, error: httpx.RequestError) -> RequestFailure:
+    """Return the failure of a request, without its content, which may be confidential."""
     reason = f"{request.method} {request.url.path}: {type(error).__name__}"
-    return Unanswered(reason, was_sent=not isinstance(error, _UNSENT))
+    return RequestFailure(reason, was_sent=not isinstance(error, _NOT_SENT))
 
 
-def pause_before_retry(
-    failure: ApiError | Unanswered, *, retries_so_far: int, max_retries: int, is_repeatable: bool
+def retry_delay_seconds(
+    failure: ApiError | RequestFailure, *, retries_so_far: int, max_retries: int, is_repeatable: bool
 ) -> float | None:
-    """Give the seconds to wait before the next attempt, None when there should be none."""
-    if retries_so_far >= max_retries or not _may_help(failure, is_repeatable=is_repeatable):
+    """Return the seconds until the next attempt, or None if the request must not be retried."""
+    if retries_so_far >= max_retries or not _is_retryable(failure, is_repeatable=is_repeatable):
         return None
-    asked = failure.retry_after if isinstance(failure, ApiError) else None
-    if asked is not None and asked > LONGEST_ASKED_SECONDS:
-        return None  # The caller reads `retry_after` and has better things to do meanwhile.
+    retry_after = failure.retry_after if isinstance(failure, ApiError) else None
+    if retry_after is not None and retry_after > MAX_RETRY_AFTER_SECONDS:
+        return None  # Do not block the caller for so long; the error carries `retry_after`.
     backoff: float = min(SHORTEST_SECONDS * 2**retries_so_far, LONGEST_SECONDS)
-    return max(asked or 0.0, backoff * (1 - JITTER * random.random()))  # noqa: S311 (spreads load, guards nothing)
+    return max(retry_after or 0.0, backoff * (1 - JITTER * random.random()))  # noqa: S311 (spreads load; needs no secure randomness)
 
 
-def may_have_worked(failure: ApiError | Unanswered) -> bool:
-    """Tell whether the request may have had its effect: its answer was lost, here or within the service."""
-    if isinstance(failure, Unanswered):
+def may_have_succeeded(failure: ApiError | RequestFailure) -> bool:
+    """Return whether the request may have had its effect although its response was lost."""
+    if isinstance(failure, RequestFailure):
         return failure.was_sent
-    return failure.status in _UNKNOWN
+    return failure.status in _OUTCOME_UNKNOWN
 
 
-def _may_help(failure: ApiError | Unanswered, *, is_repeatable: bool) -> bool:
-    if isinstance(failure, Unanswered):
+def _is_retryable(failure: ApiError | RequestFailure, *, is_repeatable: bool) -> bool:
+    if isinstance(failure, RequestFailure):
         return is_repeatable or not failure.was_sent
     if failure.is_final or failure.code == UPLOAD_TIMEOUT:
-        return False  # At the same pace the same upload is cut off again.
+        return False  # At the same speed, the same upload would time out again.
     if failure.code == OPERATION_IN_PROGRESS:
         return is_repeatable
-    return failure.status in (_MAY_PASS if is_repeatable else _REFUSED_FOR_NOW)
+    return failure.status in (_TRANSIENT if is_repeatable else _REJECTED_TEMPORARILY)

@@ -1,4 +1,4 @@
-"""Where the service is and who calls it: from arguments, else from the environment."""
+"""Read a client's settings from arguments or environment variables: address, credential, timeout, retries."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from quartermaster.errors import ConfigurationError
 BASE_URL, API_KEY = "SERVICE_BASE_URL", "SERVICE_API_KEY"
 CLIENT_ID, CLIENT_SECRET = "SERVICE_CLIENT_ID", "SERVICE_CLIENT_SECRET"
 
-# A write is answered after at most 30 seconds of waiting for its placement, as is the retry of one still running.
+# The service responds to a write after at most 30 seconds, even if its placement is still pending.
 DEFAULT_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 DEFAULT_MAX_RETRIES = 4
-# A model may think for minutes before its first byte.
+# A model may take minutes until its first byte.
 MODEL_TIMEOUT = httpx.Timeout(600.0, connect=10.0)
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A personal API key, sent as it is."""
+    """A user's API key, which is the bearer token itself."""
 
     value: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class ClientSecret:
-    """A deployment's credentials, which are exchanged for short-lived tokens."""
+    """A deployment's client id and secret, which are exchanged for short-lived access tokens."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -36,7 +36,7 @@ class ClientSecret:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a client is set up."""
+    """The settings of a client."""
 
     base_url: httpx.URL
     credential: ApiKey | ClientSecret
@@ -53,7 +53,10 @@ def read_settings(
     timeout: float | httpx.Timeout | None,
     max_retries: int,
 ) -> Settings:
-    """Complete the arguments from the environment; raise ConfigurationError when something is missing."""
+    """Return the settings; missing arguments come from the environment.
+
+    Raises ConfigurationError if the address or the credential is missing or ambiguous.
+    """
     return Settings(
         base_url=_read_base_url(base_url or _read_variable(BASE_URL)),
         credential=_choose_credential(api_key, client_id, client_secret),
@@ -67,30 +70,34 @@ def _choose_credential(
 ) -> ApiKey | ClientSecret:
     if api_key is None and client_id is None and client_secret is None:
         api_key, client_id, client_secret = map(_read_variable, (API_KEY, CLIENT_ID, CLIENT_SECRET))
-        if client_id and client_secret:  # a deployment's runtime, whatever else its environment holds
+        if (
+            client_id and client_secret
+        ):  # in a deployment's runtime, its own credentials come before any API key
             api_key = None
     if api_key and not client_id and not client_secret:
         return ApiKey(api_key)
     if client_id and client_secret and not api_key:
         return ClientSecret(client_id, client_secret)
     raise ConfigurationError(
-        f"Give either an API key ({API_KEY}) or a client id and its secret ({CLIENT_ID}, {CLIENT_SECRET})."
+        f"Pass either an API key ({API_KEY}) or a client id and secret ({CLIENT_ID}, {CLIENT_SECRET})."
     )
 
 
 def _read_base_url(text: str) -> httpx.URL:
     if not text:
-        raise ConfigurationError(f"Give the service's address (base_url or {BASE_URL}).")
+        raise ConfigurationError(f"The service's address is missing; set base_url or {BASE_URL}.")
     try:
         url = httpx.URL(text.rstrip("/"))
     except httpx.InvalidURL:
         url = httpx.URL()
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
-        # Not shown: it may hold a credential.
-        raise ConfigurationError("The service's address must be http(s)://host, with nothing but a path.")
+        # The message leaves the address out, because it may contain a credential.
+        raise ConfigurationError(
+            "The service's address must be http(s)://host with an optional path, and nothing else."
+        )
     return url
 
 
 def _read_variable(name: str) -> str:
-    # Variables that were read from files often end with a line break.
+    # Variables that a shell read from a file may end with a line break.
     return os.environ.get(name, "").strip()

@@ -1,4 +1,4 @@
-"""What a token is good for: when it is refreshed, and which requests it is written on."""
+"""Access tokens: when they are refreshed, and which requests carry them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNAUTHORIZED = 401
 
 @dataclass(frozen=True)
 class Token:
-    """A short-lived token; its moments are those of `time.monotonic`."""
+    """A short-lived access token; its times are those of `time.monotonic`."""
 
     value: str = field(repr=False)
     refresh_at: float
@@ -30,36 +30,38 @@ class Token:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it need not be refreshed yet."""
+        """Whether the token is not due for a refresh yet."""
         return time.monotonic() < self.refresh_at
 
-    def due_now(self) -> Token:
-        """Give the same, to be refreshed before the next request."""
+    def marked_stale(self) -> Token:
+        """Return the token, due for a refresh before the next request."""
         return replace(self, refresh_at=0.0)
 
-    def due_later(self) -> Token | None:
-        """Give the same, to be refreshed after a pause; None once it has expired."""
+    def with_refresh_postponed(self) -> Token | None:
+        """Return the token with its refresh postponed by a few seconds, or None if it has expired."""
         now = time.monotonic()
         return replace(self, refresh_at=now + FAILED_REFRESH_PAUSE_SECONDS) if now < self.expires_at else None
 
 
-def read_token(answer: Mapping[str, Any], asked_at: float) -> Token:
-    """Read the token endpoint's answer; its life is counted from when it was asked."""
-    seconds = float(answer["expires_in"])
+def read_token(response: Mapping[str, Any], requested_at: float) -> Token:
+    """Return the token of a token endpoint's response; its lifetime is counted from the request."""
+    seconds = float(response["expires_in"])
     early = min(REFRESH_BEFORE_SECONDS, seconds * REFRESH_BEFORE_SHARE)
     return Token(
-        value=answer["access_token"], refresh_at=asked_at + seconds - early, expires_at=asked_at + seconds
+        value=response["access_token"],
+        refresh_at=requested_at + seconds - early,
+        expires_at=requested_at + seconds,
     )
 
 
 class Origin:
-    """The service's scheme, host and port: no request to another is told who calls."""
+    """The service's scheme, host and port. Requests to another origin carry no credential and no attribution."""
 
     def __init__(self, base_url: httpx.URL) -> None:
         self._origin = _origin(base_url)
 
-    def attribute(self, request: httpx.Request) -> bool:
-        """Write the context's attribution on a request, and tell whether it goes to the service."""
+    def set_attribution(self, request: httpx.Request) -> bool:
+        """Set the context's attribution on a request. Return whether the request goes to the service."""
         for name in ("Authorization", context.ATTRIBUTION_HEADER, PRINCIPAL_SELECTOR):
             request.headers.pop(name, None)
         if _origin(request.url) != self._origin:
@@ -71,7 +73,7 @@ class Origin:
 
 
 def _continues_upload(url: httpx.URL) -> bool:
-    # An upload keeps the owner and payer of its beginning, and may outlast the attribution, which lives for an hour.
+    # An upload keeps the owner and payer of its first request, and may take longer than the attribution's hour.
     return UPLOADS_PATH in url.path
 
 

@@ -1,4 +1,4 @@
-"""How values are written in addresses and JSON, and read again."""
+"""Format and parse values in URLs and JSON."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ Value = str | int | UUID | datetime | None
 
 
 def camel_case(name: str) -> str:
-    """Spell a name as the wire does."""
+    """Return a name in camelCase."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 def query_of(parameters: Mapping[str, Value]) -> dict[str, str]:
-    """Write query parameters; what is None is left out."""
+    """Return query parameters with their wire names; None values are omitted."""
     return {camel_case(name): _write(value) for name, value in parameters.items() if value is not None}
 
 
 def write_timestamp(moment: datetime) -> str:
-    """Write a deadline; raise ValueError for one without a time zone, which could mean any hour."""
+    """Return a time in UTC (RFC 3339). Raises ValueError if it has no time zone, because that is ambiguous."""
     if moment.utcoffset() is None:
-        raise ValueError("A deadline needs a time zone, for example datetime.now(timezone.utc).")
+        raise ValueError(f"{moment} has no time zone; use for example datetime.now(timezone.utc).")
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 def read_timestamp(text: str) -> datetime:
-    """Read an answer's timestamp (before 3.11 fromisoformat refuses `Z`, and fractions of other than 3 or 6 digits)."""
+    """Return the time of a timestamp in a response."""
+    # Before Python 3.11, fromisoformat rejects `Z`, and fractions with other than 3 or 6 digits.
     whole, dot, fraction = text.removesuffix("Z").partition(".")
     moment = datetime.fromisoformat(whole + dot + (fraction.ljust(6, "0") if dot else ""))
     return moment.replace(tzinfo=timezone.utc)
 
 
 def identifier(value: UUID | str) -> UUID:
-    """Read an id; raise ValueError for what is none, so that it never becomes part of another address."""
+    """Return an id as a UUID. Raises ValueError for other text, so that it cannot change a request's path."""
     return value if isinstance(value, UUID) else UUID(value)
 
 
@@ -45,5 +46,5 @@ def _write(value: Value) -> str:
 
 
 def quote_segment(text: str) -> str:
-    """Write one segment of a path."""
+    """Return text, percent-encoded as one segment of a path."""
     return quote(text, safe="")

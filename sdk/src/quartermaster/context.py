@@ -1,8 +1,8 @@
-"""On whose behalf code runs: the verified context of a request that the service routed to an agent.
+"""The attribution of the current work: the verified context of a request that the service routed to an agent.
 
-Clients read it for each request and forward the attribution unchanged. Without a context they send none: the work is
-then the deployment's own. A context lives in a contextvar, so that concurrent requests never see each other's; a
-thread started by hand needs `contextvars.copy_context().run`, as with every contextvar.
+Clients read it for each request, and forward the attribution unchanged. Without a context they send none, and the work
+is the deployment's own. The context is a contextvar, so concurrent requests are isolated; a thread that you start
+needs `contextvars.copy_context().run`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 @dataclass(frozen=True)
 class ReportedCaller:
-    """Who spoke, as a distribution reports it: for display only, it proves and permits nothing."""
+    """The author of a message, as a distribution reports it. For display only: it is not authenticated."""
 
     id: str
     display: str | None = None
@@ -27,10 +27,10 @@ class ReportedCaller:
 
 @dataclass(frozen=True)
 class RequestContext:
-    """What a verified attribution says.
+    """The contents of a verified attribution.
 
-    `agent_principal` will own what is stored, `execution_principal` is whose permissions count, `payer` is the
-    organization that pays. `attribution` is the header's value as it came.
+    `agent_principal` owns files that are stored, the permissions of `execution_principal` apply, and the organization
+    `payer` is charged. `attribution` is the header's original value.
     """
 
     agent_principal: UUID
@@ -46,20 +46,20 @@ class RequestContext:
 
     def __post_init__(self) -> None:
         if not self.attribution.strip():
-            raise ValueError("An attribution is never empty; without one there is no context.")
+            raise ValueError("The attribution is empty; use None as the context of autonomous work.")
 
 
 _current: ContextVar[RequestContext | None] = ContextVar("quartermaster_context", default=None)
 
 
 def current() -> RequestContext | None:
-    """Give the context of the request that is being worked on, None for autonomous work."""
+    """Return the context of the current request, or None for autonomous work."""
     return _current.get()
 
 
 @contextmanager
 def use(context: RequestContext | None) -> Iterator[None]:
-    """Work in a context; None for autonomous work."""
+    """Set the context for the block; None means autonomous work."""
     token = _current.set(context)
     try:
         yield

@@ -1,11 +1,11 @@
-"""What can go wrong, as exceptions.
+"""The exceptions of this package.
 
     QuartermasterError
-    ├── ConfigurationError        no address or no credential, before anything is sent
-    ├── ConnectionFailed          no answer
-    ├── ContentChanged            a source gave other bytes than it had
-    ├── DigestMismatch            content does not have the digest it should have
-    └── ApiError                  the service answered with an error
+    ├── ConfigurationError        no address or no credential; nothing was sent
+    ├── ConnectionFailed          no response, or an incomplete one
+    ├── ContentChanged            the source of an upload changed while it was read
+    ├── DigestMismatch            content does not have the expected digest
+    └── ApiError                  the service returned an error
         ├── InvalidRequest        400, 415, 422
         ├── Unauthenticated       401
         ├── PaymentRequired       402
@@ -18,7 +18,7 @@
         ├── RateLimited           429
         └── ServerError           5xx
 
-No exception holds a request, a credential or a link, so that it can be logged as it is.
+No exception contains a request, a credential or a link, so it is safe to log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SERVER_ERRORS = 500
 
 
 class QuartermasterError(Exception):
-    """Any failure that this package reports."""
+    """Base class of all errors of this package."""
 
 
 class ConfigurationError(QuartermasterError):
@@ -42,20 +42,20 @@ class ConfigurationError(QuartermasterError):
 
 
 class ConnectionFailed(QuartermasterError):
-    """The service did not answer."""
+    """The service did not respond, or the response was incomplete."""
 
 
 class ContentChanged(QuartermasterError):
-    """The source gave other bytes than it had when the upload began."""
+    """The source of an upload changed while it was read."""
 
 
 class DigestMismatch(QuartermasterError):
-    """The content does not have the digest that it should have."""
+    """The content does not have the expected digest."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """What is wrong with one field of a request."""
+    """An invalid field of a request, with the reason."""
 
     location: str
     name: str
@@ -63,10 +63,10 @@ class FieldError:
 
 
 class ApiError(QuartermasterError):
-    """The service answered with an error; `code` is stable and documented, `request_id` finds it in the logs.
+    """The service returned an error. `code` is stable and documented; `request_id` identifies it in the service's logs.
 
-    Where the service speaks A2A, the code is the reason in the error's details, such as TASK_NOT_FOUND. `retry_after`
-    is in seconds; `is_final` says that the service itself advises against another attempt.
+    On A2A routes the code is the reason in the error's details, such as TASK_NOT_FOUND. `retry_after` is in seconds.
+    `is_final` means that the service advises against a retry.
     """
 
     def __init__(
@@ -94,52 +94,52 @@ class ApiError(QuartermasterError):
         return f"{self.status} {self.code}: {self.message}{fields} (request {self.request_id})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions with keyword-only parameters do not travel between processes by themselves.
+        # By default, exceptions with keyword-only parameters cannot be unpickled.
         return _rebuild, (type(self), self.message, self.__dict__)
 
 
 class InvalidRequest(ApiError):
-    """The request is malformed or its values are wrong; `errors` says which."""
+    """The request is malformed or has invalid values; `errors` lists the fields."""
 
 
 class Unauthenticated(ApiError):
-    """The credential or the attribution is missing, wrong or expired."""
+    """The credential or the attribution is missing, invalid or expired."""
 
 
 class PaymentRequired(ApiError):
-    """The organization has too few credits."""
+    """The organization does not have enough credits."""
 
 
 class PermissionDenied(ApiError):
-    """The caller may not do this."""
+    """The caller does not have the required permission."""
 
 
 class NotFound(ApiError):
-    """Nothing the caller may know of is there."""
+    """The resource does not exist, or the caller may not know of it."""
 
 
 class Conflict(ApiError):
-    """The state of the resource, or another operation, stands against it."""
+    """The resource's state, or another operation on it, does not allow the request."""
 
 
 class Gone(ApiError):
-    """What was there has expired or was deleted."""
+    """The resource has expired or was deleted."""
 
 
 class PreconditionFailed(ApiError):
-    """The file has another current version than expected."""
+    """The file's current version is not the expected one."""
 
 
 class TooLarge(ApiError):
-    """The content is larger than the service takes."""
+    """The content is larger than the service accepts."""
 
 
 class RateLimited(ApiError):
-    """Too many requests; `retry_after` says how many seconds to wait."""
+    """Too many requests; retry after `retry_after` seconds."""
 
 
 class ServerError(ApiError):
-    """The service failed or lacks something for now."""
+    """The service failed or is temporarily unavailable."""
 
 
 _CLASSES: Mapping[int, type[ApiError]] = {
@@ -160,7 +160,7 @@ _CLASSES: Mapping[int, type[ApiError]] = {
 
 
 def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
-    """Read an error answer of any dialect that the service speaks: a problem, OAuth's, OpenAI's or A2A's."""
+    """Return the exception for an error response in any format of the service: problem, OAuth, OpenAI or A2A."""
     body = _read_object(content)
     nested = body.get("error")
     described: Mapping[str, Any] = nested if isinstance(nested, dict) else body
@@ -171,7 +171,7 @@ def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiEr
             for name in ("detail", "message", "error_description", "title")
             if described.get(name)
         ),
-        "The service gave no reason.",
+        "The response has no error message.",
     )
     fallback = ServerError if status >= _SERVER_ERRORS else ApiError
     return _CLASSES.get(status, fallback)(
@@ -186,7 +186,7 @@ def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiEr
 
 
 def _read_code(described: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> str | None:
-    """Give the code of an error. That of A2A is a number, its HTTP status: there the reason says what is wrong."""
+    """Return the code of an error. A2A's `code` is the HTTP status, so the reason in its details is the code."""
     reasons = [at["reason"] for at in details if isinstance(at.get("reason"), str)]
     code = described.get("code")
     if isinstance(code, int):
@@ -195,7 +195,7 @@ def _read_code(described: Mapping[str, Any], details: Sequence[Mapping[str, Any]
 
 
 def _read_details(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Give what A2A says of an error besides its status: google.rpc.ErrorInfo, BadRequest and others."""
+    """Return the details of an A2A error: google.rpc.ErrorInfo, BadRequest and others."""
     details = described.get("details")
     return [at for at in details if isinstance(at, dict)] if isinstance(details, list) else []
 
@@ -206,7 +206,7 @@ def _read_request_id(details: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _read_violations(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """Read what is wrong with which field; A2A does not say where the field stands."""
+    """Return the invalid fields of an A2A error, which does not say whether they are in the path, query or body."""
     listed = [at["fieldViolations"] for at in details if isinstance(at.get("fieldViolations"), list)]
     return [
         FieldError(location="request", name=str(at.get("field")), message=str(at.get("description")))
@@ -218,7 +218,7 @@ def _read_violations(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
 def _read_object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content)
-    except ValueError:  # a proxy's page
+    except ValueError:  # for example an HTML page of a proxy
         return {}
     return body if isinstance(body, dict) else {}
 
@@ -233,7 +233,7 @@ def _read_fields(errors: object) -> list[FieldError]:
 
 
 def _read_retry_after(value: str | None) -> float | None:
-    # The service sends seconds; a date, which a proxy might send, would depend on this machine's clock.
+    # The service sends seconds. A proxy may send a date, which is ignored: it would depend on this machine's clock.
     return float(value) if value and value.isascii() and value.isdigit() else None
 
 

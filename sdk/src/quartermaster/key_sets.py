@@ -1,7 +1,8 @@
-"""The service's public keys (RFC 7517), as one process remembers them.
+"""A cache of the service's public keys (JSON Web Key Set, RFC 7517).
 
-Keys are kept for five minutes. An id that nobody knows may be a new key's: the set is fetched again, at most once in
-30 seconds whatever ids strangers send, by one thread for all. While the service does not answer, old keys stay.
+Keys are cached for five minutes. An unknown key id may be that of a new key, so the set is fetched again, but at most
+every 30 seconds: anonymous clients can send any id. One thread fetches at a time. While the service does not respond,
+the cached keys stay valid.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ FETCH_TIMEOUT_SECONDS = 5.0
 
 
 class KeysUnavailable(QuartermasterError):
-    """The service's keys cannot be fetched at the moment."""
+    """The service's public keys cannot be fetched at the moment; retry later."""
 
 
 class KeySet:
-    """The keys at one address; safe to share between threads. Nothing is fetched before the first use."""
+    """The cached keys of one URL. It is thread-safe, and fetches nothing before the first use."""
 
     def __init__(
         self,
@@ -45,31 +46,34 @@ class KeySet:
         self._stale_at = clock()
         self._next_fetch_at = clock()
         self._has_failed = False
-        self._fetching = threading.Lock()
+        self._fetch_lock = threading.Lock()
 
     def is_ready(self, kid: str) -> bool:
-        """Tell whether `find` will answer without fetching."""
+        """Return whether `find` returns without a request to the service."""
         now = self._clock()
         return now < self._next_fetch_at or (kid in self._keys and now < self._stale_at)
 
     def find(self, kid: str) -> ECKey | None:
-        """Find a key by its id, and fetch the set where that is due; raises KeysUnavailable where nobody can tell."""
+        """Return a key by its id, or None; fetches the set if that is due.
+
+        Raises KeysUnavailable if the key is unknown and the last fetch failed.
+        """
         if not self.is_ready(kid):
             self._fetch_once(kid)
         key = self._keys.get(kid)
         if key is None and self._has_failed:
-            raise KeysUnavailable("The service's keys cannot be fetched at the moment.")
+            raise KeysUnavailable("The service's public keys cannot be fetched at the moment; retry later.")
         return key
 
     def _fetch_once(self, kid: str) -> None:
-        # A key that is known, if not for sure current, serves while another thread fetches.
-        if not self._fetching.acquire(blocking=kid not in self._keys):
+        # Only threads without the key wait for a fetch; the others use the cached one meanwhile.
+        if not self._fetch_lock.acquire(blocking=kid not in self._keys):
             return
         try:
             if not self.is_ready(kid):
                 self._renew()
         finally:
-            self._fetching.release()
+            self._fetch_lock.release()
 
     def _renew(self) -> None:
         try:
@@ -84,20 +88,20 @@ class KeySet:
 
 
 def _fetch(url: str) -> Any:
-    answer = httpx.get(url, timeout=FETCH_TIMEOUT_SECONDS, verify=trusted_authorities())
-    return answer.raise_for_status().json()
+    response = httpx.get(url, timeout=FETCH_TIMEOUT_SECONDS, verify=trusted_authorities())
+    return response.raise_for_status().json()
 
 
 def _import(document: Any) -> Mapping[str, ECKey]:
     members = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(members, list):
-        raise ValueError("This is not a key set.")  # noqa: TRY004 (it came from elsewhere)
+        raise ValueError("The response is not a key set.")  # noqa: TRY004 (it is data from the network)
     found = (_find_key(member) for member in members)
     return {key.kid: key for key in found if key is not None and key.kid}
 
 
 def _find_key(member: Any) -> ECKey | None:
-    """Give a key that can verify; others may stand in the set and do not count."""
+    """Return a member as a key for ES256, or None: the set may contain keys of other types."""
     if not isinstance(member, dict) or (member.get("kty"), member.get("crv")) != ("EC", "P-256"):
         return None
     try:

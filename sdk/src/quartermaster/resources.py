@@ -1,4 +1,4 @@
-"""What the service answers, as frozen dataclasses; members that a newer service adds are passed over."""
+"""The resources in responses, as frozen dataclasses. Members that a newer service adds are ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Member = tuple[str, str, Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is known of content; `retention_expires_at` is None for no timed expiry."""
+    """The metadata of a version's content; `retention_expires_at` is None if it never expires."""
 
     file_name: str
     media_type: str
@@ -30,7 +30,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Owner:
-    """The identity whose file it is: a `PrincipalIdentity` or a `DaemonIdentity`."""
+    """The identity that owns a file; `kind` is `PrincipalIdentity` or `DaemonIdentity`."""
 
     kind: str
     id: UUID
@@ -38,7 +38,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class File:
-    """A file, as it is now."""
+    """A file with its current version."""
 
     id: UUID
     version_id: UUID
@@ -63,7 +63,7 @@ class FileVersion:
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """The version that an upload or a replace stored; `url` is the protected address, not a link to share."""
+    """The version that an upload or a replace stored. `url` requires a credential; it is not a link to share."""
 
     id: UUID
     version_id: UUID
@@ -77,7 +77,7 @@ class UploadedFile:
 
 @dataclass(frozen=True)
 class DeletedFile:
-    """A file that was deleted."""
+    """A deleted file."""
 
     id: UUID
     availability: str
@@ -87,7 +87,7 @@ class DeletedFile:
 
 @dataclass(frozen=True)
 class ReadLink:
-    """A link to one exact version; who holds its `url` can read it, so it is a secret, given once."""
+    """A link to one exact version. Its `url` grants read access to its holder, so it is a secret, shown once."""
 
     id: UUID
     version_id: UUID
@@ -99,7 +99,7 @@ class ReadLink:
 
 @dataclass(frozen=True)
 class ListedLink:
-    """A link that was made, without its url."""
+    """An existing link, without its URL."""
 
     link_id: UUID = field(metadata={"wire": "grantId"})
     file_id: UUID
@@ -112,7 +112,7 @@ class ListedLink:
 
 @dataclass(frozen=True)
 class Reference:
-    """A resource that refers to a file, which then cannot be deleted."""
+    """A resource that refers to a file, and so prevents its deletion."""
 
     kind: str
     reference_id: str
@@ -120,7 +120,7 @@ class Reference:
 
 
 def read(kind: type[Resource], body: Mapping[str, Any]) -> Resource:
-    """Make a resource of an answer's JSON."""
+    """Return a resource, parsed from the JSON of a response."""
     members = _members(cast("Any", kind))
     return kind(**{name: reader(body[key]) for name, key, reader in members if key in body})
 
@@ -135,7 +135,7 @@ def _members(kind: Any) -> tuple[_Member, ...]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Give what makes a value of JSON one of a field's type."""
+    """Return the function that converts a JSON value to a field's type."""
     if type(None) in get_args(hint):
         inner = _reader(next(at for at in get_args(hint) if at is not type(None)))
         return lambda value: None if value is None else inner(value)

@@ -1,4 +1,4 @@
-"""What reports on usage hold, as frozen dataclasses; amounts are exact decimal numbers of credits."""
+"""Usage reports, as frozen dataclasses. Amounts are exact decimal numbers of credits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 
 @dataclass(frozen=True)
 class UsageSum:
-    """What some calls to models consumed."""
+    """The tokens and credits of a set of model calls."""
 
     is_snake_case: ClassVar[bool] = True
 
@@ -28,7 +28,7 @@ class UsageSum:
 
 @dataclass(frozen=True)
 class UsageGroup(UsageSum):
-    """What the calls of one value of each dimension consumed, with an interval in one hour or day."""
+    """The usage of one combination of dimension values, and with an interval of one hour or day."""
 
     starts_at: datetime | None
     keys: Mapping[str, str | None]
@@ -36,7 +36,7 @@ class UsageGroup(UsageSum):
 
 @dataclass(frozen=True)
 class UsageReport:
-    """The usage of a span of time; `total` counts the groups too that are cut off."""
+    """The usage of a time span. `total` also includes groups that a truncated report leaves out."""
 
     is_snake_case: ClassVar[bool] = True
 
@@ -49,7 +49,7 @@ class UsageReport:
 
 @dataclass(frozen=True)
 class KeyBudget:
-    """A limit that the calls of a credential count in; `resets_at` is None where no period ends."""
+    """A budget that limits a credential's calls; `resets_at` is None for a budget without a period."""
 
     is_snake_case: ClassVar[bool] = True
 
@@ -68,7 +68,7 @@ class KeyBudget:
 
 @dataclass(frozen=True)
 class KeyUsage:
-    """What a credential has spent, what it has left, and which models it may call (None: all)."""
+    """The spending and limits of a credential, and the models that it may call (None: all)."""
 
     is_snake_case: ClassVar[bool] = True
 

@@ -1,8 +1,8 @@
-"""Verify what the service signs: the request token that it sends to an agent, and `Service-Usage-Attribution`.
+"""Verify tokens that the service signs: the request token that it sends to an agent, and `Service-Usage-Attribution`.
 
-A header that differs from what the service writes is refused before any cryptography: that settles `none`, other
-algorithms, `jwk`, `jku`, `crit`, and a token of one type passing as another (RFC 8725 3.11). Keys come from the
-service's own key set. Needs the extra `agents` (joserfc).
+A token whose header differs from the service's is rejected before its signature is checked. This excludes `none`, other
+algorithms, `jwk`, `jku`, `crit`, and tokens of another type (RFC 8725, 3.11). Keys come from the service's key set.
+Needs the extra `agents` (joserfc).
 """
 
 from __future__ import annotations
@@ -35,22 +35,21 @@ _Signature = jws.CompactSignature
 
 
 class VerificationFailed(QuartermasterError):
-    """The service did not sign this, or not for this deployment, or its time is over."""
+    """The token is not signed by the service, is for another deployment, or has expired."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The deployment that requests are sent to, and its organization."""
+    """The deployment that receives requests, and its organization."""
 
     id: UUID
     organization_id: UUID
 
 
 class Verifier:
-    """Verifies tokens that the service signs for one deployment; safe to share between threads.
+    """Verifies tokens that the service signs for one deployment; thread-safe.
 
-    `issuer` is the service's own name in its tokens, which differs from `base_url` only where the agent reaches the
-    service by another address.
+    `issuer` is the service's public address in its tokens. Set it if the agent uses another address as `base_url`.
     """
 
     def __init__(
@@ -69,18 +68,18 @@ class Verifier:
         self._now = now
 
     def is_ready(self, *values: str) -> bool:
-        """Tell whether these can be verified without asking the service for its keys, which takes time."""
+        """Return whether these tokens can be verified without a blocking request for the service's keys."""
         signatures = (_find_signature(value) for value in values)
         return all(found is None or self._keys.is_ready(_kid(found)) for found in signatures)
 
     def verify_request_token(self, value: str) -> None:
-        """Check that the service sends this request; raises VerificationFailed, KeysUnavailable."""
+        """Check a request token. Raises VerificationFailed or KeysUnavailable."""
         claims = self._verify(value, REQUEST_TOKEN_TYPE, audience=str(self._deployment.id))
         if claims.get("sub") != SENDER:
-            raise VerificationFailed("The request token names another sender.")
+            raise VerificationFailed("The request token is not from the service.")
 
     def verify_attribution(self, value: str) -> RequestContext:
-        """Read on whose behalf a request is made; raises VerificationFailed, KeysUnavailable."""
+        """Verify an attribution and return its context. Raises VerificationFailed or KeysUnavailable."""
         claims = self._verify(value, ATTRIBUTION_TYPE, audience=f"{self._issuer}/usage-attribution")
         if claims.get("scope") != "callback" or claims.get("deployment_id") != str(self._deployment.id):
             raise VerificationFailed("The attribution is for another deployment.")
@@ -89,14 +88,14 @@ class Verifier:
     def _verify(self, value: str, typ: str, *, audience: str) -> Mapping[str, Any]:
         signature = _find_signature(value)
         if signature is None or signature.headers() != {"alg": ALGORITHM, "typ": typ, "kid": _kid(signature)}:
-            raise VerificationFailed("The token has another form or type.")
+            raise VerificationFailed("The token has an unexpected format or type.")
         key = self._keys.find(_kid(signature))
         try:
             if key is None or not jws.validate_compact(signature, key, [ALGORITHM]):
                 raise VerificationFailed("The service did not sign the token.")
             claims = json.loads(signature.payload)
         except (JoseError, ValueError, RecursionError) as error:
-            raise VerificationFailed("The token cannot be read.") from error
+            raise VerificationFailed("The token cannot be parsed.") from error
         if not isinstance(claims, dict):
             raise VerificationFailed("The token has no claims.")
         self._require_issued_for(claims, audience)
@@ -113,9 +112,9 @@ class Verifier:
 
 
 def read_deployment(access_token: str) -> Deployment:
-    """Read whose the service says an access token of our own is; raises VerificationFailed.
+    """Return the deployment of an access token that the agent itself obtained. Raises VerificationFailed.
 
-    Nothing is verified: the token came from the service itself, by the exchange of a secret.
+    The signature is not checked, because the token comes from the service's token endpoint over TLS.
     """
     parts = access_token.split(".")
     try:

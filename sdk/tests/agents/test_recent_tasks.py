@@ -7,7 +7,7 @@ import asyncio
 from a2a.server.context import ServerCallContext
 from a2a.types import Task, TaskState, TaskStatus
 
-from quartermaster.agents.recent_tasks import BYTES_OF_A_TASK, RecentTasks
+from quartermaster.agents.recent_tasks import TASK_OVERHEAD_BYTES, RecentTasks
 
 CONTEXT = ServerCallContext()
 
@@ -22,7 +22,7 @@ async def known(store: RecentTasks, *names: str) -> list[bool]:
 
 def test_what_has_ended_longest_goes_first() -> None:
     async def act() -> list[bool]:
-        store = RecentTasks(max_bytes=BYTES_OF_A_TASK * 3)
+        store = RecentTasks(max_bytes=TASK_OVERHEAD_BYTES * 3)
         await store.save(task("working", TaskState.TASK_STATE_WORKING), CONTEXT)
         for name in ("first", "second", "third"):
             await store.save(task(name, TaskState.TASK_STATE_WORKING), CONTEXT)

@@ -1,4 +1,4 @@
-"""The body of an upload, read from its source while it is sent, and from the beginning for each attempt."""
+"""The request body of an upload. It is read from its source while it is sent, again for each attempt."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from quartermaster._multipart import FramedContent
 
 
 class AsyncBody(FramedContent, httpx.AsyncByteStream):
-    """A body that httpx may iterate over again for another attempt."""
+    """A body that httpx can iterate over again for another attempt."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self.head
-        at = self.start
-        await async_call(self.content.rewind, at)
-        while at < self.stop:
-            piece = await async_call(self.content.read, min(ASYNC_PIECE_BYTES, self.stop - at))
+        offset = self.start
+        await async_call(self.content.rewind, offset)
+        while offset < self.stop:
+            piece = await async_call(self.content.read, min(ASYNC_PIECE_BYTES, self.stop - offset))
             yield piece
-            at += len(piece)
-            self.tell(at)
+            # httpx asks for the next piece only after this one was sent.
+            offset += len(piece)
+            self.report_progress(offset)
         yield self.tail
 
 
@@ -31,7 +32,10 @@ class AsyncBody(FramedContent, httpx.AsyncByteStream):
 async def async_open_content(
     source: AsyncSource, file_name: str | None, media_type: str | None
 ) -> AsyncIterator[Content]:
-    """Open what is to be uploaded, and read it once for its size and digest."""
+    """Open a source for the block, and read it once to compute its size and digest.
+
+    Raises ValueError without a file name, and TypeError for a file in text mode.
+    """
     name = name_of(source, file_name)
     opened = await async_call(open_file, source)
     if opened is not None:

@@ -1,4 +1,4 @@
-"""Downloads: resumed where they broke off, whole or not at all, and with the digest that the service announced."""
+"""Downloads: they resume after a lost connection, verify the digest, and never leave an incomplete file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uuid import UUID
 
 import httpx
 
-from quartermaster._async.sending import AsyncSender
+from quartermaster._async.sender import AsyncSender
 from quartermaster._concurrency import ASYNC_PIECE_BYTES, async_call, async_sleep
 from quartermaster._contents import Progress
-from quartermaster._received import Received, make_durable
-from quartermaster._retries import Unanswered, pause_before_retry
+from quartermaster._download_state import DownloadState, flush_to_disk
+from quartermaster._retries import RequestFailure, retry_delay_seconds
 from quartermaster._wire import query_of
 from quartermaster.errors import ConnectionFailed
 
@@ -37,7 +37,7 @@ class AsyncDownloads:
         version_id: UUID | None,
         progress: Progress | None,
     ) -> int:
-        """Download content to a path or into a file; give its size."""
+        """Download content to a path or into a file, and return its size in bytes."""
         query = query_of({"version_id": version_id})
         if not isinstance(to, (str, os.PathLike)):
             return await self._receive(path, query, to, progress)
@@ -47,17 +47,17 @@ class AsyncDownloads:
     async def _receive(
         self, path: str, query: dict[str, str], file: IO[bytes], progress: Progress | None
     ) -> int:
-        received = Received(file, start=file.tell() if file.seekable() else 0)
+        state = DownloadState(file, start=file.tell() if file.seekable() else 0)
         retries = 0
         while True:
-            before = received.size_bytes
-            failure = await self._continue(path, query, received, progress)
+            before = state.size_bytes
+            failure = await self._continue(path, query, state, progress)
             if failure is None:
-                received.require_whole()
-                return received.size_bytes
-            # Only attempts that brought nothing count: a large file over a bad line may break off often.
-            retries = 0 if received.size_bytes > before else retries + 1
-            pause = pause_before_retry(
+                state.verify_digest()
+                return state.size_bytes
+            # Count only attempts without progress: a large file over a bad connection may need many.
+            retries = 0 if state.size_bytes > before else retries + 1
+            pause = retry_delay_seconds(
                 failure,
                 retries_so_far=retries,
                 max_retries=self._sender.settings.max_retries,
@@ -68,12 +68,12 @@ class AsyncDownloads:
             await async_sleep(pause)
 
     async def _continue(
-        self, path: str, query: dict[str, str], received: Received, progress: Progress | None
-    ) -> Unanswered | None:
-        """Receive from where the last attempt ended."""
+        self, path: str, query: dict[str, str], state: DownloadState, progress: Progress | None
+    ) -> RequestFailure | None:
+        """Request the rest of the content. Return the failure that ended the attempt, or None at the end."""
         headers = {"Accept-Encoding": "identity"}
-        if received.size_bytes and received.entity_tag:
-            headers |= {"Range": f"bytes={received.size_bytes}-", "If-Range": received.entity_tag}
+        if state.size_bytes and state.entity_tag:
+            headers |= {"Range": f"bytes={state.size_bytes}-", "If-Range": state.entity_tag}
 
         def make_request() -> httpx.Request:
             return self._sender.http.build_request(
@@ -82,45 +82,46 @@ class AsyncDownloads:
 
         response = await self._sender.open(make_request, self._auth)
         try:
+            # Any other success is the whole content: the first attempt, or another version than before.
             if response.status_code != _PARTIAL:
                 length = int(response.headers.get("Content-Length", 0))
-                await async_call(received.begin, response.headers.get("ETag"), length)
-            return await _drain(response, received, progress)
+                await async_call(state.restart, response.headers.get("ETag"), length)
+            return await _drain(response, state, progress)
         finally:
             await response.aclose()
 
 
 async def _drain(
-    response: httpx.Response, received: Received, progress: Progress | None
-) -> Unanswered | None:
-    """Write what arrives in large pieces, and what had arrived when it broke off."""
+    response: httpx.Response, state: DownloadState, progress: Progress | None
+) -> RequestFailure | None:
+    """Write the response in large pieces, including the bytes before a failure. Return the failure, or None."""
     failure, piece = None, bytearray()
     try:
-        async for arrived in response.aiter_raw():
-            piece += arrived
+        async for chunk in response.aiter_raw():
+            piece += chunk
             if len(piece) >= ASYNC_PIECE_BYTES:
-                await async_call(received.write, piece)
+                await async_call(state.write, piece)
                 if progress is not None:
-                    progress(received.size_bytes, received.total_bytes)
+                    progress(state.size_bytes, state.total_bytes)
                 piece = bytearray()
     except httpx.TransportError as error:
-        failure = Unanswered(f"GET {response.request.url.path}: {type(error).__name__}", was_sent=True)
-    await async_call(received.write, piece)
+        failure = RequestFailure(f"GET {response.request.url.path}: {type(error).__name__}", was_sent=True)
+    await async_call(state.write, piece)
     if progress is not None:
-        progress(received.size_bytes, received.total_bytes)
+        progress(state.size_bytes, state.total_bytes)
     return failure
 
 
 @asynccontextmanager
 async def _async_part_of(path: Path) -> AsyncIterator[IO[bytes]]:
-    """Give a file beside a path that takes its place when the block ends well, and is removed otherwise."""
+    """Yield a temporary file beside a path; it replaces the path if the block succeeds, and is deleted if not."""
     handle, name = await async_call(
         tempfile.mkstemp, prefix=f".{path.name}.", suffix=".part", dir=path.parent
     )
     try:
         with os.fdopen(handle, "wb") as part:
             yield part
-            await async_call(make_durable, part)
+            await async_call(flush_to_disk, part)
         await async_call(os.replace, name, path)
     except BaseException:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The usage routes: what calls to models have consumed, and what the client's own key has spent and has left."""
+"""The usage operations: reports of model calls, and the spending and limits of the client's own credential."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 import httpx
 
-from quartermaster._async.sending import AsyncSender
+from quartermaster._async.sender import AsyncSender
 from quartermaster._wire import write_timestamp
 from quartermaster.resources import read
 from quartermaster.usage import KeyUsage, UsageReport
@@ -18,7 +18,7 @@ Dimension = Literal["model", "principal", "user", "deployment", "identity", "key
 
 
 class AsyncUsage:
-    """Usage of the organization that the caller acts in."""
+    """The usage of the caller's organization."""
 
     def __init__(self, sender: AsyncSender, auth: httpx.Auth) -> None:
         self._sender = sender
@@ -34,10 +34,10 @@ class AsyncUsage:
         group_by: Sequence[Dimension] = (),
         only: Mapping[Dimension, UUID | str] | None = None,
     ) -> UsageReport:
-        """Sum a window back from now (24 hours unless said) or a span of time, which needs time zones.
+        """Return the usage of a window until now (default: 24 hours), or of a span from `starts_at` to `ends_at`.
 
-        `interval` makes a series, `group_by` names dimensions (the model, without an interval), and `only` keeps the
-        calls of one value of each that it names. Raises ApiError, ConnectionFailed.
+        The times need a time zone. `interval` returns a time series, `group_by` names dimensions (default without an
+        interval: the model), and `only` filters by one value per dimension. Raises ApiError or ConnectionFailed.
         """
         query: dict[str, str | None] = {
             "window": window,
@@ -50,9 +50,9 @@ class AsyncUsage:
         return read(UsageReport, await self._get("/v1/usage", query))
 
     async def key(self) -> KeyUsage:
-        """Get what the client's own key, or its deployment, has spent and has left.
+        """Return the spending and limits of the client's own API key or deployment.
 
-        Raises ApiError, ConnectionFailed.
+        Raises ApiError or ConnectionFailed.
         """
         body = await self._get("/v1/key", {})
         return read(KeyUsage, body["data"])

@@ -1,1 +1,1 @@
-"""The source of both forms: `python -m sdk.generate` writes the sync one from it."""
+"""The source of both halves of the SDK: `python -m sdk.generate` generates the sync half from it."""

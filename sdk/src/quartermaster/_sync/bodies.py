@@ -1,4 +1,4 @@
-"""The body of an upload, read from its source while it is sent, and from the beginning for each attempt."""
+"""The request body of an upload. It is read from its source while it is sent, again for each attempt."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from quartermaster._multipart import FramedContent
 
 
 class Body(FramedContent, httpx.SyncByteStream):
-    """A body that httpx may iterate over again for another attempt."""
+    """A body that httpx can iterate over again for another attempt."""
 
     def __iter__(self) -> Iterator[bytes]:
         yield self.head
-        at = self.start
-        call(self.content.rewind, at)
-        while at < self.stop:
-            piece = call(self.content.read, min(PIECE_BYTES, self.stop - at))
+        offset = self.start
+        call(self.content.rewind, offset)
+        while offset < self.stop:
+            piece = call(self.content.read, min(PIECE_BYTES, self.stop - offset))
             yield piece
-            at += len(piece)
-            self.tell(at)
+            # httpx asks for the next piece only after this one was sent.
+            offset += len(piece)
+            self.report_progress(offset)
         yield self.tail
 
 
@@ -31,7 +32,10 @@ class Body(FramedContent, httpx.SyncByteStream):
 def open_content(
     source: Source, file_name: str | None, media_type: str | None
 ) -> Iterator[Content]:
-    """Open what is to be uploaded, and read it once for its size and digest."""
+    """Open a source for the block, and read it once to compute its size and digest.
+
+    Raises ValueError without a file name, and TypeError for a file in text mode.
+    """
     name = name_of(source, file_name)
     opened = call(open_file, source)
     if opened is not None:

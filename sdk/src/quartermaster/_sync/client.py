@@ -1,4 +1,4 @@
-"""The client: one pool of connections, one credential, and what can be asked of the service."""
+"""The client: a connection pool, a credential, and the groups of operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quartermaster._sync.credentials import (
 )
 from quartermaster._sync.files import Files
 from quartermaster._sync.raw import Raw
-from quartermaster._sync.sending import Sender
+from quartermaster._sync.sender import Sender
 from quartermaster._sync.usage import Usage
 from quartermaster._authorities import trusted_authorities
 from quartermaster._settings import DEFAULT_MAX_RETRIES, MODEL_TIMEOUT, ApiKey, read_settings
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A caller of the service: with an API key, or with a client id and its secret.
+    """A client of the service, with an API key or with a deployment's client id and secret.
 
-    What is not given comes from SERVICE_BASE_URL, and SERVICE_CLIENT_ID with SERVICE_CLIENT_SECRET, else
-    SERVICE_API_KEY.
+    Missing arguments come from SERVICE_BASE_URL, and from SERVICE_CLIENT_ID with SERVICE_CLIENT_SECRET, else from
+    SERVICE_API_KEY. `timeout` is in seconds (default: 60, and 10 to connect). A failed request is retried up to
+    `max_retries` times if that is safe. Raises ConfigurationError if the address or the credential is missing.
     """
 
     def __init__(
@@ -69,14 +70,17 @@ class Client:
         return str(self._settings.base_url)
 
     def openai(self) -> openai.OpenAI:
-        """Give OpenAI's own client for this service (needs the extra `openai`): it asks as this client does."""
+        """Return OpenAI's client for this service, with the credential and context of this client.
+
+        Needs the extra `openai`. The client is created once, and closed together with this one.
+        """
         if self._openai is None:
-            # Takes half a second to import.
+            # Imported here: the import takes half a second.
             import openai
 
             self._openai = openai.OpenAI(
                 base_url=f"{self.base_url}/v1",
-                api_key="written by the client's own authorization",
+                api_key="replaced by the client's own authorization",
                 http_client=httpx.Client(  # type: ignore[arg-type] # httpx serves
                     auth=self._auth, timeout=MODEL_TIMEOUT, verify=trusted_authorities()
                 ),
@@ -84,21 +88,21 @@ class Client:
         return self._openai
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         self._http.close()
         if self._openai is not None:
             self._openai.close()
 
     def __enter__(self) -> Client:
-        """Use the client for a block."""
+        """Return the client, which the end of the block closes."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the connections at the end of the block."""
+        """Close all connections."""
         self.close()
 
     def __repr__(self) -> str:
-        """Name the service, and no credential."""
+        """Return a description without the credential."""
         return f"{type(self).__name__}(base_url={self.base_url!r})"

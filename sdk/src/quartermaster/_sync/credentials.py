@@ -1,7 +1,7 @@
-"""Who calls: the Authorization of each request, and on whose behalf.
+"""Authorize requests: the bearer token of the caller, and the attribution of the context.
 
-A client secret goes to the token endpoint only. Its token is refreshed before it expires, once for all threads or
-tasks, and once more after a 401. The clock of the machine plays no part: lives are counted from when they were asked.
+A client secret is sent to the token endpoint only. Its token is refreshed before it expires, by one thread or task for
+all, and once more after a 401. Lifetimes are measured with a monotonic clock, so a wrong system time does not matter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import httpx
 
-from quartermaster._sync.sending import Sender
+from quartermaster._sync.sender import Sender
 from quartermaster._concurrency import Lock
 from quartermaster._settings import ApiKey, ClientSecret
 from quartermaster._tokens import TOKEN_PATH, UNAUTHORIZED, Origin, Token, read_token
@@ -20,41 +20,41 @@ from quartermaster.errors import ConnectionFailed, RateLimited, ServerError
 
 
 class Tokens(Protocol):
-    """Where bearer tokens come from."""
+    """A source of bearer tokens."""
 
     def get(self) -> str:
-        """Give a token that is valid for a while."""
+        """Return a valid token."""
         ...
 
     def renew(self, refused: str) -> str | None:
-        """Give another token after one was refused, None if there is none."""
+        """Return another token after the service rejected one, or None if there is no other."""
         ...
 
-    def doubt(self, token: str) -> None:
-        """Prefer another token for the next request: this one may have been refused."""
+    def mark_suspect(self, token: str) -> None:
+        """Refresh the token before the next request, because the service may have rejected it."""
         ...
 
 
 class FixedToken:
-    """An API key."""
+    """An API key as the only token."""
 
     def __init__(self, key: ApiKey) -> None:
         self._key = key
 
     def get(self) -> str:
-        """Give the key."""
+        """Return the key."""
         return self._key.value
 
     def renew(self, refused: str) -> str | None:  # noqa: ARG002 (there is only one)
-        """Give none: a key that was refused stays refused."""
+        """Return None: there is no other key."""
         return None
 
-    def doubt(self, token: str) -> None:
-        """Keep the key, which is the only one."""
+    def mark_suspect(self, token: str) -> None:
+        """Do nothing: there is no other key."""
 
 
 class ExchangedTokens:
-    """Short-lived tokens in exchange for a client secret."""
+    """Short-lived access tokens, obtained with a client secret."""
 
     def __init__(self, sender: Sender, secret: ClientSecret) -> None:
         self._sender = sender
@@ -63,43 +63,47 @@ class ExchangedTokens:
         self._token: Token | None = None
 
     def get(self) -> str:
-        """Give a token, a new one when the present one expires soon. Raises what an exchange raises."""
+        """Return the cached token, or a new one if it expires soon.
+
+        Raises ApiError or ConnectionFailed if there is no valid token and the exchange fails.
+        """
         token = self._token
         if token is not None and token.is_fresh:
             return token.value
         with self._lock:
+            # Another task may have refreshed the token while this one waited for the lock.
             if self._token is token:
                 self._token = self._refresh(token)
             current = self._token
         return current.value if current is not None else self.get()
 
     def renew(self, refused: str) -> str | None:
-        """Exchange again, unless somebody else did so since."""
+        """Return a new token, or the current one if another task has replaced the rejected one already."""
         with self._lock:
             if self._token is not None and self._token.value == refused:
                 self._token = None
         return self.get()
 
-    def doubt(self, token: str) -> None:
-        """Exchange again before the next request; while that fails the present token goes on."""
+    def mark_suspect(self, token: str) -> None:
+        """Make the token due for a refresh. If that fails, the token stays in use until it expires."""
         current = self._token
         if current is not None and current.value == token:
-            self._token = current.due_now()
+            self._token = current.marked_stale()
 
     def _refresh(self, token: Token | None) -> Token:
         try:
             return self._exchange()
         except (ConnectionFailed, RateLimited, ServerError):
-            # There was time left on purpose, for just this.
-            present = token.due_later() if token is not None else None
+            # Refreshes begin early, so that the present token outlasts a short outage of the service.
+            present = token.with_refresh_postponed() if token is not None else None
             if present is None:
                 raise
             return present
 
     def _exchange(self) -> Token:
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         response = self._sender.send(self._make_request, None, is_repeatable=True)
-        return read_token(response.json(), asked_at)
+        return read_token(response.json(), requested_at)
 
     def _make_request(self) -> httpx.Request:
         form = {
@@ -111,15 +115,15 @@ class ExchangedTokens:
 
 
 class CallerAuth(httpx.Auth):
-    """Writes the caller's token and the context's attribution on requests to the service, and on no others."""
+    """Adds the caller's token and the context's attribution to requests to the service, and only to those."""
 
     def __init__(self, tokens: Tokens, base_url: httpx.URL) -> None:
         self._tokens = tokens
         self._origin = Origin(base_url)
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        """Authorize a request; after a 401 send it once more with a new token."""
-        if not self._origin.attribute(request):
+        """Authorize a request, and send it again with a new token after a 401."""
+        if not self._origin.set_attribution(request):
             yield request
             return
         token = self._tokens.get()
@@ -127,9 +131,9 @@ class CallerAuth(httpx.Auth):
         try:
             response = yield request
         except GeneratorExit:
-            # A 401 while the content was still being sent is lost with the connection, and looks like any cut.
+            # A 401 that arrives while content is still being sent can be lost with the connection. Suspect the token.
             if int(request.headers.get("Content-Length", 0)):
-                self._tokens.doubt(token)
+                self._tokens.mark_suspect(token)
             raise
         if response.status_code != UNAUTHORIZED:
             return

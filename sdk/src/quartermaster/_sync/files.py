@@ -1,4 +1,4 @@
-"""The file routes: upload, replace, renew, delete, read, list, share."""
+"""The operations on files: upload, replace, renew, delete, download, list and share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx
 
 from quartermaster._sync.bodies import open_content
 from quartermaster._sync.downloads import Downloads
-from quartermaster._sync.sending import Sender
+from quartermaster._sync.sender import Sender
 from quartermaster._sync.uploads import Uploads
 from quartermaster._contents import Source, Progress
 from quartermaster._wire import Value, identifier, query_of, quote_segment, write_timestamp
@@ -34,7 +34,7 @@ PAGE_LIMIT = 100
 
 
 class Files:
-    """Files of the identity on whose behalf is worked: the context's, else the caller's own."""
+    """The files of the context's principal; without a context, those of the caller."""
 
     def __init__(self, sender: Sender, auth: httpx.Auth) -> None:
         self._sender = sender
@@ -54,11 +54,11 @@ class Files:
         operation_id: Id | None = None,
         progress: Progress | None = None,
     ) -> UploadedFile:
-        """Store agent output: a path, bytes, a binary file or an iterable of bytes; without a deadline for ever.
+        """Upload agent output: a path, bytes, a binary file or an iterable of bytes.
 
-        The operation id is made once and used by all retries; give one of your own to repeat an upload after a
-        restart: above 16 MiB it then goes on where it was. Raises ApiError, ConnectionFailed, ContentChanged,
-        DigestMismatch.
+        Without `retention_expires_at` the file is kept for ever. All retries share one operation id; pass your own to
+        repeat an upload after a restart, which resumes it above 16 MiB. Raises ApiError, ConnectionFailed,
+        ContentChanged or DigestMismatch.
         """
         kind, associated = association or (None, None)
         parameters: dict[str, Value] = {
@@ -83,7 +83,7 @@ class Files:
         operation_id: Id | None = None,
         progress: Progress | None = None,
     ) -> UploadedFile:
-        """Replace a file's content; raise PreconditionFailed when it has another version than expected."""
+        """Store a new version of a file. Raises PreconditionFailed if its current version is not the expected one."""
         parameters: dict[str, Value] = {
             "operation_id": _operation(operation_id),
             "expected_version_id": identifier(expected_version_id),
@@ -93,19 +93,19 @@ class Files:
             return self._uploads.store("PUT", _path(file_id), parameters, content, progress)
 
     def get(self, file_id: Id) -> File:
-        """Get a file's metadata; an expired or deleted file still answers."""
-        return read(File, self._ask("GET", _path(file_id)))
+        """Return a file's metadata, also of an expired or deleted file."""
+        return read(File, self._request_json("GET", _path(file_id)))
 
     def renew(self, file_id: Id, until: datetime | None) -> File:
-        """Keep a file until a later deadline, which needs a time zone, or with None for ever."""
+        """Renew a file's retention until a later time, which needs a time zone, or for ever with None."""
         deadline = None if until is None else write_timestamp(until)
         body = {"retentionExpiresAt": deadline}
-        return read(File, self._ask("PUT", _path(file_id, "retention"), json=body))
+        return read(File, self._request_json("PUT", _path(file_id, "retention"), json=body))
 
     def delete(self, file_id: Id, *, operation_id: Id | None = None) -> DeletedFile:
-        """Delete a file and all its versions; raise Conflict while something refers to it."""
+        """Delete a file and all its versions. Raises Conflict if a resource refers to it."""
         parameters: dict[str, Value] = {"operation_id": _operation(operation_id)}
-        return read(DeletedFile, self._ask("DELETE", _path(file_id), parameters))
+        return read(DeletedFile, self._request_json("DELETE", _path(file_id), parameters))
 
     def list(
         self,
@@ -118,12 +118,12 @@ class Files:
         created_from: datetime | None = None,
         created_to: datetime | None = None,
     ) -> Iterator[File]:
-        """List files, newest first; pages are read as they are needed.
+        """Yield files, newest first; pages are fetched on demand.
 
-        `name` has beginnings of words in the name, `media_type` is a type or a family as `image/*`. Times need a time
-        zone: `created_from` is the first, `created_to` the one after the last.
+        `name` matches the beginnings of words in the file name. `media_type` is a type, or a family such as `image/*`.
+        `created_from` is inclusive and `created_to` exclusive; both need a time zone.
         """
-        wanted: dict[str, Value] = {
+        filters: dict[str, Value] = {
             "name": name,
             "media_type": media_type,
             "purpose": purpose,
@@ -132,25 +132,25 @@ class Files:
             "created_from": created_from,
             "created_to": created_to,
         }
-        for body in self._pages("/files", "files", wanted):
+        for body in self._pages("/files", "files", filters):
             yield read(File, body)
 
     def versions(self, file_id: Id) -> tuple[FileVersion, ...]:
-        """List a file's versions, newest first."""
+        """Return a file's versions, newest first."""
         listed = self._pages(_path(file_id, "versions"), "versions", {})
         return tuple([read(FileVersion, at) for at in listed])
 
     def references(self, file_id: Id) -> tuple[Reference, ...]:
-        """List what refers to a file, oldest first."""
-        body = self._ask("GET", _path(file_id, "references"))
+        """Return the references to a file, oldest first."""
+        body = self._request_json("GET", _path(file_id, "references"))
         return tuple(read(Reference, at) for at in body["references"])
 
     def add_reference(self, file_id: Id, association: Association) -> Reference:
-        """Let a resource refer to a file, which then cannot be deleted."""
-        return read(Reference, self._ask("PUT", _path(file_id, "references", *association)))
+        """Add a reference from a resource to a file, which prevents the file's deletion."""
+        return read(Reference, self._request_json("PUT", _path(file_id, "references", *association)))
 
     def remove_reference(self, file_id: Id, association: Association) -> None:
-        """Take a reference away; raise NotFound when there was none."""
+        """Remove a reference to a file. Raises NotFound if there is none."""
         url = self._sender.url(_path(file_id, "references", *association))
         self._sender.remove(lambda: self._sender.http.build_request("DELETE", url), self._auth)
 
@@ -162,28 +162,28 @@ class Files:
         version_id: Id | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Download content into a file or to a path, where it appears only when it is whole; give its size.
+        """Download content to a path or into a file, and return its size in bytes.
 
-        A download that breaks off goes on where it was; the digest is checked at the end. Raises ApiError,
-        ConnectionFailed, DigestMismatch.
+        A path is replaced only when the content is complete and its digest is verified. The download resumes after a
+        lost connection. Raises ApiError, ConnectionFailed or DigestMismatch.
         """
         version = None if version_id is None else identifier(version_id)
         return self._downloads.download(_path(file_id, "content"), to, version, progress)
 
     def create_read_link(self, file_id: Id, version_id: Id, *, ttl_minutes: int = 60) -> ReadLink:
-        """Make a link to one exact version for 1 to 1440 whole minutes; the file's retention may end it earlier."""
+        """Create a link to one exact version, valid for 1 to 1440 minutes, but not beyond the file's retention."""
         path = _path(file_id, "versions", str(identifier(version_id)), "grants")
         parameters: dict[str, Value] = {"ttl_seconds": _seconds(ttl_minutes)}
-        return read(ReadLink, self._ask("POST", path, parameters, is_repeatable=False))
+        return read(ReadLink, self._request_json("POST", path, parameters, is_repeatable=False))
 
     def links(self, file_id: Id) -> Iterator[ListedLink]:
-        """List the links of a file, newest first, without their urls."""
+        """Yield the links of a file, newest first, without their URLs."""
         for body in self._pages(_path(file_id, "grants"), "grants", {}):
             yield read(ListedLink, body)
 
     def revoke_link(self, file_id: Id, link_id: Id) -> ListedLink:
-        """End a link at once."""
-        body = self._ask("DELETE", _path(file_id, "grants", str(identifier(link_id))))
+        """Revoke a link with immediate effect."""
+        body = self._request_json("DELETE", _path(file_id, "grants", str(identifier(link_id))))
         return read(ListedLink, body)
 
     def _pages(
@@ -191,14 +191,16 @@ class Files:
     ) -> Iterator[Mapping[str, Any]]:
         cursor: str | None = None
         while True:
-            body = self._ask("GET", path, {**parameters, "cursor": cursor, "limit": PAGE_LIMIT})
+            body = self._request_json(
+                "GET", path, {**parameters, "cursor": cursor, "limit": PAGE_LIMIT}
+            )
             for member in body[members]:
                 yield member
             cursor = body["nextCursor"]
             if cursor is None:
                 return
 
-    def _ask(
+    def _request_json(
         self,
         method: str,
         path: str,
@@ -237,6 +239,7 @@ def _operation(operation_id: Id | None) -> UUID:
 def _seconds(ttl_minutes: int) -> int:
     if type(ttl_minutes) is not int or not SHORTEST_TTL_MINUTES <= ttl_minutes <= LONGEST_TTL_MINUTES:
         raise ValueError(
-            f"ttl_minutes is a whole number from {SHORTEST_TTL_MINUTES} to {LONGEST_TTL_MINUTES}."
+            f"ttl_minutes must be a whole number from {SHORTEST_TTL_MINUTES} to {LONGEST_TTL_MINUTES}, "
+            f"not {ttl_minutes!r}."
         )
     return ttl_minutes * 60

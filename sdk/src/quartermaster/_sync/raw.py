@@ -1,4 +1,4 @@
-"""Any route of the service: JSON for JSON, or a stream of events."""
+"""Requests to any route of the service, with JSON or a stream of events as the response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from quartermaster._sync.sending import Sender
+from quartermaster._sync.sender import Sender
 from quartermaster._events import EventReader
 from quartermaster._settings import MODEL_TIMEOUT
 from quartermaster.errors import ConnectionFailed
@@ -16,7 +16,7 @@ _REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
 
 
 class Raw:
-    """Asks what the rest of the client has no method for."""
+    """Requests to routes for which the client has no method."""
 
     def __init__(self, sender: Sender, auth: httpx.Auth) -> None:
         self._sender = sender
@@ -32,10 +32,11 @@ class Raw:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Ask a route of the API reference; give the JSON of its answer, None for an empty one.
+        """Send a request to a route of the API reference, and return the response's JSON, or None if it is empty.
 
-        Repeated like any other call, unless it is a POST or a PATCH. A DELETE whose answer was lost gives None when
-        there is nothing left to remove. Raises ApiError, ConnectionFailed.
+        GET, HEAD, PUT and DELETE are retried after every transient failure, other methods only if they had no effect.
+        If the response to a DELETE was lost and a retry finds nothing, it counts as done: the result is None. Raises
+        ApiError or ConnectionFailed.
         """
         url = self._sender.url(path)
 
@@ -54,9 +55,9 @@ class Raw:
     def stream(
         self, path: str, *, json: Any, headers: Mapping[str, str] | None = None
     ) -> Iterator[Any]:
-        """Send JSON to a route that answers with events; give the data of each as it comes.
+        """POST JSON to a route that streams events, and yield the data of each event when it arrives.
 
-        Raises ApiError, and ConnectionFailed when the stream breaks off or has an event that is not JSON.
+        Raises ApiError, or ConnectionFailed if the stream ends early or has an event that is not JSON.
         """
         url = self._sender.url(path)
 

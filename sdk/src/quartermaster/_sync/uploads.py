@@ -1,7 +1,7 @@
-"""Store content: in one request, or resumably in several where it is large or the line is slow.
+"""Upload content in one request, or as a resumable upload if it is large or the connection is slow.
 
-Resumable uploads follow docs/specification/files.md#resumable of the service: begun without content, continued where
-the service says, and finished under the operation id of the whole.
+Resumable uploads follow `docs/specification/files.md#resumable` of the service. The first request creates the upload
+without content, further ones append at the service's offset, and the operation id identifies the whole.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import httpx
 
 from quartermaster._sync.bodies import Body
-from quartermaster._sync.sending import Sender
+from quartermaster._sync.sender import Sender
 from quartermaster._concurrency import sleep
 from quartermaster._contents import Content, Progress
 from quartermaster._multipart import Frame, digest_of, file_name_parameter
-from quartermaster._retries import UPLOAD_TIMEOUT, Unanswered, pause_before_retry
+from quartermaster._retries import UPLOAD_TIMEOUT, RequestFailure, retry_delay_seconds
 from quartermaster._tokens import UPLOADS_PATH
 from quartermaster._wire import Value, identifier, query_of
 from quartermaster.errors import ApiError, ConnectionFailed, DigestMismatch
@@ -26,14 +26,14 @@ from quartermaster.resources import UploadedFile, read
 RESUMABLE_ABOVE_BYTES = 16 << 20
 SMALLEST_STEP_BYTES, FIRST_STEP_BYTES, LARGEST_STEP_BYTES = 256 << 10, 1 << 20, 16 << 20
 STEP_SECONDS = 5.0
-# The whole is hashed and copied once more before the last answer.
+# Before its last response the service hashes and copies the whole content.
 FINISHING_BYTES_PER_SECOND = 20 << 20
 _MISMATCH = "mismatching_upload_offset"
 
 
 @dataclass(frozen=True)
-class _Task:
-    """What is to be stored, where, and who wants to know how far it is."""
+class _Upload:
+    """The content to store, the route that stores it, and the progress function."""
 
     method: str
     path: str
@@ -43,7 +43,7 @@ class _Task:
 
 
 class Uploads:
-    """Stores content with the caller's credentials."""
+    """Uploads content with the caller's credential."""
 
     def __init__(self, sender: Sender, auth: httpx.Auth) -> None:
         self._sender = sender
@@ -57,77 +57,81 @@ class Uploads:
         content: Content,
         progress: Progress | None,
     ) -> UploadedFile:
-        """Store content by one of the two routes that take it. Raises what an upload raises."""
+        """Upload content by the route of an upload or a replace.
+
+        Raises ApiError, ConnectionFailed, ContentChanged or DigestMismatch.
+        """
         query = query_of({**parameters, "byte_size": content.size_bytes})
-        task = _Task(method, path, query, content, progress)
-        stored = read(UploadedFile, (self._send(task)).json())
+        upload = _Upload(method, path, query, content, progress)
+        stored = read(UploadedFile, (self._send(upload)).json())
         if stored.metadata.content_sha256 != content.sha256.hex():
-            raise DigestMismatch("The service stored other content than was sent.")
+            raise DigestMismatch("The service stored content with another digest than the one that was sent.")
         return stored
 
-    def _send(self, task: _Task) -> httpx.Response:
-        if task.content.size_bytes <= RESUMABLE_ABOVE_BYTES:
+    def _send(self, upload: _Upload) -> httpx.Response:
+        if upload.content.size_bytes <= RESUMABLE_ABOVE_BYTES:
             try:
-                return self._send_whole(task)
+                return self._send_whole(upload)
             except ApiError as error:
+                # The connection is too slow for one request: go on with small steps.
                 if error.code != UPLOAD_TIMEOUT:
                     raise
-        return self._send_resumably(task)
+        return self._send_resumably(upload)
 
-    def _send_whole(self, task: _Task) -> httpx.Response:
-        content, frame = task.content, Frame(task.content)
+    def _send_whole(self, upload: _Upload) -> httpx.Response:
+        content, frame = upload.content, Frame(upload.content)
         headers = {"Content-Type": frame.content_type, "Content-Length": str(frame.size_bytes)}
 
         def make_request() -> httpx.Request:
-            request = self._request(task.method, task.path, headers, params=task.query)
+            request = self._request(upload.method, upload.path, headers, params=upload.query)
             request.stream = Body(
-                content, task.progress, stop=content.size_bytes, head=frame.head, tail=frame.tail
+                content, upload.progress, stop=content.size_bytes, head=frame.head, tail=frame.tail
             )
             return request
 
         return self._sender.send(make_request, self._auth, is_repeatable=True)
 
-    def _send_resumably(self, task: _Task) -> httpx.Response:
-        begun = self._begin(task)
-        if _is_complete(begun):
-            return begun
-        path = f"{UPLOADS_PATH}{identifier(begun.headers['Location'].rpartition('/')[2])}"
-        offset, step, retries = int(begun.headers["Upload-Offset"]), FIRST_STEP_BYTES, 0
+    def _send_resumably(self, upload: _Upload) -> httpx.Response:
+        created = self._create(upload)
+        if _is_complete(created):
+            return created
+        path = f"{UPLOADS_PATH}{identifier(created.headers['Location'].rpartition('/')[2])}"
+        offset, step, retries = int(created.headers["Upload-Offset"]), FIRST_STEP_BYTES, 0
         while True:
             began_at = time.monotonic()
-            outcome = self._attempt_step(task, path, offset, step)
+            outcome = self._attempt_step(upload, path, offset, step)
             if isinstance(outcome, httpx.Response):
                 if _is_complete(outcome):
                     return outcome
                 offset, retries = int(outcome.headers["Upload-Offset"]), 0
-                step = _step_after(step, time.monotonic() - began_at)
+                step = _next_step_bytes(step, time.monotonic() - began_at)
                 continue
             self._pause(outcome, retries)
-            at = self._ask(path)
+            at = self._get_offset(path)
             if _is_complete(at):
-                return self._begin(task)  # Its operation gives the result again.
-            now, step = int(at.headers["Upload-Offset"]), max(SMALLEST_STEP_BYTES, step // 2)
-            offset, retries = now, 0 if now > offset else retries + 1
+                return self._create(upload)  # The same operation id returns the stored result.
+            new_offset, step = int(at.headers["Upload-Offset"]), max(SMALLEST_STEP_BYTES, step // 2)
+            offset, retries = new_offset, 0 if new_offset > offset else retries + 1
 
-    def _begin(self, task: _Task) -> httpx.Response:
+    def _create(self, upload: _Upload) -> httpx.Response:
         headers = {
             "Upload-Complete": "?0",
-            "Upload-Length": str(task.content.size_bytes),
-            "Content-Type": task.content.media_type,
-            "Content-Disposition": f"attachment; {file_name_parameter(task.content)}",
-            "Repr-Digest": digest_of(task.content),
+            "Upload-Length": str(upload.content.size_bytes),
+            "Content-Type": upload.content.media_type,
+            "Content-Disposition": f"attachment; {file_name_parameter(upload.content)}",
+            "Repr-Digest": digest_of(upload.content),
             "Content-Length": "0",
         }
 
         def make_request() -> httpx.Request:
-            return self._request(task.method, task.path, headers, params=task.query)
+            return self._request(upload.method, upload.path, headers, params=upload.query)
 
         return self._sender.send(make_request, self._auth, is_repeatable=True)
 
     def _attempt_step(
-        self, task: _Task, path: str, offset: int, step: int
-    ) -> httpx.Response | ApiError | Unanswered:
-        content = task.content
+        self, upload: _Upload, path: str, offset: int, step: int
+    ) -> httpx.Response | ApiError | RequestFailure:
+        content = upload.content
         stop = min(offset + step, content.size_bytes)
         is_last = stop == content.size_bytes
         headers = {
@@ -141,21 +145,21 @@ class Uploads:
             seconds = content.size_bytes / FINISHING_BYTES_PER_SECOND
             timeout = request.extensions["timeout"]
             timeout["read"] = timeout["read"] and timeout["read"] + seconds
-        request.stream = Body(content, task.progress, start=offset, stop=stop)
-        return self._sender.attempt(request, self._auth)
+        request.stream = Body(content, upload.progress, start=offset, stop=stop)
+        return self._sender.send_once(request, self._auth)
 
-    def _pause(self, failure: ApiError | Unanswered, retries: int) -> None:
-        """Wait before the service is asked for the offset; raise the failure when it lasts."""
+    def _pause(self, failure: ApiError | RequestFailure, retries: int) -> None:
+        """Wait before the next request for the offset. Raises the failure if it must not be retried."""
         if isinstance(failure, ApiError) and failure.code in (_MISMATCH, UPLOAD_TIMEOUT):
-            failure = Unanswered(str(failure), was_sent=True)
-        pause = pause_before_retry(
+            failure = RequestFailure(str(failure), was_sent=True)
+        pause = retry_delay_seconds(
             failure, retries_so_far=retries, max_retries=self._sender.settings.max_retries, is_repeatable=True
         )
         if pause is None:
             raise failure if isinstance(failure, ApiError) else ConnectionFailed(failure.reason)
         sleep(pause)
 
-    def _ask(self, path: str) -> httpx.Response:
+    def _get_offset(self, path: str) -> httpx.Response:
         return self._sender.send(
             lambda: self._request("HEAD", path, {}), self._auth, is_repeatable=True
         )
@@ -171,7 +175,7 @@ def _is_complete(response: httpx.Response) -> bool:
     return bool(response.headers.get("Upload-Complete") == "?1")
 
 
-def _step_after(step: int, seconds: float) -> int:
-    """Choose a step that takes some seconds: short enough to lose little, and long enough to lose no time."""
+def _next_step_bytes(step: int, seconds: float) -> int:
+    """Return a step size that takes about five seconds: a lost step costs little, and round trips few."""
     wanted = int(step * STEP_SECONDS / max(seconds, 0.001))
     return max(SMALLEST_STEP_BYTES, min(wanted, LARGEST_STEP_BYTES))

@@ -1,4 +1,4 @@
-"""An agent in twenty lines: functions that the service sends messages to, over A2A 1.0.
+"""Write an agent as functions, and serve it over A2A 1.0 to the service.
 
 ```python
 from quartermaster.agents import Agent, Artifact, Ask, Status
@@ -18,7 +18,7 @@ def report(text, files, client):
 agent.serve(port=8000)
 ```
 
-Needs the extra `agents`, which is imported when the agent is served.
+Needs the extra `agents`; its packages are imported when the agent is served.
 """
 
 from quartermaster.agents.agent import Agent, serve

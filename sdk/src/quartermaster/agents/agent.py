@@ -1,4 +1,4 @@
-"""An agent: a name, skills and extensions, served as an A2A 1.0 server."""
+"""The agent: its name, skills and extensions, and the A2A 1.0 server for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quartermaster.agents.connection import Connection
 
 THREADS = 64
-GRACEFUL_SECONDS = 20
+SHUTDOWN_SECONDS = 20  # for running requests, after a stop signal
 FILE_ARTIFACT_DESCRIPTION = (
     "Artifacts that are stored as files carry the file's id, exact version, digest and deadline."
 )
@@ -22,11 +22,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Agent:
-    """An agent in the making; `skill` adds functions to it, `serve` or `app` serves it.
+    """An agent. `skill` adds functions to it; `serve` or `app` serves it.
 
-    Address and credentials of the deployment come from the arguments, else from `SERVICE_BASE_URL`,
-    `SERVICE_CLIENT_ID` and `SERVICE_CLIENT_SECRET`. `issuer` is the service's public address where the agent reaches
-    it by another one.
+    Missing arguments come from `SERVICE_BASE_URL`, `SERVICE_CLIENT_ID` and `SERVICE_CLIENT_SECRET`. Set `issuer` to the
+    service's public address if the agent uses another address as `base_url`.
     """
 
     def __init__(
@@ -81,10 +80,11 @@ class Agent:
         input_modes: Sequence[str] = ("text/plain",),
         output_modes: Sequence[str] = ("text/plain",),
     ) -> Any:
-        """Make a function a skill; its docstring describes it, its parameters name what it is given.
+        """Add a function as a skill. Its docstring is the description; its parameters name its arguments.
 
-        It may be `async` or not, a generator or not, and gives back text, JSON values, `Artifact`s, paths, `Status`es
-        or an `Ask`. The first skill answers messages that choose none by `skillId` in their metadata.
+        It may be a function or a generator, `async` or not, and returns or yields text, JSON values, `Artifact`,
+        `Path`, `Status` or `Ask`. The first skill handles messages without a `skillId` in their metadata. Raises
+        ValueError for a repeated id, and TypeError for an unknown parameter.
         """
 
         def add(function: _Function) -> _Function:
@@ -98,25 +98,26 @@ class Agent:
                 output_modes=output_modes,
             )
             if skill.id in self.skills:
-                raise ValueError(f"The agent already has a skill {skill.id!r}.")
+                raise ValueError(f"The agent already has a skill {skill.id!r}; pass another id.")
             self.skills[skill.id] = skill
             return function
 
         return add if function is None else add(function)
 
     def app(self, *, url: str | None = None, is_anonymous: bool = False, threads: int = THREADS) -> Starlette:
-        """Make the ASGI application; needs the extra `agents`.
+        """Return the ASGI application; needs the extra `agents`.
 
-        `url` is its address in the card, by default the one the card is asked at. `is_anonymous` lets in requests
-        without the service's token, for development only.
+        `url` is the agent's address in its card; by default the address of the card's request. `is_anonymous` accepts
+        requests without the service's token, for development only. `threads` limits the functions that run at a time.
+        Raises ValueError without a skill, and ConfigurationError without the deployment's credentials.
         """
-        # a2a-sdk costs half a second to import, which scripts that only declare an agent do not pay.
+        # Imported here: a2a-sdk takes half a second, which a script that only declares an agent need not wait for.
         from quartermaster.agents.application import make_application
         from quartermaster.agents.cards import compose_card
         from quartermaster.agents.connection import Connection
 
         if not self.skills:
-            raise ValueError("The agent has no skill.")
+            raise ValueError("The agent has no skill; add a function with @agent.skill.")
         connection = Connection(**self._credentials)
         if not is_anonymous:
             connection.require_deployment()
@@ -145,18 +146,18 @@ class Agent:
         return tuple({at.uri: at for at in (*own, *self.extensions)}.values())
 
     def serve(self, *, host: str = "127.0.0.1", port: int = 8000, **more: Any) -> None:
-        """Serve the agent with uvicorn until the process is told to stop; `more` as in `app`."""
+        """Serve the agent with uvicorn until a stop signal; `more` are arguments of `app`."""
         serve(self, host=host, port=port, **more)
 
 
 def serve(agent: Agent, *, host: str = "127.0.0.1", port: int = 8000, **more: Any) -> None:
-    """Serve an agent with uvicorn until the process is told to stop; `more` as in `Agent.app`."""
+    """Serve an agent with uvicorn until a stop signal; `more` are arguments of `Agent.app`."""
     import uvicorn
 
     uvicorn.run(
         agent.app(**more),
         host=host,
         port=port,
-        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         server_header=False,
     )

@@ -1,4 +1,4 @@
-"""The ASGI application of an agent: card, HTTP+JSON and JSON-RPC over one handler, behind the two middlewares."""
+"""The ASGI application of an agent: its card, HTTP+JSON and JSON-RPC with one handler, behind the middlewares."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from quartermaster.agents.requests import Requests
 from quartermaster.agents.skills import Skill
 
 PAUSED_TASK_SECONDS = 600.0
-"""How long a task that waits for input keeps what runs it in memory; the answer may come much later."""
+"""Time for which an interrupted task keeps its runner in memory; a later reply starts a new one."""
 UNKNOWN_ADDRESS = "http://localhost"
 VERSION_HEADER = "a2a-version"
 _requested_base: ContextVar[str] = ContextVar("quartermaster_requested_base")
@@ -48,7 +48,7 @@ def make_application(
     is_anonymous: bool,
     threads: int,
 ) -> Starlette:
-    """Make the application of an agent at `url`, else at whatever address its card is asked at."""
+    """Return the application of an agent. Without `url`, the card has the address at which it is requested."""
     placed = with_address(card, url or UNKNOWN_ADDRESS)
     handler = Requests(
         skills=skills,
@@ -82,7 +82,7 @@ def make_application(
 def _closing(
     handler: Requests, connection: Connection
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    """End what runs, and close the connections, with the server."""
+    """Return the lifespan that cancels running tasks and closes the connections when the server stops."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -94,7 +94,7 @@ def _closing(
 
 
 class _Service(User):
-    """The one caller of an agent; on whose behalf it calls is the context's to say."""
+    """The service, which is an agent's only client; the context has the attribution."""
 
     @property
     def is_authenticated(self) -> bool:
@@ -107,10 +107,10 @@ class _Service(User):
 
 class _CallContexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
-        """Read a request's headers; raises VersionNotSupportedError."""
+        """Return the context of a request. Raises VersionNotSupportedError for another A2A version."""
         version = request.headers.get(VERSION_HEADER, "").strip() or PROTOCOL_VERSION
         if version != PROTOCOL_VERSION:
-            raise VersionNotSupportedError(f"The agent speaks A2A {PROTOCOL_VERSION}, not {version[:20]}.")
+            raise VersionNotSupportedError(f"The agent supports A2A {PROTOCOL_VERSION}, not {version[:20]}.")
         return ServerCallContext(
             user=_Service(),
             state={"headers": {**request.headers, VERSION_HEADER: version}},
@@ -119,7 +119,7 @@ class _CallContexts(ServerCallContextBuilder):
 
 
 class _RequestedBase:
-    """Remember at which address a request came, for the card."""
+    """Middleware that records the base URL of a request, for the card."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

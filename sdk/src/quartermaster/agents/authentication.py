@@ -1,8 +1,7 @@
-"""The ASGI middleware that lets in what the service sends, and sets the context that it is sent in.
+"""ASGI middleware that authenticates the service's requests, and sets the context of their attribution.
 
-It serves any ASGI application that speaks A2A. A request must carry the service's request token; its
-`Service-Usage-Attribution` is verified and becomes `quartermaster.context.current()` within the request, and in no
-other. Cards are public.
+It works with any ASGI application that serves A2A. A request needs the service's request token. A verified
+`Service-Usage-Attribution` becomes `quartermaster.context.current()` within this request only. Cards are public.
 """
 
 from __future__ import annotations
@@ -36,7 +35,10 @@ class _Refusal(Exception):
 
 
 class ServiceAuthentication:
-    """Authenticate every request but those for the card; `is_anonymous` lets in what has no token, for development."""
+    """Authenticates every request except those for the card.
+
+    `is_anonymous` accepts requests without a token and without an attribution, for development.
+    """
 
     def __init__(
         self, app: ASGIApp, *, connection: Connection | None = None, is_anonymous: bool = False
@@ -53,7 +55,7 @@ class ServiceAuthentication:
         try:
             verified = await self._authenticate(Headers(scope=scope))
         except _Refusal as refusal:
-            await _answer(refusal)(scope, receive, send)
+            await _to_response(refusal)(scope, receive, send)
             return
         with context.use(verified):
             await self._app(scope, receive, send)
@@ -64,7 +66,7 @@ class ServiceAuthentication:
         if token is None and attribution is None and self._is_anonymous:
             return None
         if token is None:
-            raise _unauthenticated("The request has no bearer token of the service.")
+            raise _unauthenticated("The request has no bearer token; send the service's request token.")
         try:
             return await self._verify(token, attribution)
         except VerificationFailed as failure:
@@ -72,10 +74,11 @@ class ServiceAuthentication:
         except (KeysUnavailable, ServiceUnavailable) as failure:
             _log.warning("Requests cannot be verified: %s", failure.__cause__ or failure)
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-            raise _Refusal(503, "The agent cannot verify requests at the moment.", retry) from failure
+            raise _Refusal(503, "The agent cannot verify requests at the moment; retry.", retry) from failure
 
     async def _verify(self, token: str, attribution: str | None) -> RequestContext | None:
         verifier = await self._connection.verifier()
+        # Verification is fast if the keys are cached; otherwise a thread waits for them.
         if verifier.is_ready(token, attribution or ""):
             return _verify(verifier, token, attribution)
         return await asyncio.to_thread(_verify, verifier, token, attribution)
@@ -87,10 +90,10 @@ def _verify(verifier: Verifier, token: str, attribution: str | None) -> RequestC
 
 
 def _read_attribution(headers: Headers) -> str | None:
-    # A mapping of headers would show the first of several, and hide that somebody added one.
+    # Read all values: a mapping would return the first, and hide one that a client added.
     values = headers.getlist(ATTRIBUTION_HEADER)
     if len(values) > 1 or "," in "".join(values):
-        raise _Refusal(400, f"The request repeats {ATTRIBUTION_HEADER}.")
+        raise _Refusal(400, f"The request has more than one {ATTRIBUTION_HEADER}.")
     if values and not values[0].strip():
         raise _Refusal(400, f"The request has an empty {ATTRIBUTION_HEADER}.")
     return values[0].strip() if values else None
@@ -102,7 +105,7 @@ def _read_token(headers: Headers) -> str | None:
         return None
     scheme, _, token = values[0].partition(" ")
     if len(values) > 1 or scheme.lower() != "bearer" or not token.strip():
-        raise _unauthenticated("The request has no single bearer token.")
+        raise _unauthenticated("The request must have exactly one Authorization header with a bearer token.")
     return token.strip()
 
 
@@ -115,7 +118,7 @@ def _is_public(scope: Scope) -> bool:
     return path == CARD_PATH and scope["method"] in {"GET", "HEAD"}
 
 
-def _answer(refusal: _Refusal) -> JSONResponse:
+def _to_response(refusal: _Refusal) -> JSONResponse:
     error = {
         "code": refusal.status,
         "status": _STATUS_NAMES[refusal.status],

@@ -1,4 +1,4 @@
-"""The card of an agent."""
+"""Create the A2A card of an agent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compose_card(
     extensions: Sequence[Extension],
     is_anonymous: bool,
 ) -> AgentCard:
-    """Describe an agent; `with_address` adds where it is."""
+    """Return an agent's card without its addresses, which `with_address` adds."""
     described = [_describe(skill) for skill in skills]
     card = AgentCard(
         name=name,
@@ -50,7 +50,7 @@ def compose_card(
 
 
 def with_address(card: AgentCard, url: str) -> AgentCard:
-    """Give a card with the interfaces at a base address."""
+    """Return a copy of a card with the interfaces at a base URL."""
     base = url.rstrip("/")
     addressed = AgentCard()
     addressed.CopyFrom(card)

@@ -1,4 +1,4 @@
-"""An agent's own connection to the service: its clients, and who the service says it is."""
+"""An agent's connection to the service: its clients, and the verifier for its own deployment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 
 from quartermaster import AsyncClient, Client
 from quartermaster._async.credentials import AsyncExchangedTokens
-from quartermaster._async.sending import AsyncSender
+from quartermaster._async.sender import AsyncSender
 from quartermaster._authorities import trusted_authorities
 from quartermaster._settings import DEFAULT_MAX_RETRIES, ClientSecret, Settings, read_settings
 from quartermaster.errors import ApiError, ConfigurationError, ConnectionFailed, QuartermasterError
@@ -22,11 +22,11 @@ PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
 
 class ServiceUnavailable(QuartermasterError):
-    """The service cannot say at the moment which deployment this is."""
+    """The service does not return the agent's access token at the moment; retry later."""
 
 
 class Connection:
-    """Clients with the deployment's credentials, made when they are first used; closed with the agent's server."""
+    """Clients with the deployment's credentials, created at their first use and closed with the agent's server."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class Connection:
         self._client_secret = client_secret
         self._issuer = issuer
         self._verifier: Verifier | None = None
-        self._asking = anyio.Lock()
-        self._ask_again_at = time.monotonic()
+        self._verifier_lock = anyio.Lock()
+        self._next_exchange_at = time.monotonic()
 
     @cached_property
     def settings(self) -> Settings:
-        """Give address and credential; raises ConfigurationError when they are missing."""
+        """The address and the credential. Raises ConfigurationError if one is missing."""
         return read_settings(
             base_url=self._base_url,
             api_key=None,
@@ -58,7 +58,7 @@ class Connection:
 
     @property
     def is_configured(self) -> bool:
-        """Tell whether there are an address and a credential."""
+        """Whether there are an address and a credential."""
         try:
             return bool(self.settings)
         except ConfigurationError:
@@ -66,44 +66,48 @@ class Connection:
 
     @cached_property
     def client(self) -> Client:
-        """Give the client for functions in threads."""
+        """The client for functions that run in threads."""
         return Client(base_url=self._base_url, client_id=self._client_id, client_secret=self._client_secret)
 
     @cached_property
     def async_client(self) -> AsyncClient:
-        """Give the client for coroutines."""
+        """The client for coroutines."""
         return AsyncClient(
             base_url=self._base_url, client_id=self._client_id, client_secret=self._client_secret
         )
 
     @property
     def base_url(self) -> str:
-        """Give the service's address, empty where none is known."""
+        """The service's address, empty if it is not configured."""
         return str(self.settings.base_url) if self.is_configured else ""
 
     @property
     def issuer(self) -> str:
-        """Give the service's public address, below which its links and names are."""
+        """The service's public address, with which its links and extension URIs begin."""
         return self._issuer or self.base_url
 
     @property
     def file_artifact_uri(self) -> str:
-        """Give the URI of the extension that says of an artifact which file it is."""
+        """The URI of the extension `file-artifact`, which describes the stored file of an artifact."""
         return f"{self.issuer}/extensions/file-artifact/v1"
 
     def require_deployment(self) -> ClientSecret:
-        """Give the deployment's credential; raises ConfigurationError where there is none."""
+        """Return the deployment's credential. Raises ConfigurationError if there is none."""
         credential = self.settings.credential
         if not isinstance(credential, ClientSecret):
-            raise ConfigurationError("An agent needs its deployment's client id and secret, not an API key.")
+            raise ConfigurationError(
+                "An agent needs its deployment's credentials, not an API key: set SERVICE_CLIENT_ID and"
+                " SERVICE_CLIENT_SECRET."
+            )
         return credential
 
     async def verifier(self) -> Verifier:
-        """Give what verifies requests to this deployment, whose id is in its own access token.
+        """Return the verifier of requests to this deployment, which is created once.
 
-        Raises ServiceUnavailable; requests that arrive together ask once.
+        Raises ServiceUnavailable if the service does not return an access token.
         """
-        async with self._asking:
+        # The deployment's id is in its access token. The lock makes concurrent requests exchange credentials once.
+        async with self._verifier_lock:
             if self._verifier is None:
                 self._verifier = Verifier(
                     self.base_url, read_deployment(await self._access_token()), issuer=self._issuer
@@ -111,19 +115,22 @@ class Connection:
         return self._verifier
 
     async def _access_token(self) -> str:
-        if time.monotonic() < self._ask_again_at:
-            raise ServiceUnavailable("The service did not answer a moment ago.")
+        if time.monotonic() < self._next_exchange_at:
+            # Fail fast after a failure: each waiting request would hold the lock for the whole timeout.
+            raise ServiceUnavailable("The service did not respond to the last attempt; retrying shortly.")
         settings = replace(self.settings, timeout=httpx.Timeout(EXCHANGE_TIMEOUT_SECONDS), max_retries=0)
         async with httpx.AsyncClient(timeout=settings.timeout, verify=trusted_authorities()) as http:
             tokens = AsyncExchangedTokens(AsyncSender(http, settings), self.require_deployment())
             try:
                 return await tokens.get()
             except (ApiError, ConnectionFailed) as failure:
-                self._ask_again_at = time.monotonic() + PAUSE_AFTER_FAILURE_SECONDS
-                raise ServiceUnavailable("The credentials cannot be exchanged.") from failure
+                self._next_exchange_at = time.monotonic() + PAUSE_AFTER_FAILURE_SECONDS
+                raise ServiceUnavailable(
+                    "The service did not exchange the client secret for a token."
+                ) from failure
 
     async def aclose(self) -> None:
-        """Close the clients that were made."""
+        """Close the clients that were created."""
         if "async_client" in self.__dict__:
             await self.async_client.aclose()
         if "client" in self.__dict__:

@@ -1,4 +1,4 @@
-"""Run the skill that a message asks for, as a task: whatever it raises becomes a failed task with a safe sentence."""
+"""Run the skill of a message as a task. An exception becomes a failed task with a message that reveals nothing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from google.protobuf.json_format import MessageToDict
 from quartermaster.agents.connection import Connection
 from quartermaster.agents.messages import read_arguments
 from quartermaster.agents.outputs import Failed
-from quartermaster.agents.running import run_skill
+from quartermaster.agents.skill_runner import run_skill
 from quartermaster.agents.skills import SKILL_KEY, Skill, choose_skill
-from quartermaster.agents.writing import TurnWriter
+from quartermaster.agents.turn_writer import TurnWriter
 
 SAFE_SENTENCE = "The agent could not finish this."
 _log = logging.getLogger("quartermaster.agents")
 
 
 class SkillExecutor(AgentExecutor):
-    """Executes an agent's skills; functions that are not `async` in up to `threads` threads."""
+    """Executes an agent's skills; functions that are not `async` run in up to `threads` threads."""
 
     def __init__(self, skills: Mapping[str, Skill], connection: Connection, *, threads: int) -> None:
         self._skills = skills
@@ -35,7 +35,7 @@ class SkillExecutor(AgentExecutor):
         self._limiter = anyio.CapacityLimiter(threads)
 
     async def execute(self, context: Request, event_queue: EventQueue) -> None:
-        """Answer a message."""
+        """Run the skill of a message, and write its outputs as updates of the task."""
         updater = await _begin(context, event_queue)
         metadata = MessageToDict(context.message.metadata) if context.message else {}
         skill = choose_skill(self._skills, metadata.get(SKILL_KEY))
@@ -44,7 +44,7 @@ class SkillExecutor(AgentExecutor):
             is_waiting = await self._run(skill, context, writer)
         except Failed as failure:
             await writer.fail(str(failure))
-        except (Exception, SystemExit):  # noqa: BLE001 (a caller is told nothing of what an exception holds)
+        except (Exception, SystemExit):  # noqa: BLE001 (an exception's text may be confidential: log it, and send a fixed sentence)
             _log.exception("The skill %s failed in task %s.", skill.id, context.task_id)
             await writer.fail(SAFE_SENTENCE)
         else:
@@ -52,7 +52,7 @@ class SkillExecutor(AgentExecutor):
                 await updater.complete()
 
     async def cancel(self, context: Request, event_queue: EventQueue) -> None:
-        """Cancel a task; a thread goes on until its next step, and what it gives then is dropped."""
+        """Cancel a task. A running thread continues to its next step; its later outputs are dropped."""
         await _updater(context, event_queue).cancel()
 
     async def _run(self, skill: Skill, request: Request, writer: TurnWriter) -> bool:
@@ -65,20 +65,21 @@ class SkillExecutor(AgentExecutor):
 
 
 async def _begin(request: Request, queue: EventQueue) -> TaskUpdater:
-    """Make the task, which must exist before anything is said of it."""
+    """Create the task if it is new, and set its state to working. Return the updater of the task."""
     updater = _updater(request, queue)
     if request.current_task is None:
         task = Task(id=updater.task_id, context_id=updater.context_id)
         task.status.CopyFrom(TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
         if request.message is not None:
             task.history.append(request.message)
+        # The task must be the first event: a2a-sdk rejects updates of an unknown task.
         await queue.enqueue_event(task)
     await updater.start_work()
     return updater
 
 
 def _updater(request: Request, queue: EventQueue) -> TaskUpdater:
-    # Without the task's own context a message that names the task alone would move its updates to a new one.
+    # A message may name only the task; its updates must keep the task's context and not get a new one.
     task = request.current_task
     context_id = task.context_id if task is not None else request.context_id
     return TaskUpdater(queue, request.task_id or "", context_id or "")

@@ -1,4 +1,4 @@
-"""What a message gives the skill that answers it."""
+"""Convert a message to the arguments of a skill."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from quartermaster.agents.skills import Skill
 
 
 def read_arguments(skill: Skill, request: Request, connection: Connection) -> Mapping[str, Any]:
-    """Give the arguments that a skill names."""
+    """Return the arguments for a skill's parameters. Raises ValueError for a request without a message."""
     message = request.message
     if message is None:
-        raise ValueError("A turn begins with a message.")
+        raise ValueError("The request has no message.")
+    # Lazy, because some arguments cost something: clients are created, data parts are converted.
     known: Mapping[str, Callable[[], Any]] = {
         "text": lambda: get_message_text(message),
         "files": lambda: _read_files(message, connection),

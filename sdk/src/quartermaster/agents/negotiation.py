@@ -1,4 +1,4 @@
-"""The ASGI middleware that activates extensions, and says in every answer which ones are active."""
+"""ASGI middleware that activates extensions, and lists the active ones in every response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACTIVE_KEY = "quartermaster.extensions"
 
 
 class Negotiation:
-    """Write the activated extensions into the scope and into the answer, errors and streams included."""
+    """Sets the active extensions in the scope and in the response's header, also for errors and streams."""
 
     def __init__(self, app: ASGIApp, *, declared: Sequence[Extension]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What a skill may give back, besides text and JSON values."""
+"""The outputs of a skill, besides text and JSON values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,32 +11,32 @@ from quartermaster.errors import QuartermasterError
 
 @dataclass(frozen=True)
 class Ask:
-    """End the turn with a question: the task waits for the answer, which calls the skill again."""
+    """End the turn with a question. The task requires input; the user's reply calls the skill again."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Status:
-    """Say what the agent is doing."""
+    """A status message about the agent's progress."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class FileAction:
-    """Say how long the service keeps a file: until an aware time, or indefinitely without one."""
+    """The retention of an artifact's file: until a time with a time zone, or for ever without one."""
 
     retention_expires_at: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A result with a name.
+    """A named result.
 
-    Bytes and paths are stored as files of the service before they leave, and a link stands in their place: for 30
-    days, or as `file` says. Text and JSON values stay in the message, unless there is a `file`.
-    `extensions` is data by the URI of its extension; it is sent where the request activated that extension.
+    Bytes and paths are stored as files of the service, for 30 days or as `file` says, and replaced by a link. Text and
+    JSON values stay in the message unless `file` is set. `extensions` maps the URI of an extension to its data, which
+    is sent if the request activated that extension.
     """
 
     content: bytes | str | Path | Mapping[str, Any] | list[Any] = field(repr=False)
@@ -48,8 +48,8 @@ class Artifact:
 
 
 class Failed(QuartermasterError):
-    """Raise this in a skill to fail the task with a sentence for the caller; others fail it without their text."""
+    """Raise this in a skill to fail the task with this message. Other exceptions fail it with a fixed message."""
 
 
 Output = str | Ask | Status | Artifact | Path | Mapping[str, Any] | list[Any] | None
-"""What a skill gives back or yields: text is streamed into one artifact, None is nothing."""
+"""The values that a skill may return or yield. Text is streamed into one artifact; None is ignored."""

@@ -1,7 +1,7 @@
-"""Files that a message brings: read by the link that came with them, or as they are.
+"""Files in a message: their content is part of the message, or is downloaded by a link of the service.
 
-Only links of the service are followed, and only to where the agent itself reaches it. Any other address was written by
-somebody unknown, and the agent may stand where it reaches more than that somebody does.
+Other URLs are not followed (SSRF): any author of a message can write them, and the agent may reach hosts that the
+author cannot. Links are requested at the address that the agent itself uses for the service.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HEADERS = {"Accept-Encoding": "identity"}
 
 
 class NotReadable(QuartermasterError):
-    """A file lies elsewhere than in the service, or is larger than it may be."""
+    """A file is not stored in the service, or is larger than `max_bytes`."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a message; `url` is a secret: it opens the file to its holder.
+    """A file of a message. Its `url` is a secret, because it grants read access to its holder.
 
-    It lies below the service's public address: `issuer` where that is another one than `base_url`, by which it is read.
+    The URL begins with the service's public address, `issuer`; the file is downloaded from `base_url`.
     """
 
     name: str
@@ -41,10 +41,10 @@ class File:
     issuer: str = ""
 
     def read(self, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
-        """Read the content; raises NotReadable, DigestMismatch, ConnectionFailed and ApiError."""
+        """Return the content. Raises NotReadable, DigestMismatch, ConnectionFailed or ApiError."""
         if self.content is not None:
             return self.content
-        link, arrived = self._link(), _Arrived(max_bytes)
+        link, received = self._link(), _BoundedContent(max_bytes)
         try:
             with httpx.stream(
                 "GET", link, headers=_HEADERS, timeout=TIMEOUT_SECONDS, verify=trusted_authorities()
@@ -52,16 +52,16 @@ class File:
                 if not response.is_success:
                     raise read_error(response.status_code, response.headers, response.read())
                 for piece in response.iter_bytes():
-                    arrived.add(piece)
+                    received.add(piece)
         except httpx.TransportError as error:
-            raise ConnectionFailed(f"The file cannot be read: {type(error).__name__}") from None
-        return self._checked(arrived.pieces)
+            raise ConnectionFailed(f"The download of the file failed: {type(error).__name__}") from None
+        return self._checked(received.pieces)
 
     async def aread(self, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
-        """Read the content without holding up the event loop; raises as `read` does."""
+        """Return the content without blocking the event loop. Raises the same errors as `read`."""
         if self.content is not None:
             return self.content
-        link, arrived = self._link(), _Arrived(max_bytes)
+        link, received = self._link(), _BoundedContent(max_bytes)
         try:
             async with (
                 httpx.AsyncClient(timeout=TIMEOUT_SECONDS, verify=trusted_authorities()) as http,
@@ -70,28 +70,29 @@ class File:
                 if not response.is_success:
                     raise read_error(response.status_code, response.headers, await response.aread())
                 async for piece in response.aiter_bytes():
-                    arrived.add(piece)
+                    received.add(piece)
         except httpx.TransportError as error:
-            raise ConnectionFailed(f"The file cannot be read: {type(error).__name__}") from None
-        return self._checked(arrived.pieces)
+            raise ConnectionFailed(f"The download of the file failed: {type(error).__name__}") from None
+        return self._checked(received.pieces)
 
     def _link(self) -> str:
         if self.url and self.base_url:
             for address in filter(None, (self.issuer, self.base_url)):
                 if self.url.startswith(f"{address}/files/"):
-                    logging.getLogger("httpx").addFilter(_without_grants)
+                    # httpx logs the URLs of requests; logging ignores a filter that is added twice.
+                    logging.getLogger("httpx").addFilter(_redact_grants)
                     return self.base_url + self.url.removeprefix(address)
-        raise NotReadable("The file lies elsewhere than in the service; its url says where.")
+        raise NotReadable(f"{self.name} is not stored in the service, so it is not downloaded; see its url.")
 
     def _checked(self, pieces: Iterable[bytes]) -> bytes:
         content = b"".join(pieces)
         if self.sha256 is not None and hashlib.sha256(content).hexdigest() != self.sha256:
-            raise DigestMismatch(f"The content of {self.name} does not have its digest.")
+            raise DigestMismatch(f"The content of {self.name} does not have the expected digest.")
         return content
 
 
-class _Arrived:
-    """The pieces of a content, up to a bound."""
+class _BoundedContent:
+    """The pieces of a download, up to a maximum size."""
 
     def __init__(self, max_bytes: int) -> None:
         self.pieces: list[bytes] = []
@@ -100,12 +101,12 @@ class _Arrived:
     def add(self, piece: bytes) -> None:
         self._left -= len(piece)
         if self._left < 0:
-            raise NotReadable("The file is larger than it may be; see max_bytes.")
+            raise NotReadable("The file is larger than max_bytes; pass a larger limit to read it.")
         self.pieces.append(piece)
 
 
-def _without_grants(record: logging.LogRecord) -> bool:
-    """Take the grant out of the addresses that httpx logs."""
+def _redact_grants(record: logging.LogRecord) -> bool:
+    """Remove the read grant from the URLs that httpx logs; keep every record."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             at.copy_with(query=None) if isinstance(at, httpx.URL) and at.params.get("grant") else at

@@ -1,6 +1,6 @@
-"""The tasks of this process, as many as fit: a task that has ended goes when newer ones need its place.
+"""An in-memory store of recent tasks with a size limit; it evicts the oldest tasks that do not run.
 
-What clients rely on lies in the service, which sends the agent each message once and keeps what it answers.
+An eviction loses nothing that clients rely on: the service keeps all tasks.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import Task, TaskState
 
 MAX_BYTES = 256 << 20
-BYTES_OF_A_TASK = 4096  # beside its content
-MADE_KEY = "quartermaster.made"
-"""The member of a call's state with the future of the id of the task that the call works on."""
+TASK_OVERHEAD_BYTES = 4096  # estimated memory of a task besides its content
+TASK_ID_KEY = "quartermaster.made"
+"""The key of a call's state for the future of its task's id."""
 
 ENDED = frozenset(
     {
@@ -26,30 +26,30 @@ ENDED = frozenset(
         TaskState.TASK_STATE_REJECTED,
     }
 )
-PAUSED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
+INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
 
 
 class RecentTasks(InMemoryTaskStore):
-    """A store of tasks with a bound; tasks that are worked on always fit."""
+    """A task store with a size limit, which never evicts a running task."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         super().__init__(owner_resolver=lambda _: "service")
         self._max_bytes = max_bytes
         self._bytes_of: dict[str, int] = {}
         self._bytes = 0
-        self._resting: OrderedDict[str, None] = OrderedDict()
+        self._idle: OrderedDict[str, None] = OrderedDict()
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Save a task, and tell the call that waits for its id once work has begun."""
+        """Save a task, resolve the future of its id once it is working, and evict tasks above the limit."""
         await super().save(task, context)
-        self._count(task.id, BYTES_OF_A_TASK + task.ByteSize())
-        self._resting.pop(task.id, None)
-        if task.status.state in ENDED | PAUSED:
-            self._resting[task.id] = None
-        if task.status.state != TaskState.TASK_STATE_SUBMITTED and task.status.state not in PAUSED:
-            _tell(context.state, task.id)
-        while self._bytes > self._max_bytes and len(self._resting) > 1:
-            oldest, _ = self._resting.popitem(last=False)
+        self._count(task.id, TASK_OVERHEAD_BYTES + task.ByteSize())
+        self._idle.pop(task.id, None)
+        if task.status.state in ENDED | INTERRUPTED:
+            self._idle[task.id] = None
+        if task.status.state != TaskState.TASK_STATE_SUBMITTED and task.status.state not in INTERRUPTED:
+            _set_task_id(context.state, task.id)
+        while self._bytes > self._max_bytes and len(self._idle) > 1:
+            oldest, _ = self._idle.popitem(last=False)
             self._count(oldest, 0)
             await self.delete(oldest, context)
 
@@ -59,7 +59,7 @@ class RecentTasks(InMemoryTaskStore):
             self._bytes_of[task_id] = size
 
 
-def _tell(state: Any, task_id: str) -> None:
-    made = state.get(MADE_KEY)
-    if isinstance(made, asyncio.Future) and not made.done():
-        made.set_result(task_id)
+def _set_task_id(state: Any, task_id: str) -> None:
+    task_id_future = state.get(TASK_ID_KEY)
+    if isinstance(task_id_future, asyncio.Future) and not task_id_future.done():
+        task_id_future.set_result(task_id)

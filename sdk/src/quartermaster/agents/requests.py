@@ -1,7 +1,7 @@
-"""The handler of A2A requests: what is checked before a task is made, and that one message makes one task.
+"""The handler of A2A requests: it checks messages before it creates a task, and creates one task per message.
 
-The service sends a message again when it does not know whether the agent got it, with the same `Idempotency-Key`;
-others are known by their messageId. The repetition is answered with the task that the first one made.
+The service resends a message with the same `Idempotency-Key` if it does not know whether the agent received it. Without
+this header, the message id identifies a message. A repeated message returns the task of the first one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from google.protobuf.json_format import MessageToDict
 
 from quartermaster import context as request_context
 from quartermaster.agents.extensions import Extension, find_missing
-from quartermaster.agents.recent_tasks import ENDED, MADE_KEY, PAUSED
+from quartermaster.agents.recent_tasks import ENDED, INTERRUPTED, TASK_ID_KEY
 from quartermaster.agents.skills import SKILL_KEY, Skill, UnknownSkill, choose_skill
 
 REMEMBERED_MESSAGES = 10_000
@@ -35,7 +35,7 @@ _Key = tuple[str, ...]
 
 
 class Requests(DefaultRequestHandler):
-    """Answers requests; messages are checked and recognized first."""
+    """Handles requests; checks messages, and recognizes repeated ones."""
 
     def __init__(
         self,
@@ -49,47 +49,54 @@ class Requests(DefaultRequestHandler):
         self._skills = skills
         self._declared = declared
         self._needs_context = needs_context
-        self._made: OrderedDict[_Key, asyncio.Future[str]] = OrderedDict()
+        self._task_ids: OrderedDict[_Key, asyncio.Future[str]] = OrderedDict()
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Message | Task:
-        """Answer a message with its task, when that has ended or waits for input."""
+        """Return the task of a message when it has ended or requires input.
+
+        Raises InvalidParamsError or ExtensionSupportRequiredError for a message that the agent does not accept.
+        """
         self._check(params, context)
         key = _key(params, context)
-        if key in self._made:
-            return await self._give_made(self._made[key], params, context)
-        made = self._remember(key, context)
+        if key in self._task_ids:
+            return await self._wait_for_task(self._task_ids[key], params, context)
+        task_id_future = self._remember(key, context)
         try:
-            answer: Message | Task = await super().on_message_send(params, context)
+            response: Message | Task = await super().on_message_send(params, context)
         except Exception as error:
-            self._forget(key, made, error)
+            self._forget(key, task_id_future, error)
             raise
-        return answer
+        return response
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event, None]:
-        """Answer a message with the events of its task."""
+        """Yield the events of a message's task. Raises the same errors as `on_message_send`."""
         self._check(params, context)
         key = _key(params, context)
-        if key in self._made:
-            async for event in self._follow(await asyncio.shield(self._made[key]), context):
+        if key in self._task_ids:
+            async for event in self._follow(await asyncio.shield(self._task_ids[key]), context):
                 yield event
             return
-        made = self._remember(key, context)
+        task_id_future = self._remember(key, context)
         try:
             async for event in super().on_message_send_stream(params, context):
                 yield event
         except Exception as error:
-            self._forget(key, made, error)
+            self._forget(key, task_id_future, error)
             raise
 
     def _check(self, params: SendMessageRequest, context: ServerCallContext) -> None:
         if self._needs_context and request_context.current() is None:
-            raise InvalidParamsError("The message came without Service-Usage-Attribution.")
+            raise InvalidParamsError(
+                "The request has no Service-Usage-Attribution, which a message requires."
+            )
         missing = find_missing(self._declared, context.requested_extensions)
         if missing:
             named = ", ".join(missing)
-            raise ExtensionSupportRequiredError(f"The agent requires {named}.", data={"extensions": named})
+            raise ExtensionSupportRequiredError(
+                f"The agent requires {named}; list them in A2A-Extensions.", data={"extensions": named}
+            )
         if not params.message.parts:
             raise InvalidParamsError("The message has no parts.")
         try:
@@ -98,23 +105,23 @@ class Requests(DefaultRequestHandler):
             raise InvalidParamsError(str(error)) from error
 
     def _remember(self, key: _Key, context: ServerCallContext) -> asyncio.Future[str]:
-        made: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        context.state[MADE_KEY] = self._made[key] = made
-        while len(self._made) > REMEMBERED_MESSAGES:
-            self._made.popitem(last=False)
-        return made
+        task_id_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        context.state[TASK_ID_KEY] = self._task_ids[key] = task_id_future
+        while len(self._task_ids) > REMEMBERED_MESSAGES:
+            self._task_ids.popitem(last=False)
+        return task_id_future
 
-    def _forget(self, key: _Key, made: asyncio.Future[str], error: Exception) -> None:
-        """Let a message that made no task be sent again."""
-        if not made.done():
-            self._made.pop(key, None)
-            made.set_exception(error)
-            made.exception()  # it may be that nobody waits
+    def _forget(self, key: _Key, task_id_future: asyncio.Future[str], error: Exception) -> None:
+        """Forget a message that created no task, so that it can be sent again."""
+        if not task_id_future.done():
+            self._task_ids.pop(key, None)
+            task_id_future.set_exception(error)
+            task_id_future.exception()  # mark as retrieved: asyncio logs an exception that no task awaits
 
-    async def _give_made(
-        self, made: asyncio.Future[str], params: SendMessageRequest, context: ServerCallContext
+    async def _wait_for_task(
+        self, task_id_future: asyncio.Future[str], params: SendMessageRequest, context: ServerCallContext
     ) -> Task:
-        task_id = await asyncio.shield(made)
+        task_id = await asyncio.shield(task_id_future)
         if not params.configuration.return_immediately:
             async for _ in self._follow(task_id, context):
                 pass
@@ -124,26 +131,26 @@ class Requests(DefaultRequestHandler):
         return await self._get(request, context)
 
     async def _follow(self, task_id: str, context: ServerCallContext) -> AsyncGenerator[Event, None]:
-        """Give the task as it is, then its events until it ends or waits."""
+        """Yield the task, then its events until it ends or requires input."""
         try:
             async for event in self.on_subscribe_to_task(SubscribeToTaskRequest(id=task_id), context):
-                # Judged before it is handed over: the first event is the task itself, which changes meanwhile.
-                is_last = _says_the_end(event)
+                # Check before the yield: the first event is the task object itself, which changes meanwhile.
+                is_last = _is_final(event)
                 yield event
                 if is_last:
                     return
-        except UnsupportedOperationError:  # it has ended
+        except UnsupportedOperationError:  # a2a-sdk does not subscribe to an ended task
             yield await self._get(GetTaskRequest(id=task_id), context)
 
     async def _get(self, request: GetTaskRequest, context: ServerCallContext) -> Task:
         task: Task | None = await self.on_get_task(request, context)
         if task is None:
-            raise UnsupportedOperationError("The task is gone.")
+            raise UnsupportedOperationError("The agent no longer has the task; ask the service for it.")
         return task
 
 
-def _says_the_end(event: Event) -> bool:
-    return isinstance(event, (Task, TaskStatusUpdateEvent)) and event.status.state in ENDED | PAUSED
+def _is_final(event: Event) -> bool:
+    return isinstance(event, (Task, TaskStatusUpdateEvent)) and event.status.state in ENDED | INTERRUPTED
 
 
 def _key(params: SendMessageRequest, context: ServerCallContext) -> _Key:

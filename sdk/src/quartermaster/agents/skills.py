@@ -1,4 +1,4 @@
-"""Skills: functions with what the card says of them, called with the arguments that they name."""
+"""Skills: an agent's functions, with their descriptions in the card and the parameters that they may have."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ INJECTED = frozenset(
 
 
 class UnknownSkill(LookupError):
-    """A message asks for a skill that the agent does not have."""
+    """A message names a skill that the agent does not have."""
 
 
 @dataclass(frozen=True)
 class Skill:
-    """A function of the agent, as the card describes it."""
+    """A function of the agent, with its description in the card."""
 
     function: Callable[..., Any]
     id: str
@@ -32,12 +32,12 @@ class Skill:
 
     @property
     def is_async(self) -> bool:
-        """Tell whether the function runs on the event loop; others run in threads."""
+        """Whether the function runs on the event loop and not in a thread."""
         return inspect.iscoroutinefunction(self.function) or inspect.isasyncgenfunction(self.function)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Give the names of what is to be injected."""
+        """The names of the parameters that receive arguments."""
         return tuple(name for name in inspect.signature(self.function).parameters if name in INJECTED)
 
 
@@ -51,7 +51,10 @@ def describe_skill(
     input_modes: Sequence[str],
     output_modes: Sequence[str],
 ) -> Skill:
-    """Describe a function as a skill, by its name and docstring where nothing else is said."""
+    """Return a function as a skill; id, name and description default to its name and docstring.
+
+    Raises TypeError if a parameter is not in `INJECTED` and has no default.
+    """
     _require_injectable(function)
     identifier = id or function.__name__
     title = name or function.__name__.replace("_", " ").capitalize()
@@ -68,17 +71,17 @@ def describe_skill(
 
 
 def choose_skill(skills: Mapping[str, Skill], wanted: object) -> Skill:
-    """Give the skill of that id or name, the first one where none is wanted; raises UnknownSkill."""
+    """Return the skill with this id or name, or the first skill for None. Raises UnknownSkill."""
     if wanted is None:
         return next(iter(skills.values()))
     for skill in skills.values():
         if wanted in {skill.id, skill.name}:
             return skill
-    raise UnknownSkill(f"The agent has no such skill; it has {', '.join(skills)}.")
+    raise UnknownSkill(f"The agent has no skill {str(wanted)[:100]!r}; its skills are {', '.join(skills)}.")
 
 
 def _require_injectable(function: Callable[..., Any]) -> None:
-    """Find a misspelt parameter when the agent is written, not when it is called."""
+    """Raise TypeError for an unknown parameter now, and not only when a message arrives."""
     for parameter in inspect.signature(function).parameters.values():
         is_free = parameter.default is not parameter.empty or parameter.kind in {
             parameter.VAR_POSITIONAL,
@@ -86,6 +89,6 @@ def _require_injectable(function: Callable[..., Any]) -> None:
         }
         if parameter.name not in INJECTED and not is_free:
             raise TypeError(
-                f"{function.__name__}() has the parameter {parameter.name!r}; "
-                f"a skill is given any of {', '.join(sorted(INJECTED))}."
+                f"{function.__name__}() has an unknown parameter {parameter.name!r}; "
+                f"a skill may have {', '.join(sorted(INJECTED))}."
             )

@@ -1,7 +1,7 @@
-"""Run a skill, whatever kind of function it is, and give what it yields or returns.
+"""Run a skill and yield its outputs: a function or a generator, `async` or not.
 
-Functions that are not `async` run in threads, generators step by step, in one context of their own: contextvars of
-one request never reach another. A cancelled turn does not wait for a thread: its generator is closed after the step.
+Functions that are not `async` run in threads, and generators one step at a time, in a copy of the request's context.
+Cancelling a turn does not wait for its thread; a generator is closed after its running step.
 """
 
 import contextvars
@@ -19,7 +19,7 @@ _END = object()
 async def run_skill(
     function: Callable[..., Any], limiter: anyio.CapacityLimiter
 ) -> AsyncGenerator[Any, None]:
-    """Call a function without arguments; `limiter` bounds how many threads run at once."""
+    """Call a function without arguments, and yield its outputs; `limiter` limits the threads."""
     if inspect.isasyncgenfunction(_wrapped(function)):
         generator = function()
         try:
@@ -50,30 +50,30 @@ async def _run_in_threads(
     if not inspect.isgenerator(output):
         yield output
         return
-    steps = _Steps(output)
+    threaded = _ThreadedGenerator(output)
     try:
-        while (yielded := await call(steps.advance)) is not _END:
+        while (yielded := await call(threaded.advance)) is not _END:
             yield yielded
     finally:
-        steps.close(context.copy())
+        threaded.close(context.copy())
 
 
-class _Steps:
-    """A generator whose turn may end while a thread is still within a step."""
+class _ThreadedGenerator:
+    """A generator that runs in threads; it can be closed while a thread executes a step."""
 
     def __init__(self, generator: Generator[Any, Any, Any]) -> None:
         self._generator = generator
-        self._stepping = threading.Lock()
+        self._lock = threading.Lock()
 
     def advance(self) -> Any:
-        with self._stepping:
+        with self._lock:
             return next(self._generator, _END)
 
     def close(self, context: contextvars.Context) -> None:
-        """Let what the generator cleans up run after the step, in a thread: nobody waits for it."""
+        """Close the generator in a thread after its running step, without waiting for that."""
         if inspect.getgeneratorstate(self._generator) != inspect.GEN_CLOSED:
             threading.Thread(target=context.run, args=(self._close,), daemon=True).start()
 
     def _close(self) -> None:
-        with self._stepping:
+        with self._lock:
             self._generator.close()

@@ -1,4 +1,4 @@
-"""Store what an agent made as a file of the service, and give the part that stands for it."""
+"""Store an artifact as a file of the service, and create the message part with its link."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from quartermaster.resources import UploadedFile
 
 DEFAULT_RETENTION = timedelta(days=30)
 LINK_MINUTES = 1440
-"""The longest life of a link: a task is read long after it was made."""
+"""The maximum lifetime of a link, because a task may be read long after it ended."""
 
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """A part with a link, and what the extension `file-artifact` says of the file."""
+    """A part with a link to the file, and the file's description for the extension `file-artifact`."""
 
     part: Part
     description: dict[str, Any]
 
 
 def is_stored(artifact: Artifact) -> bool:
-    """Tell whether an artifact leaves as a file."""
+    """Return whether an artifact is sent as a stored file."""
     return isinstance(artifact.content, (bytes, Path)) or artifact.file is not None
 
 
 async def store_artifact(client: AsyncClient, artifact: Artifact) -> StoredArtifact:
-    """Upload an artifact; its owner and payer are those of the context. Raises what the client raises."""
+    """Upload an artifact, with the owner and payer of the context. Raises the errors of `files.upload`."""
     uploaded = await client.files.upload(
         _content(artifact),
         file_name=artifact.name,
@@ -48,14 +48,14 @@ async def store_artifact(client: AsyncClient, artifact: Artifact) -> StoredArtif
 
 
 def raw_part(artifact: Artifact) -> Part:
-    """Give the part that holds an artifact's content itself."""
+    """Return a part that contains an artifact's content."""
     content = _content(artifact)
     raw = content.read_bytes() if isinstance(content, Path) else content
     return Part(raw=raw, filename=artifact.name, media_type=guess_media_type(artifact))
 
 
 def guess_media_type(artifact: Artifact) -> str:
-    """Give the media type that an artifact states, else the one of its name."""
+    """Return the artifact's media type, by default the one of its name's suffix."""
     return artifact.media_type or mimetypes.guess_type(artifact.name)[0] or "application/octet-stream"
 
 

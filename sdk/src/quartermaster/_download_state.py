@@ -1,4 +1,4 @@
-"""What has arrived of a download, over however many attempts, and its digest."""
+"""The state of a download over several attempts: the received bytes and their digest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from quartermaster.errors import DigestMismatch
 
 
 @dataclass
-class Received:
-    """What has arrived so far of the version that the entity tag names."""
+class DownloadState:
+    """The bytes received so far of the version with this entity tag."""
 
     file: IO[bytes]
     start: int
@@ -22,26 +22,28 @@ class Received:
     digest: Any = field(default_factory=hashlib.sha256)
 
     def write(self, piece: bytearray) -> None:
-        """Take the next bytes."""
+        """Append the next bytes to the file and the digest."""
         self.file.write(piece)
         self.digest.update(piece)
         self.size_bytes += len(piece)
 
-    def begin(self, entity_tag: str | None, total_bytes: int) -> None:
-        """Start from nothing: what came before was of another version."""
+    def restart(self, entity_tag: str | None, total_bytes: int) -> None:
+        """Discard the received bytes: the response begins at the first byte, perhaps of another version."""
         if self.size_bytes:
             self.file.seek(self.start)
             self.file.truncate()
         self.size_bytes, self.total_bytes = 0, total_bytes
         self.entity_tag, self.digest = entity_tag, hashlib.sha256()
 
-    def require_whole(self) -> None:
-        """Compare what arrived with the digest that the entity tag is."""
+    def verify_digest(self) -> None:
+        """Raise DigestMismatch unless the content has the digest in its entity tag."""
         if self.entity_tag != f'"{self.digest.hexdigest()}"':
-            raise DigestMismatch("The content that arrived does not have the digest that was announced.")
+            raise DigestMismatch(
+                "The downloaded content does not have the digest that the service announced; download it again."
+            )
 
 
-def make_durable(part: IO[bytes]) -> None:
-    """Have the disk keep what was written."""
+def flush_to_disk(part: IO[bytes]) -> None:
+    """Flush a file's buffers to the disk, so that it survives a crash of the machine."""
     part.flush()
     os.fsync(part.fileno())

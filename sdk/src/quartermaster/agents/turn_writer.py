@@ -1,4 +1,4 @@
-"""Write what a skill gives back as updates of its task."""
+"""Write a skill's outputs as updates of its task."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from a2a.types import Part, TaskState
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
+from quartermaster.agents.artifact_storage import guess_media_type, is_stored, raw_part, store_artifact
 from quartermaster.agents.connection import Connection
 from quartermaster.agents.outputs import Artifact, Ask, Status
-from quartermaster.agents.storing import guess_media_type, is_stored, raw_part, store_artifact
 
 MAX_INLINE_BYTES = 1 << 20
-"""Text and JSON values of more bytes leave as files."""
+"""Larger text and JSON values are stored as files."""
 
 
 class TurnWriter:
-    """Writes the outputs of one turn, in their order."""
+    """Writes the outputs of one turn in order."""
 
     def __init__(
         self, updater: TaskUpdater, connection: Connection, *, title: str, active: Collection[str]
@@ -34,7 +34,7 @@ class TurnWriter:
         self._text_id: str | None = None
 
     async def write(self, output: Any) -> bool:
-        """Write an output; True says that it ends the turn. Raises TypeError for what is no output."""
+        """Write an output. Return whether it ends the turn. Raises TypeError if it is not an output."""
         if isinstance(output, str):
             await self._write_text(output)
         elif isinstance(output, Ask):
@@ -47,7 +47,7 @@ class TurnWriter:
         return False
 
     async def fail(self, sentence: str) -> None:
-        """End the task with what went wrong."""
+        """Fail the task with a message."""
         await self._updater.failed(self._message(sentence))
 
     def _message(self, text: str) -> Any:
@@ -69,7 +69,7 @@ class TurnWriter:
         data = {uri: dict(found) for uri, found in artifact.extensions.items() if uri in self._active}
         part = _inline(artifact)
         if not self._connection.is_configured:
-            part = part or raw_part(artifact)  # an agent that is tried without a service
+            part = part or raw_part(artifact)  # an agent in development, which has no service to store files
         elif part is None or part.ByteSize() > MAX_INLINE_BYTES:
             stored = await store_artifact(self._connection.async_client, artifact)
             part = stored.part
@@ -81,7 +81,7 @@ class TurnWriter:
 
 
 def to_artifact(output: Any, title: str) -> Artifact:
-    """Give a value that stands for an artifact its form; raises TypeError for what is none."""
+    """Return an output as an artifact. Raises TypeError for a value that cannot be one."""
     if isinstance(output, Artifact):
         return output
     if isinstance(output, Path):
@@ -89,12 +89,12 @@ def to_artifact(output: Any, title: str) -> Artifact:
     if isinstance(output, (Mapping, list)):
         return Artifact(output, title, "application/json")
     raise TypeError(
-        f"A skill cannot give back {type(output).__name__}; bytes need a name: Artifact(content, name)."
+        f"A skill cannot return {type(output).__name__}; bytes need a name: Artifact(content, name)."
     )
 
 
 def _inline(artifact: Artifact) -> Part | None:
-    """Give the part of an artifact that stays in the message."""
+    """Return the part for an artifact that stays in the message, or None if it is stored as a file."""
     if is_stored(artifact):
         return None
     if isinstance(artifact.content, str):
