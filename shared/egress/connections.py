@@ -1,8 +1,8 @@
-"""SSRF protection: connections that go only where the policy allows.
+"""SSRF protection: connections only to addresses that the policy allows.
 
-A connection resolves its host once, checks every answer, and connects to the very addresses it checked: DNS
-rebinding, redirects and odd spellings of an address gain nothing. TLS still checks the host's name. Each connection
-serves one request, through no proxy.
+A connection resolves its host once, checks every address, and connects to the checked address: DNS rebinding, redirects
+and unusual spellings of an address gain nothing. TLS still checks the host's name. Each connection serves one request,
+without a proxy.
 """
 
 import http.client
@@ -28,14 +28,14 @@ from shared.egress.policy import EgressPolicy
 from shared.runtime.tcp_keepalive import KEEPALIVE_OPTIONS
 
 CONNECT_SECONDS = 10.0
-"""The time one address has to accept; a host may have several."""
+"""The time for one address to accept; a host may have several."""
 MAX_ADDRESSES = 4
 MAX_LINE_BYTES = 65_537
 _INTERIM = range(102, 200)
 
 
 class Guard:
-    """Opens the sockets of one request."""
+    """Opens the checked socket of one request."""
 
     def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
         self._policy = policy
@@ -45,6 +45,7 @@ class Guard:
     def connect(self, host: str, port: int) -> socket.socket:
         """Connect to a host. Raises AddressRefused, ConnectionFailed and FetchTimedOut."""
         addresses = self._resolve(host, port)
+        # All addresses: a name with one private address among public ones is an attack or a mistake.
         if not addresses or not all(self._policy.is_allowed(address) for address in addresses):
             raise AddressRefused if addresses else ConnectionFailed
         for address in addresses[:MAX_ADDRESSES]:
@@ -55,7 +56,7 @@ class Guard:
         raise ConnectionFailed
 
     def note_sent(self) -> None:
-        """Note that some of the request leaves now."""
+        """Record that bytes of the request leave now."""
         self._deadline.has_sent = True
 
     def _watched(self, connection: socket.socket) -> socket.socket:
@@ -67,7 +68,7 @@ class Guard:
         return connection
 
     def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """Resolve a name in a thread: a name server may take minutes, and nothing interrupts the resolver."""
+        """Resolve a name in a thread, because a name server may take minutes, and nothing interrupts the resolver."""
         if is_address(host):
             return self._ask_resolver(host, port)
         found: list[Sequence[str]] = []
@@ -104,7 +105,7 @@ class Guard:
 
 
 class _Lines(io.BufferedReader):
-    """Remembers the last line that was read, and reads no more at once than it is told."""
+    """A reader that remembers its last line and limits a line's length."""
 
     last = b""
 
@@ -114,13 +115,13 @@ class _Lines(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
-            # A chunk of negative length would be read to the end of all that the source sends.
+            # A chunk of negative length would be read to the end of everything that the source sends.
             raise http.client.IncompleteRead(b"")
         return super().read(size)
 
 
 class _WholeHead(http.client.HTTPResponse):
-    """An answer whose head has to end with an empty line; one that was cut off would pass for an empty body."""
+    """A response with a head that must end with an empty line; a truncated head would pass for an empty body."""
 
     def begin(self) -> None:
         self.fp = lines = _Lines(self.fp.detach())
@@ -129,7 +130,7 @@ class _WholeHead(http.client.HTTPResponse):
             raise http.client.IncompleteRead(b"")
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Skip every interim answer (RFC 9110, 15.2); `http.client` skips 100 alone."""
+        """Skip every interim response (RFC 9110, 15.2), because `http.client` skips 100 alone."""
         version, status, reason = super()._read_status()  # type: ignore[misc]
         is_interim = status in _INTERIM
         return version, http.client.CONTINUE if is_interim else status, reason
@@ -146,7 +147,8 @@ class _GuardedConnection(HTTPConnection):
         return self._guard.connect(self.host.strip("[]"), self.port)
 
     def send(self, data: Any) -> None:
-        """Send some of the request, once there is a connection for it."""
+        """Send bytes of the request, after connecting if necessary."""
+        # Connect before the note, so that a refused address counts as not sent.
         if self.sock is None:
             self.connect()
         self._guard.note_sent()
@@ -166,7 +168,7 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class GuardedAdapter(HTTPAdapter):
-    """The transport of one request."""
+    """The transport adapter of one request."""
 
     def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
         super().__init__(max_retries=0)
@@ -182,7 +184,7 @@ class GuardedAdapter(HTTPAdapter):
         proxies: Mapping[str, str] | None = None,  # noqa: ARG002 (never a proxy)
         cert: Any = None,  # noqa: ARG002 (never a certificate of ours)
     ) -> HTTPConnectionPool:
-        """Make the pool of this request's one connection."""
+        """Return the pool with this request's only connection."""
         where, _ = self.build_connection_pool_key_attributes(request, verify=True)
         host, port = where["host"], where["port"]
         if where["scheme"] == "https":
@@ -200,12 +202,12 @@ class GuardedAdapter(HTTPAdapter):
         super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Do nothing: the pool always verifies, with authorities that are loaded once."""
+        """Leave the pool unchanged: it always verifies, with cached certificate authorities."""
 
 
 @lru_cache(maxsize=8)
 def _tls_context(authorities: str) -> ssl.SSLContext:
-    """Cache the certificate authorities: reading them costs more than a request."""
+    """Return a TLS context for these certificate authorities, cached because loading them costs more than a request."""
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
     context.check_hostname = True
     context.load_verify_locations(authorities)

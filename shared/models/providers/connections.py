@@ -1,12 +1,14 @@
-"""Connections to providers: pooled per process, cuttable at every moment, unaffected by the environment.
+"""Connections to providers: pooled per process, interruptible at any moment, and independent of the environment.
 
-`requests` carries the calls, but only its transport adapter: a session would add redirects, cookies, `.netrc`
-credentials and the environment's proxies, none of which may touch a call that is paid. Below the adapter, urllib3's
-connections tell the watchdog of the call they serve (the sending thread's) how to hang up, even before an answer.
+Only the transport adapter of `requests` is used. A session would add redirects, cookies, `.netrc` credentials and the
+environment's proxies, none of which may touch a paid call. urllib3's connections register with the watchdog of the call
+that the current thread makes, so that it can hang up even before a response.
 
-Upstreams send each event as a chunk of its own, and http.client gives one chunk at a time however many have arrived.
-What follows an event (translating, sending it on) costs by the piece, so all that is there is read, and its framing
-undone, at once.
+Upstreams send each event as a chunk of its own, and http.client returns one chunk at a time. Every step after a read
+costs per piece, so a read returns all chunks that have arrived, without their framing.
+
+The adapter of `shared/egress/connections.py` is a separate one: it makes a guarded connection per request, without pool
+and proxy.
 """
 
 import re
@@ -37,9 +39,9 @@ MAX_GATHERED_BYTES = 64 << 10
 MAX_CHUNK_HEAD_BYTES = 64 << 10
 _CHUNK_HEAD = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(;.*)?", re.DOTALL)
 CONNECTIONS_PER_PROVIDER = 128
-"""Idle connections kept; threads beyond them connect anew."""
+"""Idle connections in the pool; more threads than that open connections of their own."""
 MAX_IDLE_SECONDS = 50.0
-"""Older idle connections are not reused: gateways on the way forget them silently after a minute or more."""
+"""Older idle connections are not reused, because gateways drop them silently after a minute or more."""
 
 
 class _Serving(threading.local):
@@ -54,7 +56,7 @@ _serving = _Serving()
 
 @contextmanager
 def serving(call: Call, *, connect_timeout_seconds: float, connects_anew: bool = False) -> Iterator[None]:
-    """Let connections that this thread uses in the block know the call they serve."""
+    """Set the call that connections of this thread serve within the block."""
     _serving.call, _serving.connect_timeout_seconds = call, connect_timeout_seconds
     _serving.connects_anew = connects_anew
     try:
@@ -65,7 +67,7 @@ def serving(call: Call, *, connect_timeout_seconds: float, connects_anew: bool =
 
 @contextmanager
 def _detecting_lost_request(connection: socket.socket | None) -> Iterator[None]:
-    """Tell the call, if its connection breaks within, that nothing of its request was taken."""
+    """Mark the call as unacknowledged if its connection breaks before the upstream had a byte of the request."""
     try:
         yield
     except OSError:
@@ -76,7 +78,7 @@ def _detecting_lost_request(connection: socket.socket | None) -> Iterator[None]:
 
 
 class ChunkDecoder:
-    """Undoes the chunked framing (RFC 9112, 7.1) of bytes as they come; what is unfinished waits for the next."""
+    """Removes the chunked framing (RFC 9112, 7.1) from bytes as they arrive. Unfinished parts wait for more bytes."""
 
     __slots__ = ("_is_at_trailers", "_left", "_unparsed", "is_broken", "is_over")
 
@@ -88,7 +90,7 @@ class ChunkDecoder:
         self.is_broken = False
 
     def feed(self, received: bytes) -> bytes:
-        """Give the data in these bytes, up to where the framing is broken."""
+        """Return the data in these bytes, up to invalid framing."""
         pieces: list[bytes] = []
         available = self._unparsed + received if self._unparsed else received
         at = 0
@@ -103,11 +105,12 @@ class ChunkDecoder:
             self._read_line(available[at:end].strip())
             at = end + 1
         self._unparsed = available[at:]
+        # A chunk's head without end would grow without bound.
         self.is_broken |= len(self._unparsed) > MAX_CHUNK_HEAD_BYTES
         return b"".join(pieces)
 
     def _read_line(self, line: bytes) -> None:
-        """Read the end of a chunk's data, the head of a chunk, or a trailer."""
+        """Parse the end of a chunk's data, the head of a chunk, or a trailer."""
         if self._is_at_trailers:
             self.is_over = not line
         elif self._left == 0:
@@ -120,7 +123,7 @@ class ChunkDecoder:
 
 
 class GatheringResponse(HTTPResponse):
-    """A response whose `read1`, the only way to read it, gives all chunks that have arrived."""
+    """A response with a `read1` that returns all chunks that have arrived; it must be read by `read1` only."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -128,12 +131,12 @@ class GatheringResponse(HTTPResponse):
         self._decoder = ChunkDecoder()
 
     def begin(self) -> None:
-        """Read the head of the answer."""
+        """Read the head of the response."""
         with _detecting_lost_request(self._socket):
             super().begin()
 
     def read1(self, n: int = -1) -> bytes:
-        """Wait for some bytes and give all that is there; a break after them is told by the next call."""
+        """Wait for bytes and return all that have arrived. The next call reports a break after them."""
         if not self.chunked:
             return super().read1(n)
         while not (self.isclosed() or self._decoder.is_over):
@@ -142,11 +145,12 @@ class GatheringResponse(HTTPResponse):
                 raise IncompleteRead(b"")
             if data := self._decoder.feed(received):
                 return data
+        # As http.client does at the end, so that urllib3 returns the connection to the pool.
         self.close()
         return b""
 
     def has_buffered_bytes(self) -> bool:
-        """Whether bytes of the body have come; asked once the socket was shut, for until then it may wait."""
+        """Return whether bytes of the body have arrived. Call it after the socket was shut down, or it may block."""
         try:
             return not self.isclosed() and bool(self.fp.peek(1))
         except (OSError, ValueError):
@@ -154,18 +158,19 @@ class GatheringResponse(HTTPResponse):
 
     @property
     def is_pollable(self) -> bool:
-        """Whether the body comes in chunks, and its socket tells of all that is still to come."""
+        """Whether the body is chunked, and its socket's readiness covers all data that is still to come."""
+        # Decrypted bytes in the TLS layer do not make the socket readable.
         is_decrypted = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         is_open = not (self._decoder.is_over or self._decoder.is_broken or self.isclosed())
         return self.chunked and is_open and not is_decrypted
 
     def fileno(self) -> int:
-        """Give the descriptor of the socket."""
+        """Return the socket's file descriptor."""
         return self._socket.fileno()
 
     @contextmanager
     def non_blocking(self) -> Iterator[None]:
-        """Let `read_available` be called within the block, and nothing else."""
+        """Make the socket non-blocking within the block, which may call only `read_available`."""
         read_timeout = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
@@ -174,7 +179,7 @@ class GatheringResponse(HTTPResponse):
             self._socket.settimeout(read_timeout)
 
     def read_available(self) -> bytes | None:
-        """Give the data that has come; None if nothing has, or the end or a break, which `read1` will tell."""
+        """Return the data that has arrived; None if there is none, or at the end or a break, which `read1` reports."""
         try:
             received = self.fp.read1(MAX_GATHERED_BYTES)
         except OSError:
@@ -183,20 +188,20 @@ class GatheringResponse(HTTPResponse):
 
 
 def response_of(body: object) -> GatheringResponse | None:
-    """Give the response below a body of urllib3, if it is one of ours."""
+    """Return the response below a body of urllib3, or None if it is not a `GatheringResponse`."""
     response = getattr(body, "_fp", None)
     return response if isinstance(response, GatheringResponse) else None
 
 
 class _CuttableConnection(HTTPConnection):
-    """A connection that tells its call how to cut it; also sees that connecting has a timeout of its own."""
+    """A connection that registers with its call how to cut it, and has a separate timeout for connecting."""
 
     response_class = GatheringResponse
     _used_at = 0.0
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection can be used again."""
+        """Whether the connection can be reused."""
         is_young = time.monotonic() - self._used_at < MAX_IDLE_SECONDS
         return is_young and not _serving.connects_anew and super().is_connected
 
@@ -208,7 +213,7 @@ class _CuttableConnection(HTTPConnection):
             self.timeout = read_timeout
 
     def connect(self) -> None:
-        """Connect; the handshake still has the timeout for connecting, what is sent then has not."""
+        """Connect. The connect timeout also covers the handshake, and the read timeout everything after it."""
         super().connect()
         if self.sock is not None:
             self.sock.settimeout(self.timeout)
@@ -220,6 +225,7 @@ class _CuttableConnection(HTTPConnection):
         _serving.acknowledged = None
         if self.sock is not None:
             self._attach()
+            # The baseline: if it has not grown when the connection breaks, the upstream has no byte of this request.
             _serving.acknowledged = acknowledged_bytes(self.sock)
         with _detecting_lost_request(self.sock):
             super().request(*args, **kwargs)
@@ -247,44 +253,46 @@ _POOLS = {"http": _Pool, "https": _SecurePool}
 
 
 class ProviderAdapter(HTTPAdapter):
-    """The adapter of one provider."""
+    """The transport adapter of one provider."""
 
     def __init__(self) -> None:
-        """Keep connections without limiting how many there are; repeat nothing."""
+        """Create an adapter without a limit of connections and without retries."""
         self._pool: ConnectionPool | None = None
         super().__init__(pool_connections=4, pool_maxsize=CONNECTIONS_PER_PROVIDER, max_retries=0)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> ConnectionPool:
-        """Find the pool once: a provider has one address and one set of TLS rules."""
+        """Return the pool, looked up once, because a provider has one address and one set of TLS rules."""
         if self._pool is None:
             self._pool = super().get_connection_with_tls_context(*args, **kwargs)
         return self._pool
 
     def build_response(self, req: PreparedRequest, resp: BaseHTTPResponse) -> Response:  # noqa: ARG002 (requests')
-        """Hand the answer on as it is: cookies, encodings and the like are read by nobody here."""
+        """Return the response unprocessed: cookies, encodings and the like are not used here."""
         response = Response()
         response.raw = resp
         return response
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make pools of our connections, kept alive on silent ways."""
+        """Create pools of `_CuttableConnection`, with TCP keep-alive for silent links."""
         super().init_poolmanager(*args, socket_options=_SOCKET_OPTIONS, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> ProxyManager:
-        """Likewise by way of a proxy."""
+        """Create such pools behind a proxy."""
         manager: ProxyManager = super().proxy_manager_for(proxy, **kwargs)
         manager.pool_classes_by_scheme = _POOLS
         return manager
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Take nothing more, so that all that the upstream could deliver can be read, and reset the connection when closed.
+    """Shut the socket down for both directions.
 
-    An upstream that waits for room hears nothing of a socket that is shut and was read empty, until it asks again.
+    Bytes that have arrived can still be read; closing then resets the link.
+
+    Without the reset, an upstream that waits for a send window would learn of the hang-up only at its next probe.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
-    # The plain socket's method: an SSL socket's own would drop its state under the thread that reads.
+    # The plain socket's method: an SSL socket's own method would drop its state under the thread that reads.
     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
