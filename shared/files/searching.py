@@ -18,8 +18,8 @@ from shared.files.tables import file_words, files
 SCANNED_FILES = 2000
 """How many of the newest files are scanned, at a few microseconds each, before the index is used."""
 MAX_OWNERS_SCANNED = 10
-"""The most owners of whom the newest files are scanned, SCANNED_FILES of each. For more owners the index is used at once,
-and reads all of their files that match."""
+"""The most owners of which the newest files are scanned, SCANNED_FILES of each. For more, the index is used at once and
+reads all of their files that match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

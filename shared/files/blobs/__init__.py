@@ -1,4 +1,4 @@
-"""Blob stores: where file content lies. The port is `base`; `local` and `s3` keep it; this opens the configured one."""
+"""Blob stores for file content: the port (`base`), its adapters (`local`, `s3_store`), and the way to open one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Access:
-    """How to reach an S3 server; what is None comes from the ambient AWS configuration (AWS_* variables, roles)."""
+    """How to reach an S3 server; None takes the value of the AWS environment (AWS_* variables, roles)."""
 
     endpoint_url: str | None = None
     region: str | None = None
@@ -30,10 +30,10 @@ class S3Access:
 def open_blob_store(
     url: str, *, s3: S3Access = S3Access(), identity: Identity | None = None, reserve_bytes: int = 0
 ) -> BlobStore:
-    """Open the store at `file:///path` or `s3://bucket/prefix` (a bucket that exists).
+    """Open the store at `file:///path` or `s3://bucket/prefix` (an existing bucket).
 
-    With an `identity` it is used only while it is the one that the database knows; without, an absent directory is
-    made. `reserve_bytes` of a local disk stay free. Raises ValueError; BlobStoreUnavailable without an identity.
+    With an `identity` it is usable only while its marker matches the database; without one, an absent directory is
+    created. `reserve_bytes` of a local disk stay free. Raises ValueError; BlobStoreUnavailable without an identity.
     """
     if (root := local_root(url)) is not None:
         return LocalBlobStore(root, identity=identity, reserve_bytes=reserve_bytes)
@@ -41,14 +41,14 @@ def open_blob_store(
 
 
 def open_marked(url: str, *, s3: S3Access = S3Access()) -> Marked:
-    """Open a store to look at its marker, or to write it. Raises ValueError."""
+    """Open a store to read or write its marker only. Raises ValueError."""
     if (root := local_root(url)) is not None:
         return LocalDirectory(root)
     return _open_s3(url, s3, None).marked
 
 
 def local_root(url: str) -> Path | None:
-    """Give the directory of a local store; None for another kind of store."""
+    """Return the directory of a local store; None for another kind of store."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.strip("/"):
         return Path(unquote(parts.path))

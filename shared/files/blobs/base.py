@@ -1,22 +1,20 @@
-"""The port through which the files domain keeps bytes: what a blob store promises, and how it may fail.
+"""The port through which the files domain stores bytes: what a blob store guarantees, and how it may fail.
 
-A blob is the content of one version and lies under a key made from that version's id, which is never shared and never
-used again; so a removal is exact and needs no reference counts. The truth about a blob is its row in the database;
-the store only obeys, and every verb may be repeated after a crash at any point:
+A blob is the content of one version, under a key made from that version's id, which is never shared and never reused;
+so a removal is exact and needs no reference counts. The state of a blob is its row in the database. Each verb may be
+repeated after a crash at any point:
 
     (record) → begin → (record its id) → receive → write … → seal → (commit the row) → release → place → open … → remove
                                             └── discard, on any failure before the commit
 
-The rule it protects: what was committed is never lost, what was not committed is always found again. It holds as long
-as the caller keeps this order, and above all:
+Committed content is never lost, and uncommitted content is always found again, if the caller keeps this order:
 
-- `discard` only while no commit was attempted. After a commit whose outcome is unknown, `release`: if the row is
-  there, the bytes are promised; if it is not, a sweep finds them.
-- A blob's row is deleted only after `remove` returned without naming that blob.
-- `BlobMissing` is an alarm to raise and a job to retry, never a reason to delete a row.
+- `discard` only while no commit was attempted. After a commit with unknown outcome, `release`: if there is a row, the
+  bytes are kept; if there is none, a sweep deletes them.
+- Delete a blob's row only after `remove` returned without naming that blob.
+- `BlobMissing` raises an alarm and a retry; it is never a reason to delete a row.
 
-Left to others: rows, leases and retries (the files domain); the digest of the content (the code that feeds the
-receiver).
+Rows, leases, retries and the digest of the content are left to the files domain.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -30,55 +28,55 @@ from shared.errors import DomainError, Kind, ServiceUnavailable
 Item = TypeVar("Item", bound=Hashable)
 STORAGE_RETRY_SECONDS = 5
 UNKNOWN_UPLOAD = ""
-"""The upload id of a blob whose upload may have been begun by a process that died before it could say so."""
+"""The upload id of a blob whose process may have begun an upload and crashed before it recorded the id."""
 
 
 class BlobStoreUnavailable(ServiceUnavailable):
-    """The store of file content does not answer at the moment; try again."""
+    """The store of file content does not respond at the moment; retry."""
 
     code = "blob_store_unavailable"
     is_wrong = False
-    """Whether a store answers that is not the one of this database."""
+    """Whether a store responded that is not the one of this database."""
 
     @classmethod
     def wrong(cls, detail: str) -> Self:
-        """Make the error of a store that is not the one of this database."""
+        """Return the error of a store that is not the one of this database."""
         error = cls(detail)
         error.is_wrong = True
         return error
 
 
 class StorageFull(DomainError):
-    """There is no room left in the store of file content; what is stored can be read."""
+    """The store of file content is full; stored content can be read."""
 
     code = "storage_full"
     kind = Kind.STORAGE_FULL
 
     def __init__(self, detail: str | None = None) -> None:
-        """Ask for a retry after some seconds: somebody has to free space."""
+        """Ask for a retry after some seconds: an operator has to free space."""
         super().__init__(detail, retry_after_seconds=STORAGE_RETRY_SECONDS)
 
 
 class StorageReadOnly(DomainError):
-    """The store of file content cannot be written to at the moment; what is stored can be read."""
+    """The store of file content is read-only at the moment; stored content can be read."""
 
     code = "storage_read_only"
     kind = Kind.STORAGE_FULL
 
     def __init__(self, detail: str | None = None) -> None:
-        """Ask for a retry after some seconds: somebody has to mount it anew."""
+        """Ask for a retry after some seconds: an operator has to mount it again."""
         super().__init__(detail, retry_after_seconds=STORAGE_RETRY_SECONDS)
 
 
 class BlobMissing(DomainError):
-    """The store does not hold this content at the moment."""
+    """The store does not have this content at the moment."""
 
     code = "blob_missing"
     kind = Kind.UNAVAILABLE
 
 
 class BlobDamaged(DomainError):
-    """The store holds other bytes than those recorded for this content."""
+    """The stored bytes of this content do not match its digest."""
 
     code = "blob_damaged"
     kind = Kind.UNAVAILABLE
@@ -86,10 +84,10 @@ class BlobDamaged(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """What a store must know of a blob to place or remove it; the blob's row keeps it.
+    """What a store needs to place or remove a blob; the blob's row keeps it.
 
-    `upload_id` and `checksum` are the store's own, None where it needs none. Without `upload_id` a removal must look
-    for uploads to abort, which is needed until the blob is live.
+    `upload_id` and `checksum` are the store's own, None if it needs none. With UNKNOWN_UPLOAD a removal searches for
+    uploads to abort.
     """
 
     version_id: UUID
@@ -97,12 +95,12 @@ class Blob:
     upload_id: str | None = None
     checksum: str | None = None
     chunk_checksums: bytes | None = field(default=None, repr=False)
-    """Of content just received, those of its chunks (`chunks`); None where the store checks itself."""
+    """The checksums of the chunks of content just received (`chunks`); None if the store verifies itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """The disk that a store fills, and what is left of it for the service."""
+    """The size of a store's disk, and the bytes that the service may still use."""
 
     size_bytes: int
     free_bytes: int
@@ -110,7 +108,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What a store holds of a blob; `is_placed` says that it is at its final place."""
+    """The bytes that a store has of a blob; `is_placed` means at their final place."""
 
     version_id: UUID
     size_bytes: int
@@ -119,17 +117,17 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The size of content whose sender does not say how long it will be."""
+    """The size of content of unannounced length: at most so many bytes."""
 
     size_bytes: int
 
 
 Size = int | AtMost
-"""How much content to receive: exactly so many bytes, or at most."""
+"""The size of content to receive: exactly so many bytes, or at most."""
 
 
 def largest(size: Size) -> int:
-    """Give the most bytes that content of this size can have."""
+    """Return the most bytes that content of this size may have."""
     return size.size_bytes if isinstance(size, AtMost) else size
 
 
@@ -137,46 +135,46 @@ class Receiver(Protocol):
     """One upload on its way into the store, in constant memory; used by one thread."""
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Append a chunk; the bytes may be reused afterwards.
+        """Append a chunk; the caller may reuse its buffer afterwards.
 
         The caller counts: more than the announced size or bound is a ValueError. Raises BlobStoreUnavailable,
         StorageFull, StorageReadOnly.
         """
 
     def seal(self) -> Blob:
-        """Make every byte survive a crash and say what to record. Raises BlobStoreUnavailable, StorageFull.
+        """Make every byte durable and return the values to record. Raises BlobStoreUnavailable, StorageFull.
 
-        A seal that failed is final (the kernel reports a lost write once): discard and answer with the error. Fewer
-        bytes than an announced size are a ValueError.
+        A failed seal is final (the kernel reports a lost write once): discard, and respond with the error. Fewer bytes
+        than an announced size are a ValueError.
         """
 
     def release(self) -> None:
-        """Let go of the bytes after the commit (or an attempt at one): sweeps may look at them now."""
+        """Release the bytes after the commit or an attempt at one: from now on sweeps may check them."""
 
     def discard(self) -> None:
-        """Take back whatever was stored; after `release` or another discard do nothing. Never raises."""
+        """Delete what was received; after `release` or another discard do nothing. Never raises."""
 
 
 class BlobReader(Protocol):
-    """An open blob. A removal meanwhile does not cut off a local reader."""
+    """An open blob. A local reader continues even if the blob is removed meanwhile."""
 
     @property
     def file(self) -> FileIO | None:
-        """The file itself, at offset 0, for sendfile; None where the bytes come over the network."""
+        """The file itself, at offset 0, for sendfile; None if the bytes come over the network."""
 
     @property
     def fixed_path(self) -> str | None:
-        """The path below the store's root if a front proxy may send it: it exists and will not move. Else None."""
+        """The path below the store's root for a front proxy, of a file that will not move; None for others."""
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """Stream bytes start..stop (exclusive). The request is made, and refused, before this returns.
+        """Yield the bytes start..stop (exclusive). The request is sent, and may be refused, before this returns.
 
-        Raises BlobMissing, BlobDamaged (fewer bytes than asked for), BlobStoreUnavailable; the latter two also from
-        the iterator, when the store breaks off and does not come back.
+        Raises BlobMissing, BlobDamaged (fewer bytes than requested), BlobStoreUnavailable; the latter two also from the
+        iterator, if the store interrupts the stream and does not resume.
         """
 
     def close(self) -> None:
-        """Let go of the file or connection; idempotent."""
+        """Close the file or connection; idempotent."""
 
     def __enter__(self) -> Self: ...
 
@@ -184,22 +182,22 @@ class BlobReader(Protocol):
 
 
 class UnlockedUpload(Protocol):
-    """Staged bytes that no living process is receiving; locked against everyone else while one holds this."""
+    """Staged bytes that no running process receives; locked against all others while the caller holds it."""
 
     @property
     def version_id(self) -> UUID:
-        """The version the bytes were meant for."""
+        """The version for which the bytes were received."""
 
     def discard(self) -> None:
-        """Delete the bytes; only when no row promises them, nor can any more (see `list_unlocked`). Never raises."""
+        """Delete the bytes; only if they have no row, and can get none any more (see `list_unlocked`). Never raises."""
 
 
 class BlobStore(Protocol):
-    """Where content lies. All verbs are safe to repeat and to run from many threads and processes at once."""
+    """A store of content. Each verb may be repeated, and may run in many threads and processes at once."""
 
     @property
     def staged_is_readable(self) -> bool:
-        """Whether `open` finds a blob that is received now, once it is sealed and before it is placed."""
+        """Whether `open` finds a blob after it is sealed and before it is placed."""
 
     @property
     def records_before_receiving(self) -> bool:
@@ -210,72 +208,73 @@ class BlobStore(Protocol):
 
     @property
     def verifies_itself(self) -> bool:
-        """Whether the store itself finds content that has rotted, so that nobody need read it again."""
+        """Whether the store itself detects decayed content, so that the service need not read it again."""
 
     def require(self) -> None:
         """Raise BlobStoreUnavailable unless this is the store that the database knows.
 
-        Called before rows are claimed for the store; its verbs that change anything ask by themselves.
+        Call it before claiming rows for the store; verbs that change the store check it themselves.
         """
 
     def begin(self, version_id: UUID) -> str | None:
         """Announce an upload; return the upload id to record, or None. Raises BlobStoreUnavailable."""
 
     def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> Receiver:
-        """Start to receive so many bytes. Raises BlobStoreUnavailable, StorageFull, StorageReadOnly."""
+        """Return a receiver for so many bytes. Raises BlobStoreUnavailable, StorageFull, StorageReadOnly."""
 
     def place(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
-        """Bring sealed blobs to their final place, durably; return the failures by version id.
+        """Move sealed blobs to their final place, durably; return the failures by version id.
 
-        A blob already placed is a success. A failure (BlobMissing, BlobDamaged, BlobStoreUnavailable, StorageFull)
-        holds up no other blob.
+        A blob that is placed already is a success. A failure (BlobMissing, BlobDamaged, BlobStoreUnavailable,
+        StorageFull) delays no other blob.
         """
 
     def open(self, version_id: UUID, *, placed: bool) -> BlobReader:
-        """Open a blob; `placed` says where to look first and may be out of date.
+        """Return a reader of a blob; `placed` says where to look first and may be out of date.
 
-        Raises BlobMissing, and BlobStoreUnavailable also while the wrong store is there; a store across the network
-        asks for nothing yet and raises them from `chunks`.
+        Raises BlobMissing, and BlobStoreUnavailable also while the wrong store is mounted; a store across the network
+        sends no request yet and raises them from `chunks`.
         """
 
     def can_read_staged(self, version_id: UUID) -> bool:
-        """Tell whether `open` finds this blob, which is sealed and not placed. Raises BlobStoreUnavailable."""
+        """Return whether `open` finds this blob, which is sealed and not placed. Raises BlobStoreUnavailable."""
 
     def remove(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
-        """Delete blobs in whatever state, durably; return the failures by version id.
+        """Delete blobs in any state, durably; return the failures by version id.
 
-        A blob of which nothing is left is a success. After a success no placement, however late, brings it back.
+        A blob without bytes is a success. After a success no placement, however late, restores the blob.
         """
 
     def abort(self, version_id: UUID) -> None:
-        """Give up what is received of a blob; what is placed stays. Raises BlobStoreUnavailable."""
+        """Delete what was received of a blob; placed bytes stay. Raises BlobStoreUnavailable."""
 
     def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[UnlockedUpload], None, None]:
-        """Iterate over batches of staged bytes nobody is receiving; the next batch releases the last.
+        """Yield batches of staged bytes that no process receives, locked until the next batch.
 
-        Some belong to rows that wait for placement: while a batch is held, discard those without a row. A SELECT does
-        not tell, because a front may have died with its COMMIT under way: insert a doomed row, which waits for such a
-        commit and keeps out later ones. Exhaust or close the generator. Raises BlobStoreUnavailable.
+        Some belong to rows that wait for placement: while a batch is locked, discard those without a row. A SELECT is
+        not enough, because a web process may have crashed while its COMMIT was running: insert a row pending deletion,
+        which waits for such a commit and excludes later ones. Exhaust or close the generator. Raises
+        BlobStoreUnavailable.
         """
 
     def disk(self) -> Disk | None:
-        """Measure the disk; None for a store without one of its own. Raises BlobStoreUnavailable."""
+        """Return the disk's figures; None for a store without a disk of its own. Raises BlobStoreUnavailable."""
 
     def measure(self, blobs: Sequence[Blob]) -> Mapping[UUID, Stored]:
-        """Look what is there of blobs, by version id; read nothing. Raises BlobStoreUnavailable."""
+        """Return the stored sizes of blobs, by version id, without reading content. Raises BlobStoreUnavailable."""
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
-        """List everything at its final place, in batches: to audit, never to find garbage. Raises BlobStoreUnavailable.
+        """Yield all placed blobs in batches: for audits, never to find garbage. Raises BlobStoreUnavailable.
 
-        What is placed or removed meanwhile may be among it, or not.
+        Blobs that are placed or removed meanwhile may be included or not.
         """
 
     def check(self) -> None:
-        """Raise BlobStoreUnavailable, StorageFull or StorageReadOnly unless the store can be written to right now."""
+        """Raise BlobStoreUnavailable, StorageFull or StorageReadOnly unless the store accepts writes now."""
 
 
 def parse_version_id(name: str) -> UUID | None:
-    """Read the name of a blob; None for any other name."""
+    """Return the version id that a blob's name is; None for any other name."""
     try:
         version_id = UUID(name)
     except ValueError:
@@ -284,7 +283,7 @@ def parse_version_id(name: str) -> UUID | None:
 
 
 def for_each(items: Iterable[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
-    """Do something to each item, whatever becomes of the others; return what failed."""
+    """Apply a function to each item, and continue after a failure; return the failures."""
     failures: dict[Item, DomainError] = {}
     for item in items:
         try:

@@ -1,7 +1,7 @@
-"""Checksums of content chunk by chunk, so that decayed bytes are found before they are sent.
+"""Checksums of content chunk by chunk, so that decayed bytes are detected before they are sent.
 
-The digest of the whole says nothing before the last byte. A CRC-32 for each 256 KiB, computed on arrival, costs a
-fifth of a SHA-256 and 16 bytes a megabyte. It guards against decay, not against tampering.
+The digest of the whole content is known only after the last byte. A CRC-32 for each 256 KiB, computed on arrival, costs
+a fifth of a SHA-256 and 16 bytes for each MiB. It protects against decay, not against tampering.
 """
 
 import zlib
@@ -14,7 +14,7 @@ _CHECKSUM_BYTES = 4
 
 
 class ChunkChecksums:
-    """Sums up content as it passes."""
+    """Computes the checksums of content as it passes."""
 
     def __init__(self) -> None:
         self._finished = bytearray()
@@ -33,7 +33,7 @@ class ChunkChecksums:
                 self._finish_chunk()
 
     def finish(self) -> bytes:
-        """Give the checksums of all chunks, one after the other."""
+        """Return the checksums of all chunks, one after the other."""
         if self._filled:
             self._finish_chunk()
         return bytes(self._finished)
@@ -46,10 +46,11 @@ class ChunkChecksums:
 def checked_chunks(
     blob: BlobReader, start: int, stop: int, *, size_bytes: int, checksums: bytes
 ) -> Iterator[bytes]:
-    """Stream bytes start..stop (exclusive), each only after the chunk that it is in was checked.
+    """Yield the bytes start..stop (exclusive), each only after its whole chunk was checked.
 
     Raises BlobDamaged from the iterator, and what the blob raises.
     """
+    # Checksums of another number of chunks belong to other content.
     if len(checksums) != -(-size_bytes // CHECKED_CHUNK_BYTES) * _CHECKSUM_BYTES:
         raise BlobDamaged
     for number in range(start // CHECKED_CHUNK_BYTES, -(-stop // CHECKED_CHUNK_BYTES)):

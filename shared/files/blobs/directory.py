@@ -1,9 +1,9 @@
-"""The directory of a local store: its marker, its subdirectories, and whether it can be written to.
+"""The directory of a local store: its marker, its subdirectories, and whether it accepts writes.
 
-    <root>/store-id      which store this is (`marker`)
+    <root>/store-id      the marker (`marker`)
     <root>/staging, <root>/objects/00 … ff
 
-Nothing is made in it before it is known to be the right one. Left to others: blobs (`local`, `staging`).
+Nothing is created in it before its marker was compared. Blobs are left to `local` and `staging`.
 """
 # Plain strings and calls of `os`, as in `local`.
 # ruff: noqa: PTH102, PTH108, PTH110, PTH116, PTH208
@@ -28,7 +28,7 @@ SHARDS = tuple(f"{number:02x}" for number in range(256))
 
 
 class LocalDirectory:
-    """A directory that is, or is to become, a store."""
+    """A directory that is, or will become, a store."""
 
     def __init__(self, root: Path) -> None:
         self.address = str(root)
@@ -38,7 +38,7 @@ class LocalDirectory:
 
     @contextmanager
     def pinned(self) -> Iterator[LocalDirectory]:
-        """Give the directory that is here now: it stays that one, whatever mount comes or goes in the block."""
+        """Yield the directory that is mounted now: in the block it stays the same, whatever is mounted or unmounted."""
         with translated_errors():
             descriptor = os.open(self.address, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -47,15 +47,15 @@ class LocalDirectory:
             os.close(descriptor)
 
     def staging_path(self, version_id: UUID) -> str:
-        """Say where a blob is received."""
+        """Return the path at which a blob is received."""
         return f"{self.staging}/{version_id}"
 
     def object_path(self, version_id: UUID) -> str:
-        """Say where a blob is placed."""
+        """Return the path at which a blob is placed."""
         return f"{self.objects}/{shard(version_id)}/{version_id}"
 
     def fingerprint(self) -> object | None:
-        """Give what identifies the marker's file."""
+        """Return the identity of the marker's file; None without a marker."""
         with translated_errors():
             try:
                 status = os.stat(self._marker, follow_symlinks=False)
@@ -64,13 +64,13 @@ class LocalDirectory:
         return status.st_dev, status.st_ino, status.st_mtime_ns
 
     def identify(self) -> list[tuple[int, int]]:
-        """Give what identifies the directories below, of a store without a marker."""
+        """Return the identity of the subdirectories, for a store without a marker."""
         with translated_errors():
             found = [os.stat(directory) for directory in (self.staging, self.objects)]
         return [(status.st_dev, status.st_ino) for status in found]
 
     def find_id(self) -> UUID | None:
-        """Read the marker."""
+        """Return the id in the marker; None without a marker."""
         with translated_errors():
             try:
                 with open(self._marker, encoding="ascii", errors="replace") as marker:  # noqa: PTH123
@@ -80,13 +80,14 @@ class LocalDirectory:
         return parse_store_id(written)
 
     def write_id(self, store_id: UUID) -> None:
-        """Write the marker whole or not at all, and never over another."""
+        """Write the marker completely or not at all, and never over another."""
         unfinished = f"{self._marker}.{new_id()}"
         with translated_errors():
             _make_directory(Path(self.address))
             try:
                 _write_durably(unfinished, f"{store_id}\n".encode())
                 with suppress(FileExistsError):
+                    # A link and not a rename: a rename would replace a marker that another process wrote meanwhile.
                     os.link(unfinished, self._marker)
             finally:
                 with suppress(FileNotFoundError):
@@ -94,19 +95,20 @@ class LocalDirectory:
             sync_directory(self.address)
 
     def is_empty(self) -> bool:
-        """Look into every directory."""
+        """Return whether no directory has a blob."""
         with translated_errors():
             return not any(
                 _names(at) for at in (self.staging, *(f"{self.objects}/{name}" for name in SHARDS))
             )
 
     def holds(self, version_id: UUID) -> bool:
-        """Look in both places."""
+        """Return whether a blob is placed or staged."""
         return os.path.exists(self.object_path(version_id)) or os.path.exists(self.staging_path(version_id))
 
     def find(self, version_id: UUID) -> Stored | None:
-        """Look for a blob where it is placed, then where it is received, then again: it may be moving."""
+        """Return the placed or staged file of a blob, None if there is neither."""
         placed, staged = self.object_path(version_id), self.staging_path(version_id)
+        # The object twice: the blob may be moving from staging while it is looked for.
         for path in (placed, staged, placed):
             with translated_errors(), suppress(FileNotFoundError):
                 size_bytes = os.stat(path, follow_symlinks=False).st_size
@@ -114,7 +116,7 @@ class LocalDirectory:
         return None
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
-        """List the objects, some of one directory at a time; what is not named as a blob is passed over."""
+        """Yield the placed blobs, some of one directory at a time; files with other names are ignored."""
         for name in SHARDS:
             with translated_errors():
                 names = _names(f"{self.objects}/{name}")
@@ -124,7 +126,7 @@ class LocalDirectory:
                 yield [stored for stored in found if stored is not None and stored.is_placed]
 
     def prepare(self) -> None:
-        """Make the directories that are not there, durably."""
+        """Create the missing directories, durably."""
         with translated_errors():
             for directory in (self.staging, self.objects):
                 _make_directory(Path(directory))
@@ -137,13 +139,13 @@ class LocalDirectory:
                 sync_directory(self.objects)
 
     def disk(self) -> Disk:
-        """Measure the disk as an account without privileges sees it."""
+        """Return the disk's figures for an account without privileges."""
         with translated_errors():
             space = os.statvfs(self.address)
         return Disk(size_bytes=space.f_blocks * space.f_frsize, free_bytes=space.f_bavail * space.f_frsize)
 
     def probe(self, reserve_bytes: int) -> None:
-        """Write something small, durably. Raises StorageFull, StorageReadOnly, BlobStoreUnavailable."""
+        """Write a small file, durably. Raises StorageFull, StorageReadOnly, BlobStoreUnavailable."""
         with translated_errors():
             require_room(self.address, reserve_bytes)
             probe = f"{self.address}/.probe-{os.getpid()}"
@@ -158,7 +160,7 @@ class LocalDirectory:
 
 
 def shard(version_id: UUID) -> str:
-    """Say in which of the directories of objects a blob is placed."""
+    """Return the name of the object directory in which a blob is placed."""
     return f"{version_id.int & 0xFF:02x}"
 
 
@@ -173,14 +175,14 @@ def _write_durably(path: str, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
     try:
         if os.write(descriptor, content) != len(content):
-            os.write(descriptor, content)  # says why the first was cut short
+            os.write(descriptor, content)  # raises the reason why the first write was short
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 def _make_directory(path: Path) -> None:
-    """Make a directory and those above it, each durable before anything goes into it."""
+    """Create a directory and its parents, each durable before anything is created in it."""
     if path.is_dir():
         return
     _make_directory(path.parent)

@@ -1,21 +1,11 @@
-"""The blob store on a file system that web and workers share.
+"""The blob store on a file system that web and worker processes share.
 
     <root>/staging/<version id>                        being received, or sealed and waiting for placement
     <root>/objects/<last two hex digits>/<version id>  placed (ids begin with the time: only their end is random)
 
-The rules it protects, each of them the difference between no loss and some in a trial with thousands of kills:
-
-- Placing is one rename within the file system, then a flush of the directory; a repetition finds it done.
-- Removing unlinks the staging name *first*, then the object: a placement in between either came before (and its object
-  is unlinked) or finds nothing to move. The other way round it could slip past and leak.
-- A directory is flushed even when there was nothing left to do in it: an earlier attempt may have died between its
-  rename or unlink and its flush, and the row is about to be changed for good.
-- Readers find a blob in either place, so that a move under them goes unseen.
-- A blob is absent only from the right directory, pinned open (`_right_directory`): a path may lead elsewhere while a
-  mount is lost, and back before anyone asks.
-
-Left to others: which directory is the right one (`marker`, `directory`), the staging directory and its locks
-(`staging`), rows (the files domain).
+The comments in this module give the order of its steps: each prevents a loss that a trial with thousands of kills has
+shown. Left to others: the marker (`marker`, `directory`), the staging directory and its locks (`staging`), rows (the
+files domain).
 """
 # Plain strings and calls of `os` throughout: a batch touches thousands of names.
 # ruff: noqa: PTH104, PTH108, PTH110, PTH116
@@ -63,17 +53,17 @@ REPLACED = "The directory of the blob store was replaced while in use."
 
 
 class LocalBlobStore:
-    """Keeps blobs as files, one each."""
+    """Stores blobs as files, one each."""
 
     staged_is_readable = True
     verifies_itself = False
     records_before_receiving = False
 
     def __init__(self, root: Path, *, identity: Identity | None = None, reserve_bytes: int = 0) -> None:
-        """Use the directory that the database knows; without an identity any, made at once if it is not there.
+        """Use the directory that the database knows; without an identity any, created if it is absent.
 
         `reserve_bytes` of its disk stay free. Raises BlobStoreUnavailable only without an identity: a process starts
-        without its store.
+        even if its store is away.
         """
         self._at = LocalDirectory(root)
         self._reserve_bytes = reserve_bytes
@@ -83,7 +73,7 @@ class LocalBlobStore:
             self._made = self._at.identify()
 
     def require(self) -> None:
-        """See that this is the right directory and no other that is mounted, or bare, in its place."""
+        """Raise BlobStoreUnavailable if another directory, or a bare mount point, is in the place of the right one."""
         if self._guard is not None:
             self._guard.require()
             return
@@ -91,7 +81,7 @@ class LocalBlobStore:
             raise BlobStoreUnavailable(REPLACED)
 
     def begin(self, version_id: UUID) -> str | None:  # noqa: ARG002 - the port's parameter
-        """Nothing to announce: the staging file's lock says that it is being received."""
+        """Return None: the lock of the staging file announces the upload."""
         return None
 
     def receive(
@@ -113,14 +103,15 @@ class LocalBlobStore:
 
     @measured("place")
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Rename each blob into its directory, then flush every directory once."""
+        """Rename each blob into its directory, then flush each directory once."""
         return self._change(blobs, self._place)
 
     @measured("open")
     def open(self, version_id: UUID, *, placed: bool) -> LocalReader:
-        """Open the file wherever it is by now."""
+        """Open the file at its present place."""
         reader = _find(self._at, version_id, placed=placed)
         if reader is None:
+            # Absent at first sight: check again in the pinned right directory, because a mount may have gone meanwhile.
             with self._right_directory() as at:
                 reader = _find(at, version_id, placed=placed)
         if reader is None:
@@ -128,12 +119,12 @@ class LocalBlobStore:
         return reader
 
     def can_read_staged(self, version_id: UUID) -> bool:  # noqa: ARG002 - the port's parameter
-        """Say what holds for each."""
+        """Return the same for each blob."""
         return self.staged_is_readable
 
     @measured("remove")
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Unlink each blob's two names in the order that matters, then flush every directory once."""
+        """Unlink both names of each blob, staging first, then flush each directory once."""
         return self._change(blobs, self._unlink)
 
     def abort(self, version_id: UUID) -> None:
@@ -142,35 +133,36 @@ class LocalBlobStore:
             os.unlink(at.staging_path(version_id))
 
     def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnlocked], None, None]:
-        """Go through the staging directory; its length, not the store's, is the cost."""
+        """Scan the staging directory; the cost depends on its length, not on the store's."""
         with self._right_directory() as at:
             yield from list_unlocked(at.staging, batch_size)
 
     def disk(self) -> Disk | None:
-        """Measure the disk of the directory."""
+        """Return the figures of the directory's disk."""
         return self._at.disk()
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
-        """Look at both names of each."""
+        """Check both names of each blob."""
         with self._right_directory() as at:
             found = [at.find(blob.version_id) for blob in blobs]
         return {stored.version_id: stored for stored in found if stored is not None}
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
-        """Go through the directories of objects."""
+        """Scan the directories of objects."""
         with self._right_directory() as at:
             yield from at.list_placed()
 
     @measured("check")
     def check(self) -> None:
-        """See that this is the right directory, and write a little into it."""
+        """Check the marker, and write a small file."""
         self.require()
         self._at.probe(self._reserve_bytes)
 
     @contextmanager
     def _right_directory(self) -> Iterator[LocalDirectory]:
-        """Hold the right directory: what is absent from it is absent, wherever its mount goes meanwhile."""
+        """Yield the right directory, pinned: what is absent from it is absent, wherever its mount goes meanwhile."""
         self.require()
+        # Pinned by a descriptor: a path may lead elsewhere while a volume is unmounted, and back before the check.
         with self._at.pinned() as at:
             if not self._recognizes(at):
                 raise BlobStoreUnavailable(REPLACED)
@@ -190,6 +182,8 @@ class LocalBlobStore:
             failures = {
                 blob.version_id: error for blob, error in _for_each(ordered, partial(act, at)).items()
             }
+            # Flush even if nothing was left to do: an earlier attempt may have crashed between its rename or unlink and
+            # its flush, and the caller is about to change the row for good.
             failures |= _flush(at, [blob.version_id for blob in ordered if blob.version_id not in failures])
         return failures
 
@@ -198,12 +192,15 @@ class LocalBlobStore:
         with translated_errors():
             try:
                 _require_size(staging_path, blob)
+                # One rename within the file system: after a crash a repetition finds it done.
                 os.rename(staging_path, object_path)
             except FileNotFoundError:
                 _require_placed(at, blob)
 
     def _unlink(self, at: LocalDirectory, blob: Blob) -> None:
         with translated_errors():
+            # The staging name first: a placement in between either came before, and its object is unlinked, or finds
+            # nothing to move. In the other order it could come between the two, and the object would leak.
             for path in (at.staging_path(blob.version_id), at.object_path(blob.version_id)):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
@@ -217,7 +214,7 @@ class LocalReader:
         self.fixed_path = fixed_path
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """Read without moving the file's offset, so that ranges may be read side by side."""
+        """Read without moving the file's offset, so that ranges can be read side by side."""
         with translated_errors():
             if os.fstat(self.file.fileno()).st_size < stop:
                 raise BlobDamaged
@@ -244,8 +241,8 @@ class LocalReader:
 
 
 def _find(at: LocalDirectory, version_id: UUID, *, placed: bool) -> LocalReader | None:
-    # A blob only moves from staging to its object, so looking there in this order misses nothing. Looking at the
-    # object first, as is right for almost every read, needs a second look at it.
+    # Check both places, so that readers do not notice a move. A blob only moves from staging to its object, so this
+    # order misses nothing. Almost every read finds the object, so it comes first, and again after staging.
     staged = at.staging_path(version_id), None
     placed_as = at.object_path(version_id), f"objects/{shard(version_id)}/{version_id}"
     for path, fixed_path in (placed_as, staged, placed_as) if placed else (staged, placed_as):
@@ -265,7 +262,7 @@ def _require_placed(at: LocalDirectory, blob: Blob) -> None:
 
 
 def _flush(at: LocalDirectory, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
-    """Flush the directories of these blobs; return whom a failure concerns."""
+    """Flush the directories of these blobs; return the blobs whose directory failed."""
     if not version_ids:
         return {}
     concerned = defaultdict(list)
@@ -277,7 +274,7 @@ def _flush(at: LocalDirectory, version_ids: Sequence[UUID]) -> dict[UUID, Domain
 
 
 def _for_each(items: Sequence[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
-    """Do a batch, a large one in threads: four unlink about twice as fast as one on ext4."""
+    """Apply a function to a batch, to a large one in threads: four unlink about twice as fast as one on ext4."""
     if len(items) < THREADS_FROM_ITEMS:
         return for_each(items, act)
     share = -(-len(items) // BATCH_THREADS)

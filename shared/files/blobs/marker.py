@@ -1,9 +1,9 @@
-"""Which store this is: a marker in the store itself, compared with the id that the database knows.
+"""The marker of a store: an id in the store itself, compared with the id that the database knows.
 
-Nothing is written to a store, or found missing from it, unless it is the rows' own: a lost mount leaves an empty
-directory below it, which would take uploads and forget deleted bytes. The guard looks before each act, and at the very
-directory in which something was found missing, because the mount may go and come back in between. An unchanged marker
-costs a `stat`.
+Nothing is written to a store, or found missing in it, unless its marker matches: an unmounted volume leaves an empty
+directory, which would accept uploads and lose the removal of bytes. The guard checks before each act, and checks the
+very directory in which a blob was found missing, because the mount may go and come back in between. An unchanged marker
+costs one `stat`.
 """
 
 import threading
@@ -21,7 +21,7 @@ REPEATED_LOG_SECONDS = 60.0
 
 
 def parse_store_id(written: str) -> UUID:
-    """Read what a marker holds. Raises BlobStoreUnavailable."""
+    """Return the id in a marker. Raises BlobStoreUnavailable."""
     try:
         return UUID(written.strip())
     except ValueError:
@@ -29,46 +29,46 @@ def parse_store_id(written: str) -> UUID:
 
 
 class Marked(Protocol):
-    """A store as it is before anyone knows whether it is the right one."""
+    """A store before its marker was compared."""
 
     @property
     def address(self) -> str:
-        """Where it is, for people."""
+        """The address of the store, for people."""
 
     def fingerprint(self) -> object | None:
-        """Tell cheaply which marker is there: the same object as long as it is the same; None where there is none."""
+        """Return a cheap fingerprint of the marker, equal as long as it is the same; None without a marker."""
 
     def find_id(self) -> UUID | None:
-        """Read the marker; None where there is none. Raises BlobStoreUnavailable."""
+        """Return the id in the marker; None without a marker. Raises BlobStoreUnavailable."""
 
     def write_id(self, store_id: UUID) -> None:
-        """Write the marker, durably, where there is none. Raises BlobStoreUnavailable, StorageFull, StorageReadOnly."""
+        """Write the marker, durably, if there is none. Raises BlobStoreUnavailable, StorageFull, StorageReadOnly."""
 
     def is_empty(self) -> bool:
-        """Tell whether it holds no blob at all, staged or placed. Raises BlobStoreUnavailable."""
+        """Return whether the store has no blob, staged or placed. Raises BlobStoreUnavailable."""
 
     def holds(self, version_id: UUID) -> bool:
-        """Tell whether it holds a blob. Raises BlobStoreUnavailable."""
+        """Return whether the store has a blob. Raises BlobStoreUnavailable."""
 
     def prepare(self) -> None:
-        """Make what must be in it, once it was found to be the right one."""
+        """Create the store's directories, after its marker was found to match."""
 
 
 class Identity(Protocol):
-    """What the database knows of its store."""
+    """The database's knowledge of its store."""
 
     def resolve(self, found: Marked) -> UUID:
-        """Give the id that the store must have; at the first use of all, mark the store and record the id.
+        """Return the id that the store must have; at the first use ever, mark the store and record the id.
 
-        Raises ServiceUnavailable; BlobStoreUnavailable for a store that may not be taken for the right one.
+        Raises ServiceUnavailable; BlobStoreUnavailable for a store that must not be used.
         """
 
 
 class Guard:
-    """Refuses to let a store be used that is not the right one."""
+    """Refuses every use of a store whose marker does not match."""
 
     def __init__(self, marked: Marked, identity: Identity) -> None:
-        """Look at nothing yet: neither store nor database need be there when a process starts."""
+        """Read nothing yet: a process may start while the store or the database is away."""
         self._marked = marked
         self._identity = identity
         self._known: object | None = None
@@ -76,20 +76,21 @@ class Guard:
         self._logged_at: float | None = None
 
     def require(self) -> None:
-        """Raise BlobStoreUnavailable unless the right store is there now; Unavailable if that cannot be known."""
+        """Raise BlobStoreUnavailable unless the right store is there; ServiceUnavailable if that cannot be checked."""
         if not self.recognizes(self._marked):
             with self._lock:
                 if not self.recognizes(self._marked):
                     self._read()
 
     def recognizes(self, marked: Marked) -> bool:
-        """Tell whether this is the store that was found to be the right one."""
+        """Return whether this store has the fingerprint of the one whose marker matched."""
         seen = marked.fingerprint()
         return seen is not None and seen == self._known
 
     def _read(self) -> None:
         self._known = None
         expected = self._identity.resolve(self._marked)
+        # Taken before the marker is read: if the mount changes in between, the fingerprint no longer matches.
         seen = self._marked.fingerprint()
         found = self._marked.find_id()
         if found != expected:

@@ -1,4 +1,4 @@
-"""Count and time what a blob store is asked for, and how it ended: one decorator on the verbs of every adapter."""
+"""Count and time the requests to blob stores, by outcome: one decorator on the verbs of each adapter."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ OK = "ok"
 
 
 def measured(operation: Operation) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Count each call of a verb by its outcome; of one that returns failures, each failure beside the call."""
+    """Return a decorator that counts each call by its outcome, and each failure in a result of failures."""
 
     def measure(verb: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @wraps(verb)

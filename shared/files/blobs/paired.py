@@ -1,7 +1,7 @@
-"""Two stores as one, while content is moved: what is new goes to the first, what is there is found in either.
+"""Two stores as one, while content is moved: new content goes to the first, existing content is found in either.
 
-Nothing here copies or chooses what to copy (`shared/files/maintenance/store_migration.py`). A blob may be in both; it
-is then the same in both, as content never changes. A removal removes it from both.
+Copying is left to `shared/files/maintenance/store_migration.py`. A blob may be in both, with the same bytes, as content
+never changes. A removal removes it from both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PairedBlobStore:
         self.verifies_itself = first.verifies_itself
 
     def require(self) -> None:
-        """See that both are the right ones."""
+        """Check both."""
         self.first.require()
         self.second.require()
 
@@ -50,7 +50,7 @@ class PairedBlobStore:
         return self.first.receive(version_id, size_bytes=size_bytes, upload_id=upload_id)
 
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Place each in the store that has received it: processes may have had the other as their first."""
+        """Place each blob in the store that received it: another process may have had the other as its first."""
         failures = dict(self.first.place(blobs))
         absent = [blob for blob in blobs if isinstance(failures.get(blob.version_id), BlobMissing)]
         if absent:
@@ -76,48 +76,48 @@ class PairedBlobStore:
         return reader if reader.file is not None else _EitherReader(reader, in_second)
 
     def can_read_staged(self, version_id: UUID) -> bool:
-        """Ask the first, and the second whether it has this one."""
+        """Ask the first, then the second if it has this blob."""
         if self.first.can_read_staged(version_id):
             return True
         is_there = version_id in self.second.measure([Blob(version_id=version_id, size_bytes=0)])
         return is_there and self.second.can_read_staged(version_id)
 
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Remove from both; what one could not remove is a failure."""
+        """Remove from both; a blob that one could not remove is a failure."""
         return {**self.second.remove(blobs), **self.first.remove(blobs)}
 
     def abort(self, version_id: UUID) -> None:
-        """Give up what the first receives of it."""
+        """Delete what the first received of it."""
         self.first.abort(version_id)
 
     def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[UnlockedUpload], None, None]:
-        """Go through the staged bytes of both."""
+        """Yield the unlocked staged bytes of both."""
         yield from self.first.list_unlocked(batch_size=batch_size)
         yield from self.second.list_unlocked(batch_size=batch_size)
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
-        """Look in the first, and for the rest in the second."""
+        """Measure in the first, and the rest in the second."""
         found = dict(self.first.measure(blobs))
         rest = [blob for blob in blobs if blob.version_id not in found]
         return found | dict(self.second.measure(rest)) if rest else found
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
-        """List both; what is in both comes twice."""
+        """Yield the blobs of both; a blob that is in both appears twice."""
         yield from chain(self.first.list_placed(), self.second.list_placed())
 
     def disk(self) -> Disk | None:
-        """Measure the disk of the first, which fills."""
+        """Return the figures of the first store's disk, which fills."""
         return self.first.disk()
 
     def check(self) -> None:
-        """See that the first takes writes and the second is the right one."""
+        """Check that the first accepts writes and the second is the right one."""
         self.first.check()
         self.second.require()
 
     def _may_be_incomplete(self, version_id: UUID) -> bool:
-        """Tell whether what was opened in the first is a copy on its way there, of which the second has the whole.
+        """Return whether the blob opened in the first may be an unfinished copy of one in the second.
 
-        Asked once it is open: a copy may begin at any moment before, and what is placed afterwards was sealed.
+        Checked after opening: a copy may begin at any moment before, and a blob placed afterwards was complete.
         """
         if not self.first.staged_is_readable:
             return False
@@ -152,7 +152,7 @@ class _ElsewhereReader:
 
 
 class _EitherReader(_ElsewhereReader):
-    """A blob that is looked for in the second store when the first says that it is not there."""
+    """A blob that is read from the second store if the first does not have it."""
 
     def __init__(self, reader: BlobReader, in_second: Callable[[], BlobReader]) -> None:
         super().__init__(reader)

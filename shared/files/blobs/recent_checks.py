@@ -1,7 +1,7 @@
-"""Which local files were read through and found sound a moment ago, and may be sent without another look.
+"""The local files that were read completely and found sound a moment ago, and may be sent without another check.
 
-Comparing each chunk costs a download twice what sendfile does. A file that this process compared to its last byte
-within the last minute, and whose inode is unchanged, is sent by sendfile, from the memory in which it was sound.
+Checking each chunk makes a download cost twice what sendfile costs. A file that this process read and checked to its
+last byte within the last minute, and whose inode is unchanged, is sent by sendfile from the page cache.
 """
 
 import os
@@ -14,7 +14,7 @@ TRUSTED_SECONDS = 60.0
 REMEMBERED = 1024
 
 State = tuple[int, ...]
-"""What changes with any write to a file."""
+"""The values of a file that any write changes."""
 
 
 class RecentChecks:
@@ -24,15 +24,15 @@ class RecentChecks:
         self._sound = ExpiringCache[State](REMEMBERED)
 
     def has(self, version_id: UUID, file: FileIO) -> bool:
-        """Tell whether this very file was found sound a moment ago."""
+        """Return whether exactly this file was found sound a moment ago."""
         return self._sound.find(version_id.bytes) == state_of(file)
 
     def note(self, version_id: UUID, state: State) -> None:
-        """Remember a file that was found sound from its first byte to its last, as it was before."""
+        """Record that a file was sound from its first byte to its last; `state` is from before it was read."""
         self._sound.put(version_id.bytes, state, ttl_seconds=TRUSTED_SECONDS)
 
 
 def state_of(file: FileIO) -> State:
-    """Tell what a write would change."""
+    """Return the values that any write to the file changes."""
     found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

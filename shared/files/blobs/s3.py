@@ -1,7 +1,7 @@
-"""The requests a blob store makes of an S3 bucket, and what their errors mean in the domain's words.
+"""The requests of a blob store to an S3 bucket, and their errors as errors of the domain.
 
-Nothing else imports the AWS client. Each method is one request (or one listing), repeated by the client after network
-errors and safe to repeat.
+Only this module imports the AWS client. Each method is one request (or one listing), repeated by the client after
+network errors and safe to repeat.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What the server says of a whole object; `checksum` is its CRC-32 if the server keeps that of the whole."""
+    """The server's description of an object; `checksum` is the CRC-32 of the whole if the server keeps one."""
 
     size_bytes: int
     checksum: str | None
 
 
 class Stream(Protocol):
-    """The body of an answer, on its way; reading it fails as `reading_errors` says."""
+    """The body of a response while it arrives; reading fails as `reading_errors` says."""
 
     def read(self, size_bytes: int, /) -> bytes:
-        """Take up to so many bytes."""
+        """Return up to so many bytes."""
 
     def close(self) -> None:
         """Drop the connection unless all was read."""
 
 
 class S3Bucket:
-    """A bucket, the prefix in it that is ours, and the requests made of it."""
+    """A bucket, the service's prefix in it, and the requests to it."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class S3Bucket:
         secret_access_key: str | None = None,
         checksums: bool = True,
     ) -> None:
-        """Make a client, safe to share between threads; what is None comes from the ambient AWS configuration."""
+        """Create a client, safe to share between threads; None takes the value of the AWS environment."""
         self.client: S3Client = Session().client(
             "s3",
             endpoint_url=endpoint_url,
@@ -97,11 +97,11 @@ class S3Bucket:
         self.checksums = checksums
 
     def key(self, version_id: UUID) -> str:
-        """Make the object's key; it begins with what is random, to spread load over the server's partitions."""
+        """Return the object's key; it begins with random digits, which spread load over the server's partitions."""
         return f"{self.prefix}{version_id.int & 0xFF:02x}/{version_id}"
 
     def check(self) -> None:
-        """See that the bucket answers. Raises BlobStoreUnavailable."""
+        """Raise BlobStoreUnavailable unless the bucket responds."""
         try:
             with request_errors():
                 self.client.head_bucket(Bucket=self.name)
@@ -116,7 +116,7 @@ class S3Bucket:
             return self.client.create_multipart_upload(**where, **checksum)["UploadId"]  # type: ignore[arg-type]
 
     def send_part(self, version_id: UUID, upload_id: str, number: int, body: bytearray) -> None:
-        """Store one part, together with its CRC-32 for the server to check."""
+        """Store one part with its CRC-32, which the server checks."""
         checksum = {"ChecksumCRC32": encode_crc32(zlib.crc32(body))} if self.checksums else {}
         try:
             with request_errors():
@@ -132,7 +132,7 @@ class S3Bucket:
             raise BlobStoreUnavailable("This upload took so long that it was given up.") from error
 
     def find_parts(self, version_id: UUID, upload_id: str) -> list[Part] | None:
-        """List an upload's parts; None if the upload is over: completed, or aborted."""
+        """Return an upload's parts; None if the upload is completed or aborted."""
         pages = self.client.get_paginator("list_parts")
         try:
             with request_errors():
@@ -145,7 +145,7 @@ class S3Bucket:
             return None
 
     def find_uploads(self, version_id: UUID) -> list[str]:
-        """List the uploads of a key that are not over; none where the server cannot say."""
+        """Return the ids of a key's unfinished uploads; none if the server does not support the listing."""
         key = self.key(version_id)
         pages = self.client.get_paginator("list_multipart_uploads")
         try:
@@ -160,8 +160,8 @@ class S3Bucket:
             return []
 
     def complete_upload(self, version_id: UUID, upload_id: str, parts: Sequence[Part]) -> bool:
-        """Make the parts one object; False if the upload is over or the object is there already."""
-        # The fence is tried each time: a server that does not know it says so before it does anything.
+        """Make the parts one object; return False if the upload is over or the object exists already."""
+        # IfNoneMatch is tried first: a server that does not support it refuses before it does anything.
         for fence in ({"IfNoneMatch": "*"}, {}):
             try:
                 with request_errors(passing=_UNSUPPORTED | _EXISTS):
@@ -183,7 +183,7 @@ class S3Bucket:
         raise BlobStoreUnavailable("The S3 server does not support completing a multipart upload.")
 
     def abort_upload(self, version_id: UUID, upload_id: str) -> None:
-        """End an upload and drop its parts; nothing happens if it is over."""
+        """End an upload and delete its parts; do nothing if it is over."""
         try:
             with request_errors():
                 self.client.abort_multipart_upload(
@@ -193,7 +193,7 @@ class S3Bucket:
             return
 
     def head(self, version_id: UUID) -> Stored:
-        """Ask what is stored. Raises BlobMissing, BlobStoreUnavailable."""
+        """Return the server's description of an object. Raises BlobMissing, BlobStoreUnavailable."""
         mode = {"ChecksumMode": "ENABLED"} if self.checksums else {}
         with request_errors():
             found = self.client.head_object(Bucket=self.name, Key=self.key(version_id), **mode)  # type: ignore[arg-type]
@@ -203,8 +203,8 @@ class S3Bucket:
         )
 
     def list_objects(self, first: UUID | None = None, last: UUID | None = None) -> Iterator[list[Listed]]:
-        """List blobs in pages, all of them or those between two of one shard, both included."""
-        # Any text before the first key will do, and its beginning is one.
+        """Yield blobs in pages: all, or those between two of one shard, both included."""
+        # StartAfter is exclusive: any text just before the first key will do, such as the key without its end.
         after = "" if first is None else self.key(first)[:-1]
         pages = self.client.get_paginator("list_objects_v2")
         with request_errors():
@@ -217,18 +217,18 @@ class S3Bucket:
                     return
 
     def get(self, version_id: UUID, start: int, stop: int) -> Stream:
-        """Ask for bytes start..stop (exclusive). Raises BlobMissing, BlobDamaged, BlobStoreUnavailable."""
+        """Request the bytes start..stop (exclusive). Raises BlobMissing, BlobDamaged, BlobStoreUnavailable."""
         with request_errors():
             found = self.client.get_object(
                 Bucket=self.name, Key=self.key(version_id), Range=f"bytes={start}-{stop - 1}"
             )
-        if found["ContentLength"] != stop - start:  # cut short, or a server that ignores ranges
+        if found["ContentLength"] != stop - start:  # a truncated object, or a server that ignores ranges
             found["Body"].close()
             raise BlobDamaged
         return found["Body"]
 
     def delete(self, version_id: UUID) -> None:
-        """Delete one object; nothing happens if there is none."""
+        """Delete one object; do nothing if there is none."""
         try:
             with request_errors():
                 self.client.delete_object(Bucket=self.name, Key=self.key(version_id))
@@ -247,7 +247,7 @@ class S3Bucket:
 
 @contextmanager
 def reading_errors() -> Iterator[None]:
-    """Turn a stream that breaks off into the domain's words."""
+    """Translate an interrupted stream into BlobStoreUnavailable."""
     try:
         yield
     except BotoCoreError as error:
@@ -255,7 +255,7 @@ def reading_errors() -> Iterator[None]:
 
 
 def encode_crc32(crc32: int) -> str:
-    """Write a CRC-32 as S3 does: big-endian, base64."""
+    """Return a CRC-32 as S3 writes it: big-endian, base64."""
     return b64encode(crc32.to_bytes(4)).decode("ascii")
 
 
@@ -267,14 +267,14 @@ def _configuration(*, path_style: bool, checksums: bool) -> Config:
         retries={"mode": "standard", "total_max_attempts": 4},
         s3={"addressing_style": "path" if path_style else "auto"},
         request_checksum_calculation="when_supported" if checksums else "when_required",
-        # Some servers answer a range with the checksum of the whole object, and the client would refuse it.
+        # Some servers send the checksum of the whole object with a range, and the client would refuse it.
         response_checksum_validation="when_required",
     )
 
 
 @contextmanager
 def request_errors(passing: frozenset[str] = frozenset()) -> Iterator[None]:
-    """Turn what the server answers, and that it does not, into the domain's words."""
+    """Translate the server's errors, and missing responses, into errors of the domain."""
     try:
         yield
     except ClientError as error:
@@ -301,16 +301,16 @@ MAX_MARKER_BYTES = 1000
 
 
 class MarkedBucket:
-    """A bucket and prefix that are, or are to become, a store."""
+    """A bucket and prefix that are, or will become, a store."""
 
     def __init__(self, bucket: S3Bucket) -> None:
         self._bucket = bucket
         self.address = f"s3://{bucket.name}/{bucket.prefix}"
 
     def refuse_versions(self) -> None:
-        """Raise ValueError for a bucket that keeps versions, where deleted bytes stay.
+        """Raise ValueError for a bucket with versioning, in which deleted bytes stay.
 
-        A server that knows no versions, or does not tell, is accepted.
+        A server without versioning, or one that does not report it, is accepted.
         """
         status = None
         with suppress(DomainError), request_errors():
@@ -322,11 +322,11 @@ class MarkedBucket:
             )
 
     def fingerprint(self) -> object:
-        """Give the same for ever: a bucket does not come loose as a mount does, so its marker is read once."""
+        """Return a constant: a bucket cannot be unmounted, so its marker is read once."""
         return self.address
 
     def find_id(self) -> UUID | None:
-        """Read the marker."""
+        """Return the id in the marker; None without a marker."""
         bucket = self._bucket
         try:
             with request_errors():
@@ -338,13 +338,13 @@ class MarkedBucket:
         return parse_store_id(written)
 
     def write_id(self, store_id: UUID) -> None:
-        """Write the marker; the caller holds the lock in the database and has found none."""
+        """Write the marker; the caller has the lock in the database and found no marker."""
         bucket = self._bucket
         with request_errors():
             bucket.client.put_object(Bucket=bucket.name, Key=self._key, Body=f"{store_id}\n".encode())
 
     def is_empty(self) -> bool:
-        """Look for an object in a directory below the prefix, as blobs are."""
+        """Return whether there is no object in a directory below the prefix, as blobs are."""
         with request_errors():
             found = self._bucket.client.list_objects_v2(
                 Bucket=self._bucket.name, Prefix=self._bucket.prefix, MaxKeys=10
@@ -353,7 +353,7 @@ class MarkedBucket:
         return not any("/" in name for name in names)
 
     def holds(self, version_id: UUID) -> bool:
-        """Ask for the object; a blob that is not placed yet has none."""
+        """Return whether the object exists; a blob that is not placed has none."""
         try:
             self._bucket.head(version_id)
         except BlobMissing:
@@ -361,7 +361,7 @@ class MarkedBucket:
         return True
 
     def prepare(self) -> None:
-        """Nothing: a bucket has no directories."""
+        """Do nothing: a bucket has no directories."""
 
     @property
     def _key(self) -> str:

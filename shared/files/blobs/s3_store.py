@@ -1,17 +1,10 @@
 """The blob store on an S3 server: one object per blob, at <prefix>/<last two hex digits>/<version id>.
 
-Every blob, of whatever size, is a multipart upload: the front creates it, records its id and sends the parts; only a
-worker completes it. A single PUT may land after its sender's death and after the removal, and nobody would find the
-object; after an abort neither a late part nor a late completion has any effect.
+Every blob, of any size, is a multipart upload: the web process creates it, records its id and sends the parts; only a
+worker completes it.
 
-A lost reply to a create leaves an upload without parts, for the bucket's rule (AbortIncompleteMultipartUpload); a
-lost reply to a part is repaired by sending it again; after a lost reply to a completion the HEAD decides by size and
-checksum. A front that dies leaves a row, by which a sweep aborts the upload. A removal aborts first and then deletes
-the key, and fails while parts remain.
-
-The content's CRC-32 is computed on arrival; the server checks each part's, and the HEAD after the completion that of
-the whole, where it keeps one. (It is not sent with the completion: some servers compare it with a checksum of
-checksums.) Memory is one part per upload.
+The content's CRC-32 is computed on arrival. The server checks each part's; the HEAD after the completion returns that
+of the whole, if the server keeps one. Memory is one part per upload.
 """
 
 from __future__ import annotations
@@ -50,16 +43,18 @@ LISTINGS_AT_ONCE = 8
 
 
 class S3BlobStore:
-    """Keeps blobs as objects, one each, in a bucket that exists."""
+    """Stores blobs as objects, one each, in an existing bucket."""
 
+    # No single PUT for small blobs: it may arrive after its sender's crash and after the removal, and its object would
+    # never be found. After an abort neither a late part nor a late completion has any effect.
     staged_is_readable = False
     verifies_itself = True
     records_before_receiving = True
 
     def __init__(self, bucket: S3Bucket, *, identity: Identity | None = None) -> None:
-        """Use a bucket; with an `identity`, only if it is the one that the database knows.
+        """Use a bucket; with an `identity`, only if its marker matches the database.
 
-        Raises ValueError for a bucket that keeps versions.
+        Raises ValueError for a bucket with versioning.
         """
         self.marked = MarkedBucket(bucket)
         self.marked.refuse_versions()
@@ -67,13 +62,15 @@ class S3BlobStore:
         self._guard = None if identity is None else Guard(self.marked, identity)
 
     def require(self) -> None:
-        """See once that this is the right bucket and prefix."""
+        """Check once that this is the right bucket and prefix."""
         if self._guard is not None:
             self._guard.require()
 
     def begin(self, version_id: UUID) -> str | None:
         """Create the multipart upload, whose id must be recorded before anything is sent."""
         self.require()
+        # If the response is lost, an upload without parts remains, for the bucket's rule
+        # AbortIncompleteMultipartUpload.
         return self._bucket.create_upload(version_id)
 
     def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> S3Receiver:
@@ -82,23 +79,24 @@ class S3BlobStore:
 
     @measured("place")
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Complete each upload unless somebody did, and look at the object that came of it."""
+        """Complete each upload that is not completed, and check its object."""
         self.require()
         return {blob.version_id: error for blob, error in for_each(blobs, self._place).items()}
 
     def open(self, version_id: UUID, *, placed: bool) -> S3Reader:  # noqa: ARG002 - the port's parameter
-        """Ask for nothing yet: each range is a request of its own."""
+        """Return a reader without a request: each range is a request of its own."""
         self.require()
         return S3Reader(self._bucket, version_id)
 
     def can_read_staged(self, version_id: UUID) -> bool:  # noqa: ARG002 - the port's parameter
-        """Say what holds for each."""
+        """Return the same for each blob."""
         return self.staged_is_readable
 
     @measured("remove")
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Abort the uploads first, then delete the keys of those whose upload is over."""
+        """Abort the uploads first, then delete the keys of the blobs whose upload is over."""
         self.require()
+        # While an upload has parts, a completion could still create the object after its key was deleted.
         failures = {blob.version_id: error for blob, error in for_each(blobs, self._abort).items()}
         version_ids = [blob.version_id for blob in blobs if blob.version_id not in failures]
         for start in range(0, len(version_ids), DELETIONS_PER_REQUEST):
@@ -106,7 +104,7 @@ class S3BlobStore:
         return failures
 
     def abort(self, version_id: UUID) -> None:
-        """Abort its uploads."""
+        """Abort the blob's uploads."""
         self.require()
         self._abort(Blob(version_id=version_id, size_bytes=0, upload_id=UNKNOWN_UPLOAD))
 
@@ -115,15 +113,15 @@ class S3BlobStore:
         *,
         batch_size: int = 200,  # noqa: ARG002 - the port's parameter
     ) -> Generator[Sequence[UnlockedUpload], None, None]:
-        """Nothing: every upload has a row with its id before its first byte."""
+        """Yield nothing: each upload has a row with its id before its first byte."""
         yield from ()
 
     def disk(self) -> Disk | None:
-        """Nothing to measure: a bucket has no end."""
+        """Return None: a bucket has no disk of its own."""
         return None
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
-        """List each shard between the first and the last of its blobs: ids of one time are few requests."""
+        """List each shard between the first and the last of its blobs: ids of one time need few requests."""
         self.require()
         shards: dict[int, list[UUID]] = defaultdict(list)
         for blob in blobs:
@@ -134,14 +132,14 @@ class S3BlobStore:
         return found | {at.version_id: at for at in unfinished if at is not None}
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
-        """List the objects below the prefix."""
+        """Yield the objects below the prefix."""
         self.require()
         for page in self._bucket.list_objects():
             yield [Stored(version_id=at, size_bytes=size, is_placed=True) for at, size in page]
 
     @measured("check")
     def check(self) -> None:
-        """Ask for the bucket."""
+        """Check that the bucket responds."""
         self._bucket.check()
         self.require()
 
@@ -156,7 +154,7 @@ class S3BlobStore:
         ]
 
     def _measure_parts(self, blob: Blob) -> Stored | None:
-        """Look at the parts of an upload that is not over; None where there is none."""
+        """Return the size of an unfinished upload's parts; None if there is none."""
         parts = self._bucket.find_parts(blob.version_id, blob.upload_id) if blob.upload_id else None
         if parts is None:
             return None
@@ -174,10 +172,13 @@ class S3BlobStore:
         if sum(part.size_bytes for part in parts) != blob.size_bytes:
             raise BlobDamaged
         if not self._bucket.complete_upload(blob.version_id, upload_id, parts):
-            # The object is there already; should this upload not be the one it came from, its parts go.
+            # The object exists already; if it came from another upload, the parts of this one are deleted.
             self._bucket.abort_upload(blob.version_id, upload_id)
 
     def _require_placed(self, blob: Blob) -> None:
+        # The HEAD decides, also after a lost response to the completion. The checksum is not sent with the completion,
+        # because some servers compare it with a checksum of the parts' checksums.
+        """Raise unless the object has the blob's size and checksum."""
         stored = self._bucket.head(blob.version_id)
         if stored.size_bytes != blob.size_bytes:
             raise BlobDamaged
@@ -213,7 +214,7 @@ class S3Receiver:
     """Sends one upload part by part."""
 
     def __init__(self, bucket: S3Bucket, version_id: UUID, *, size_bytes: Size, upload_id: str) -> None:
-        """Make room for one part."""
+        """Allocate one part."""
         self._bucket = bucket
         self._version_id = version_id
         self._size = size_bytes
@@ -223,11 +224,11 @@ class S3Receiver:
         self._sent_parts = 0
         self._written = 0
         self._crc32 = 0
-        self._over = False  # nothing more may be written
-        self._released = False  # nothing may be taken back any more
+        self._over = False  # True: no more writes
+        self._released = False  # True: discard does nothing
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Fill the part's buffer, and send it whenever it is full."""
+        """Fill the part's buffer, and send it when it is full."""
         self._require_open()
         with memoryview(chunk).cast("B") as view:
             if self._written + len(view) > largest(self._size):
@@ -256,13 +257,13 @@ class S3Receiver:
         )
 
     def release(self) -> None:
-        """Free the buffer; from now on the row alone speaks for the upload."""
+        """Free the buffer; from now on only the row keeps the upload."""
         self._over = True
         self._released = True
         self._part = bytearray()
 
     def discard(self) -> None:
-        """Abort the upload; should that fail, the sweep over recorded uploads does it."""
+        """Abort the upload; if that fails, the sweep of recorded uploads does it."""
         if not self._released:
             with suppress(DomainError):
                 self._bucket.abort_upload(self._version_id, self._upload_id)
@@ -287,7 +288,7 @@ class S3Receiver:
 
 
 def part_size(size_bytes: int) -> int:
-    """Choose the smallest size of parts that needs at most 10,000 of them, and no less than 8 MiB."""
+    """Return the smallest part size that needs at most 10,000 parts, and no less than 8 MiB."""
     return max(SMALLEST_PART_BYTES, -(-size_bytes // MAX_PARTS))
 
 
@@ -314,7 +315,7 @@ class S3Reader:
 
     @measured("read")
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """Ask for the range now, so that a refusal comes before anything is promised to the client."""
+        """Request the range now, so that a refusal comes before the response to the client begins."""
         self.close()
         if start >= stop:
             return iter(())
@@ -322,7 +323,7 @@ class S3Reader:
         return self._read(self._body, start, stop)
 
     def close(self) -> None:
-        """Close the connection of a range not read to its end."""
+        """Close the connection of a range that was not read to its end."""
         if self._body is not None:
             body, self._body = self._body, None
             body.close()
@@ -342,6 +343,7 @@ class S3Reader:
                 resumed += 1
                 if resumed > RESUME_ATTEMPTS:
                     raise
+                # Resume at the byte at which the connection was lost.
                 body = self._body = self._bucket.get(self._version_id, start, stop)
                 continue
             start += len(chunk)

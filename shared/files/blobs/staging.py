@@ -1,8 +1,8 @@
-"""The staging directory of the local store: uploads being received, and the ones nobody receives any more.
+"""The staging directory of the local store: uploads being received, and those that no process receives any more.
 
 A staged file is locked from before its first byte until its row is committed, so a lock that can be taken means that
-its process is gone or done. `flock` ends with the process; hosts may share the directory only if their file system
-carries it (NFSv4 does; a mount with `local_lock` does not).
+its process has crashed or finished. `flock` ends with the process; hosts may share the directory only if their file
+system supports it (NFSv4 does; a mount with `local_lock` does not).
 """
 # Plain strings and calls of `os`, as in `local`.
 # ruff: noqa: PTH108, PTH116, PTH208
@@ -39,7 +39,7 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn what the file system says into the domain's words."""
+    """Translate errors of the file system into errors of the domain."""
     try:
         yield
     except OSError as error:
@@ -50,7 +50,7 @@ def translated_errors() -> Iterator[None]:
 
 def sync_directory(path: str) -> None:
     """Make the names in a directory durable. Raises OSError."""
-    # Opened afresh each time: a lost write is reported once per open file, and another thread might take the report.
+    # Opened each time: a lost write is reported once per open file, and another thread might receive that report.
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -90,7 +90,7 @@ class LocalReceiver:
             self._descriptor: int | None = _create_locked(self._path)
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Append a chunk, and have the disk start on every 8 MiB, so that the final flush is short."""
+        """Append a chunk, and start writeback of each 8 MiB, so that the final flush is short."""
         descriptor = self._open_descriptor()
         with memoryview(chunk).cast("B") as view:
             if self._written + len(view) > largest(self._size):
@@ -109,7 +109,7 @@ class LocalReceiver:
 
     @measured("seal")
     def seal(self) -> Blob:
-        """Flush the bytes, then the name; on an error the file is given up, for a second flush would lie."""
+        """Flush the bytes, then the name; after an error delete the file: a second flush would report success."""
         descriptor = self._open_descriptor()
         if not isinstance(self._size, AtMost) and self._written != self._size:
             raise ValueError("fewer bytes than announced")
@@ -117,6 +117,7 @@ class LocalReceiver:
             with translated_errors():
                 os.fdatasync(descriptor)
                 sync_directory(self._directory)
+                # Bytes behind a lost mount are durable and yet unreachable: they must not be committed.
                 self._require_name(descriptor)
             self._require()
         except BaseException:
@@ -128,14 +129,14 @@ class LocalReceiver:
         )
 
     def release(self) -> None:
-        """Close the file, which drops the lock."""
+        """Close the file, which releases the lock."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             with suppress(OSError):
                 os.close(descriptor)
 
     def discard(self) -> None:
-        """Unlink the file while it is still locked, then close it; its name may be another's since an abort."""
+        """Unlink the file while it is locked, then close it; after an abort another upload may have its name."""
         if self._descriptor is not None:
             with suppress(OSError, BlobStoreUnavailable):
                 self._require_name(self._descriptor)
@@ -143,7 +144,7 @@ class LocalReceiver:
             self.release()
 
     def _require_name(self, descriptor: int) -> None:
-        """Check that the name is that of the bytes: a mount may have gone, or come back, meanwhile."""
+        """Raise unless the name still leads to these bytes: a volume may have been unmounted or mounted meanwhile."""
         if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(descriptor)):
             raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
 
@@ -154,7 +155,7 @@ class LocalReceiver:
 
 
 class LocalUnlocked:
-    """A staging file whose lock nobody else holds."""
+    """A staging file that this process has locked because no other had."""
 
     __slots__ = ("_descriptor", "_path", "version_id")
 
@@ -164,17 +165,17 @@ class LocalUnlocked:
         self.version_id = version_id
 
     def discard(self) -> None:
-        """Unlink the file; should that fail, the next sweep meets it again."""
+        """Unlink the file; if that fails, the next sweep finds it again."""
         with suppress(OSError):
             os.unlink(self._path)
 
     def release(self) -> None:
-        """Drop the lock."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
 def list_unlocked(directory: str, batch_size: int) -> Generator[Sequence[LocalUnlocked], None, None]:
-    """Lock and yield what nobody else has locked, at most `batch_size` files at a time."""
+    """Lock and yield the files that no other process has locked, at most `batch_size` at a time."""
     batch: list[LocalUnlocked] = []
     with translated_errors():
         names = os.listdir(directory)
@@ -220,21 +221,20 @@ def _find_unattended(directory: str, name: str) -> LocalUnlocked | None:
 
 
 def _is_lockable(descriptor: int) -> bool:
-    """Lock a staging file unless it is being received, or was swept away since it was opened."""
+    """Return whether the file could be locked: it is not being received, and was not deleted since it was opened."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    # Else two sweeps could do harm: one deletes a file that is not locked yet, its receiver starts over under the
-    # same name, and the other, with the lock of the first file, deletes the second.
+    # Without this check two sweeps could delete an upload: one deletes a file that is not locked yet, its receiver
+    # starts again under the same name, and the other sweep, with the lock of the first file, deletes the second.
     return os.fstat(descriptor).st_nlink > 0
 
 
 def _create_locked(path: str) -> int:
-    """Create a file under a temporary name, and give it its own once it is locked.
+    """Create a file under a temporary name, lock it, then link its own name.
 
-    A sweep may delete it before it is locked; the receiver therefore checks, with the lock, that it still has a name,
-    and else starts over.
+    A sweep may delete it before it is locked; so check, with the lock, that it still has a name, and else start again.
     """
     unlocked = path + UNLOCKED_SUFFIX
     for _ in range(LOCK_ATTEMPTS):
@@ -242,7 +242,7 @@ def _create_locked(path: str) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink > 0:
-                os.link(unlocked, path)  # unlike a rename it never takes a name that is there
+                os.link(unlocked, path)  # unlike a rename it never replaces an existing name
                 os.unlink(unlocked)
                 return descriptor
         except BaseException:
@@ -253,23 +253,23 @@ def _create_locked(path: str) -> int:
 
 
 def require_room(directory: str, size_bytes: int) -> None:
-    """Refuse early what cannot fit; room for others may still run out while we write. Raises OSError."""
-    # Not fallocate: with early writeback it measured no faster, and it would let a caller that never sends a byte
-    # hold any amount of disk.
+    """Refuse early what cannot fit; space may still run out while content is written. Raises OSError."""
+    # Not fallocate: with early writeback it measured no faster, and a caller that never sends a byte could reserve any
+    # amount of disk.
     space = os.statvfs(directory)
     if size_bytes > space.f_bavail * space.f_frsize:
         raise OSError(errno.ENOSPC, "no room for the announced size")
 
 
 def _start_writeback(descriptor: int, offset: int, size_bytes: int) -> None:
-    """Have the kernel write a range to disk in the background; errors surface at the flush."""
+    """Start the kernel's writeback of a range in the background; errors appear at the flush."""
     if (call := _sync_file_range()) is not None:
         call(descriptor, offset, size_bytes, _SYNC_FILE_RANGE_WRITE)
 
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Find Linux's sync_file_range(2), which Python does not offer."""
+    """Return Linux's sync_file_range(2), which Python does not offer; None if there is none."""
     try:
         function = ctypes.CDLL(None).sync_file_range
     except (OSError, AttributeError):

@@ -1,10 +1,9 @@
-"""Read stored content again from time to time, so that decayed bytes are found by us and not by a reader.
+"""Read stored content again from time to time, so that decayed bytes are detected by the service and not by a reader.
 
-Every live blob is compared with its digest once per interval, the longest unread first. One that differs is marked
-damaged and refused to readers; its bytes stay, so that an operator can put them back, and an hour later it is read
-again. A run claims by moving the date on; one that dies leaves its claims until the next interval. A piece of a
-resumable upload has no digest: its date moves on, so that it stands before nobody, and its checksums are compared when
-the upload is complete. Stores that check themselves, as S3 does, are left alone.
+Each live blob is compared with its digest once per interval, the longest unread first. A blob that differs is marked
+damaged and refused to readers; its bytes stay, so that an operator can restore them, and it is read again an hour
+later. A run claims blobs by moving their date; a run that crashes leaves its claims until the next interval. Stores
+that verify themselves, as S3 does, are skipped.
 """
 
 import hashlib
@@ -66,6 +65,8 @@ def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_b
     while spent_bytes < budget_bytes:
         claimed = _claim(database, interval)
         for row in claimed:
+            # A piece of a resumable upload has no digest: only its date moves on, so that it delays no other blob. Its
+            # checksums are checked when the upload is complete.
             if row.content_sha256 is None:
                 continue
             if not _verify(database, store, row):
@@ -87,7 +88,7 @@ def _claim(database: Database, interval: timedelta) -> list[Row[Any]]:
 
 
 def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
-    """Read one blob and record the result; return False when the store could not be asked."""
+    """Read one blob and record the result; return False if the store did not respond."""
     try:
         digest, checksums = read_digest(store, row.version_id, row.byte_size)
         is_sound = digest == bytes(row.content_sha256)
@@ -105,7 +106,7 @@ def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
 
 
 def report_damage(database: Database, version_id: UUID) -> None:
-    """Mark content that a reader has found rotten, as a run would; that it cannot be marked now harms nothing more."""
+    """Mark content that a reader found damaged; if it cannot be marked now, only log it."""
     SCRUBBED.labels("damaged").inc()
     try:
         is_marked = mark(database, version_id, is_sound=False)
@@ -116,7 +117,7 @@ def report_damage(database: Database, version_id: UUID) -> None:
 
 
 def read_digest(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[bytes, bytes]:
-    """Read a blob whole; give its digest, and the checksums of its chunks. Raises what the store raises."""
+    """Read a whole blob; return its digest and the checksums of its chunks. Raises what the store raises."""
     digest, checksums = hashlib.sha256(), ChunkChecksums()
     with store.open(version_id, placed=True) as reader:
         for chunk in reader.chunks(0, size_bytes):
@@ -126,14 +127,14 @@ def read_digest(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[by
 
 
 def _keep_checksums(database: Database, version_id: UUID, checksums: bytes) -> None:
-    """Record checksums of content that was received without any."""
+    """Store the checksums of content that was received without any."""
     kept = update(blobs).where(blobs.c.version_id == version_id).values(chunk_checksums=checksums)
     with database.autocommit() as session:
         session.execute(kept)
 
 
 def mark(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
-    """Mark a blob damaged or sound again; False if it was removed while it was read."""
+    """Mark a blob damaged or sound; return False if it was removed while it was read."""
     marked = (
         update(blobs)
         .where(blobs.c.version_id == version_id, blobs.c.state == "live")
@@ -142,11 +143,13 @@ def mark(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
     with database.autocommit() as session:
         is_there = session.execute(marked).rowcount == 1
     if is_there:
+        # Repaired content is a warning too: both directions need an operator's attention.
         log.warning("blob.mended" if is_sound else "blob.damaged", version_id=version_id)
     return is_there
 
 
 def _put_back(database: Database, version_ids: list[UUID], interval: timedelta) -> None:
+    """Make claimed blobs due again, because the store did not respond."""
     due = update(blobs).where(blobs.c.version_id.in_(version_ids))
     with database.autocommit() as session:
         session.execute(due.values(verified_at=func.now() - interval))

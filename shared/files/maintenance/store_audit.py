@@ -1,8 +1,8 @@
-"""Compare the store with the rows, both ways, and read a sample of what is stored; change nothing.
+"""Compare the store with the rows, in both directions, and read a sample of the content; change nothing.
 
-Rows are taken batch by batch in the order of their ids and measured in the store; then the store is listed and the
-rows are asked for. What looks wrong is looked at again, rows first: a file may have been written or deleted meanwhile.
-Memory is that of one batch, whatever is stored. What is found is put right by `mending`.
+Rows are read batch by batch in the order of their ids and measured in the store; then the store is listed and the rows
+are looked up. Each suspect is checked again, rows first: a file may have been written or deleted meanwhile. Memory is
+one batch. Discrepancies are repaired by `store_repair`.
 """
 
 import random
@@ -23,14 +23,14 @@ BATCH_SIZE = 20_000
 SAMPLE = 200
 SAMPLE_BYTES = 1 << 30
 MAX_MARKED = 1000
-"""Content marked as damaged that is read again in one audit."""
+"""The most damaged blobs that are read again in one audit."""
 
 Progress = Callable[[str, int], None]
-"""Told what is being looked at, and how much of it has been."""
+"""Called with the step and the number of items done."""
 
 
 class DiscrepancyKind(StrEnum):
-    """What is wrong with one version's content."""
+    """The kind of a disagreement between one version's row and its bytes."""
 
     MISSING = "missing"
     RESIZED = "resized"
@@ -44,7 +44,7 @@ class DiscrepancyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy:
-    """One version whose row and bytes disagree; the file is None where the database knows of none."""
+    """One version whose row and bytes disagree; `file_id` is None if the database has no such version."""
 
     kind: DiscrepancyKind
     version_id: UUID
@@ -81,7 +81,7 @@ def audit(
     sample: int = SAMPLE,
     progress: Progress = lambda *_: None,
 ) -> Iterator[Discrepancy]:
-    """Find every version whose row and bytes disagree, and of a sample those whose bytes are others.
+    """Yield each version whose row and bytes disagree, and those of a sample whose bytes do not match their digest.
 
     Raises BlobStoreUnavailable, ServiceUnavailable.
     """
@@ -99,7 +99,7 @@ def audit(
 
 
 def walk_rows(database: Database, *, size: int) -> Iterator[Sequence[Row[Any]]]:
-    """Read the rows of all content that is kept, so many at a time, by their ids."""
+    """Yield the rows of all live and staged content, `size` at a time, by their ids."""
     after = UUID(int=0)
     while True:
         with database.autocommit() as session:
@@ -111,13 +111,13 @@ def walk_rows(database: Database, *, size: int) -> Iterator[Sequence[Row[Any]]]:
 
 
 def find_details(database: Database, version_ids: Sequence[UUID]) -> list[Row[Any]]:
-    """Get what the database knows of versions now."""
+    """Return the present rows of versions."""
     with database.autocommit() as session:
         return list(session.execute(_DETAILS, {"ids": [str(at) for at in version_ids]}).all())
 
 
 class _Sample:
-    """So many rows of a stream, each with the same chance (reservoir sampling)."""
+    """A fixed number of rows of a stream, each with the same probability (reservoir sampling)."""
 
     def __init__(self, size: int) -> None:
         self.version_ids: list[UUID] = []
@@ -138,7 +138,7 @@ def _check_rows(database: Database, store: BlobStore, rows: Sequence[Blob]) -> I
     suspects = [row.version_id for row in rows if not _agrees(row, stored.get(row.version_id))]
     if not suspects:
         return
-    # Asked for again, rows first: what was deleted or placed since is no discrepancy.
+    # Check again, rows first: a blob that was deleted or placed since is no discrepancy.
     details = [row for row in find_details(database, suspects) if row.state in ("live", "staged")]
     stored = store.measure([blob_of(row) for row in details])
     for row in details:
@@ -162,7 +162,7 @@ def _check_stored(database: Database, store: BlobStore, listed: Sequence[Stored]
     suspects = [Blob(version_id=at, size_bytes=0) for at in ids if at not in known]
     if not suspects:
         return
-    # The collector deletes a row after its bytes: what is still there without one has none.
+    # The collector deletes a row after its bytes, so bytes that are still stored without a row are a discrepancy.
     stored = store.measure(suspects)
     for row in find_details(database, list(stored)):
         if row.state is not None:
@@ -194,7 +194,7 @@ def _read_again(
 
 
 def is_as_recorded(store: BlobStore, row: Any) -> bool | None:
-    """Tell whether a version's bytes have its digest; None where there are none, or not so many.
+    """Return whether a version's bytes match its digest; None if there are none, or fewer.
 
     Raises BlobStoreUnavailable.
     """

@@ -1,16 +1,15 @@
-"""Copy content from the second store to the first while the service runs; what it was interrupted in is done again.
+"""Copy content from the second store to the first while the service runs.
 
-Rows are taken in the order of their ids; what the first store has is passed over, so a run may be broken off anywhere
-and repeated, and several may work at once. The second store keeps everything: it is removed as a whole, by its
-operator, when nothing needs it any more.
+Rows are read in the order of their ids, and those that the first store has are skipped, so a run may be interrupted and
+repeated, and several may run at once. The second store keeps everything: its operator removes it as a whole when
+nothing needs it any more.
 
-One blob: claim its row with a lease → begin in the first store → read from the second → seal → place → record.
-Content that is deleted meanwhile has lost its row when the copy is recorded, and the copy is removed. A copy that was
-begun is found by the row, whose `upload_id` says so until it is recorded.
+One blob: claim its row with a lease → begin in the first store → read from the second → seal → place → record. Content
+that is deleted meanwhile has no row when the copy is recorded, and the copy is removed. An unfinished copy is found by
+the row, whose `upload_id` is UNKNOWN_UPLOAD until the copy is recorded.
 
-The end of its lease is a claim's fencing token: a later claim has a later one. A run that has stalled for longer
-records and gives back nothing that another has claimed. Stores know no token: so nothing that is placed is removed
-while its content is live. A run that goes on late aborts a copy under way at most, which is begun again.
+The end of its lease is a claim's fencing token: a later claim has a later one. A run that stalled for longer cannot
+record or release what another has claimed.
 """
 
 import hashlib
@@ -45,7 +44,7 @@ RENEWED_SECONDS = 15.0
 PAUSE_SECONDS = 2.0
 
 Progress = Callable[[str, int], None]
-"""Told what was done, and how much of it."""
+"""Called with what was done and how much of it."""
 
 _CLAIM = text(
     """
@@ -78,13 +77,13 @@ _IS_LIVE = text("SELECT EXISTS (SELECT FROM blobs WHERE version_id = :id AND sta
 
 @dataclass(slots=True, kw_only=True)
 class _Claim:
-    """The right to copy a version until the lease ends, or later while nobody else has claimed it."""
+    """The right to copy a version until the lease ends, or later while no other run has claimed it."""
 
     version_id: UUID
     size_bytes: int
     content_sha256: bytes | None
     has_remains: bool
-    """Whether one that died may have left a copy under way."""
+    """Whether a crashed run may have left an unfinished copy."""
     lease_until: datetime
 
     @property
@@ -94,7 +93,7 @@ class _Claim:
 
 @dataclass(slots=True, kw_only=True)
 class MigrationResult:
-    """What a run has done; it is complete when the first store has everything."""
+    """The work of a run; complete if the first store has all content."""
 
     versions: int = 0
     size_bytes: int = 0
@@ -105,7 +104,7 @@ class MigrationResult:
 def move(
     database: Database, pair: PairedBlobStore, *, threads: int = THREADS, progress: Progress = lambda *_: None
 ) -> MigrationResult:
-    """Copy until the first store has everything that can be read.
+    """Copy until the first store has all content that can be read.
 
     Raises BlobStoreUnavailable, StorageFull, StorageReadOnly, ServiceUnavailable: run it again.
     """
@@ -113,7 +112,7 @@ def move(
     moved = MigrationResult()
     with ThreadPoolExecutor(threads) as pool:
         while _run(database, pair, moved, pool, progress):
-            # What is left is another run's, or that of one that has died, or waits to be placed.
+            # The rest is claimed by another run, perhaps a crashed one, or waits for placement.
             time.sleep(PAUSE_SECONDS)
     moved.is_complete = not moved.unreadable
     log.info("blob_store.moved", versions=moved.versions, is_complete=moved.is_complete)
@@ -127,7 +126,7 @@ def _run(
     pool: ThreadPoolExecutor,
     progress: Progress,
 ) -> int:
-    """Pass over all rows once; return of how many versions the first store has none, and could have."""
+    """Process all rows once; return how many versions the first store does not have and could have."""
     left = 0
     for rows in walk_rows(database, size=BATCH_SIZE):
         absent = _absent(pair, rows)
@@ -137,14 +136,14 @@ def _run(
             _count(moved, version_id, outcome)
             progress("bytes copied", outcome if isinstance(outcome, int) else 0)
         rest = [row.version_id for row in absent if row.version_id not in moved.unreadable]
-        # Looked at again: most have been copied, and others deleted meanwhile.
+        # Check again: most have been copied, and others deleted meanwhile.
         now = [row for row in find_details(database, rest) if row.state in ("live", "staged")] if rest else []
         left += len(_absent(pair, now)) if now else 0
     return left
 
 
 def _absent(pair: PairedBlobStore, rows: Sequence[Any]) -> list[Any]:
-    """Find the rows whose content the first store has not; what waits there to be placed, it has."""
+    """Return the rows whose content the first store does not have, placed or waiting for placement."""
     held = pair.first.measure([blob_of(row) for row in rows])
     return [row for row in rows if not _has(held.get(row.version_id), row)]
 
@@ -170,7 +169,7 @@ def _count(moved: MigrationResult, version_id: UUID, outcome: int | _Outcome) ->
 
 
 def _copy_one(database: Database, pair: PairedBlobStore, version_id: UUID) -> int | _Outcome:
-    """Copy one version; return how many bytes it has."""
+    """Copy one version; return its size in bytes."""
     claim = _find_claim(database, version_id)
     if claim is None:
         return _Outcome.NOTHING_TO_DO
@@ -182,6 +181,7 @@ def _copy_one(database: Database, pair: PairedBlobStore, version_id: UUID) -> in
     failpoints.hit("move.placed")
     if _record(database, claim, blob):
         return blob.size_bytes
+    # Stores know no fencing token, so placed bytes are removed only if the content is not live.
     if not _is_live(database, version_id):
         for failure in pair.first.remove([blob]).values():
             raise failure
@@ -204,7 +204,7 @@ def _find_claim(database: Database, version_id: UUID) -> _Claim | None:
 
 
 def _give_back(database: Database, claim: _Claim, error: DomainError) -> _Outcome:
-    """End a claim whose copy failed; raise the error if it says nothing about this version's content."""
+    """End a claim whose copy failed; raise the error unless it is about this version's content."""
     with database.autocommit() as session:
         is_held = session.execute(_GIVE_BACK, claim.held).rowcount == 1
     if not is_held:
@@ -221,7 +221,7 @@ def _copy(database: Database, pair: PairedBlobStore, claim: _Claim) -> Blob:
     target: BlobStore = pair.first
     if claim.has_remains:
         target.abort(claim.version_id)
-    # Begun before the source is opened: a removal in between finds either nothing to read, or this to abort.
+    # Begin before the source is opened: a removal in between either leaves nothing to read, or aborts this upload.
     upload_id = target.begin(claim.version_id)
     receiver = target.receive(claim.version_id, size_bytes=claim.size_bytes, upload_id=upload_id)
     try:
@@ -245,7 +245,7 @@ def _copy(database: Database, pair: PairedBlobStore, claim: _Claim) -> Blob:
 
 
 def _read(database: Database, source: BlobStore, claim: _Claim) -> Generator[bytes]:
-    """Read the source, and keep the lease; content that was deleted meanwhile is missing."""
+    """Yield the source's content, and renew the lease; content that was deleted meanwhile raises BlobMissing."""
     renewed_at = time.monotonic()
     with source.open(claim.version_id, placed=True) as reader:
         for chunk in reader.chunks(0, claim.size_bytes):
@@ -256,7 +256,7 @@ def _read(database: Database, source: BlobStore, claim: _Claim) -> Generator[byt
 
 
 def _renew(database: Database, claim: _Claim) -> None:
-    """Keep the lease. Raises BlobMissing for content that was deleted, or that another has claimed."""
+    """Renew the lease. Raises BlobMissing for content that was deleted, or that another run has claimed."""
     with database.autocommit() as session:
         renewed = session.execute(_RENEW, {**claim.held, "lease": LEASE}).scalar_one_or_none()
     if renewed is None:

@@ -1,7 +1,7 @@
-"""Put right what an audit has found, as far as no content can be lost by it.
+"""Repair the discrepancies that an audit finds, as far as no content can be lost.
 
-Each act looks at the rows again by its own statement, and may be repeated. Nothing that a file still promises is
-deleted, and nothing of which the database knows nothing: a newer backup of the database may know it.
+Each repair checks the rows again in its own statement, and may be repeated. No bytes of an existing file are deleted,
+and none that the database does not know: a newer backup of the database may know them.
 """
 
 from sqlalchemy import text
@@ -28,7 +28,7 @@ ON CONFLICT DO NOTHING
 
 
 def repair(database: Database, store: BlobStore, found: Discrepancy) -> bool:
-    """Put one discrepancy right, if that is safe; tell whether it is.
+    """Repair one discrepancy if that is safe; return whether it was repaired.
 
     Raises BlobStoreUnavailable, ServiceUnavailable.
     """
@@ -48,12 +48,12 @@ def repair(database: Database, store: BlobStore, found: Discrepancy) -> bool:
 
 
 def discard(database: Database, found: Discrepancy) -> bool:
-    """Hand bytes of which the database knows nothing to the collector: an operator has said so."""
+    """Mark bytes that the database does not know for deletion; an operator has requested it."""
     return found.kind is DiscrepancyKind.UNKNOWN and bool(claim_orphans(database, [found.version_id]))
 
 
 def _refuse_to_readers(database: Database, found: Discrepancy) -> None:
-    """Mark content whose bytes are not there, or others: a reader gets one answer, and no wrong byte."""
+    """Mark content damaged whose bytes are absent or different, so that readers get an error and no wrong byte."""
     if found.kind is not DiscrepancyKind.UNKNOWN and not found.is_marked:
         mark(database, found.version_id, is_sound=False)
 
@@ -64,7 +64,7 @@ def _place(database: Database, store: BlobStore, found: Discrepancy) -> bool:
 
 
 def _keep(database: Database, store: BlobStore, found: Discrepancy) -> bool:
-    """Make the row again by which content is read, if it is the right content."""
+    """Insert the missing row of a version again, if the stored bytes match its digest."""
     rows = [row for row in find_details(database, [found.version_id]) if row.state is None]
     if not rows or not is_as_recorded(store, rows[0]):
         return False
