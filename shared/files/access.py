@@ -26,7 +26,7 @@ VERSIONS_LIMIT = 1000
 """The most versions on a page: nearly every file has its whole history on one."""
 OVER_OWNER = "over the owner of the file"
 Revalidate = Callable[[Caller], Caller]
-"""Returns a caller as its rows are now. Raises the error of a request whose caller was revoked."""
+"""Returns a caller as its rows are now. Raises what a new request of a revoked caller would get."""
 
 
 class AuthorityLost(Exception):

@@ -16,7 +16,7 @@ class Backlog:
     oldest_seconds: float
 
 
-# Each branch reads its partial index, whose size is the backlog's. No row has the time at which it was marked for
+# Each branch reads its partial index, which is as large as the backlog. No row has the time at which it was marked for
 # deletion, so that age is 0. Versions of an ended file that are not marked yet are counted with those that are.
 
 _BACKLOG = text(

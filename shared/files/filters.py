@@ -104,7 +104,7 @@ class FileFilter:
     created_from: datetime | None = field(
         default=None,
         metadata=_declare(
-            "Files whose first upload began at this time or later.",
+            "Files first uploaded at this time or later.",
             option="created-from",
             form=FormField(name="since", label="Since"),
             condition=lambda moment: files.c.id >= least_id(moment),
@@ -113,7 +113,7 @@ class FileFilter:
     created_to: datetime | None = field(
         default=None,
         metadata=_declare(
-            "Files whose first upload began before this time.",
+            "Files first uploaded before this time.",
             option="created-to",
             condition=lambda moment: files.c.id < least_id(moment),
         ),

@@ -311,7 +311,7 @@ def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUI
 
 
 def _authorize(session: Session, actor: Actor, file_id: UUID) -> UUID:
-    """Return the organization of a file whose grants the actor may list and revoke."""
+    """Return the file's organization. Raises FileNotFound, PermissionDenied unless the actor may manage its grants."""
     if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
         file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         return file.organization_id

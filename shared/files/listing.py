@@ -122,7 +122,7 @@ def _search(
     """Return the newest ids by words: first among the newest of a few owners or an organization, then by the index."""
     # The index has a word for each family of types, without the "/*".
     media_type = None if wanted.media_type is None else wanted.media_type.removesuffix("/*")
-    word_query = WordQuery(whose=scope.words, media_type=media_type, name=wanted.name)
+    word_query = WordQuery(scope_words=scope.words, media_type=media_type, name=wanted.name)
     found: Sequence[UUID] = ()
     if 1 <= len(scope.ids) <= MAX_OWNERS_SCANNED:
         recent = _newest(scope, branches, _span(wanted, cursor), SCANNED_FILES)
@@ -215,10 +215,10 @@ def _newest_of(
 ) -> Select[Any]:
     """Select the newest of each owner, along an index that begins with the conditions' columns."""
     ids = cast(list(scope.ids), ARRAY(Uuid))
-    whose = func.unnest(ids).table_valued("id").render_derived("whose")
-    own = select(files.c.id).where(scope.column == whose.c.id, *scope.within, *span, *branch.conditions)
+    owners = func.unnest(ids).table_valued("id").render_derived("owners")
+    own = select(files.c.id).where(scope.column == owners.c.id, *scope.within, *span, *branch.conditions)
     page = own.order_by(files.c.id.desc()).limit(count).lateral()
-    return select(page.c.id).select_from(whose.join(page, true()))
+    return select(page.c.id).select_from(owners.join(page, true()))
 
 
 def _few(scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch) -> Select[Any]:

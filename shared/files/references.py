@@ -75,7 +75,7 @@ def add_reference(
 
 
 def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: str) -> bool:
-    """Insert a reference to an available file whose row the transaction has locked; return whether it is new."""
+    """Insert a reference to an available file, with its row locked by the caller; return whether it is new."""
     row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
     return session.execute(insert(references).values(row).on_conflict_do_nothing()).rowcount == 1
 

@@ -59,7 +59,7 @@ class Version:
 
     @classmethod
     def of(cls, row: Row[Any], version_id: UUID, file_id: UUID) -> Self:
-        """Build a version from a row with the columns of `file_versions`, whose two ids may have other names there."""
+        """Build a version from a row with the columns of `file_versions`; the row may name the two ids differently."""
         return cls(
             id=version_id,
             file_id=file_id,

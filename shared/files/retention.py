@@ -74,7 +74,7 @@ def can_renew(caller: Caller, file: File) -> bool:
 
 
 def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: Availability) -> File:
-    """Return a file whose retention may be renewed now.
+    """Return a file that may be renewed now.
 
     Raises FileNotFound, PermissionDenied, RetentionRenewalNotSupported, FileExpired, FileDeleted.
     """

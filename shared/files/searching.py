@@ -26,7 +26,7 @@ reads all of their files that match."""
 class WordQuery:
     """The search: words of the scope (`sql/files_vector.sql`), a media type or family, and words of a name."""
 
-    whose: Sequence[str]
+    scope_words: Sequence[str]
     media_type: str | None
     name: str | None
 
@@ -39,7 +39,7 @@ class WordQuery:
     @property
     def is_met(self) -> ColumnElement[bool]:
         """The condition that a file has all words; evaluated once for a statement."""
-        asked = func.files_query(cast(list(self.whose), ARRAY(Text)), self.media_type, self.name)
+        asked = func.files_query(cast(list(self.scope_words), ARRAY(Text)), self.media_type, self.name)
         return file_words.c.words.bool_op("@@")(asked)
 
 

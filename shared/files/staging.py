@@ -103,7 +103,7 @@ class StagedContent:
         self._written_bytes: int | None = None
 
     def open(self) -> None:
-        """Begin the upload in the store; record it first if the store keeps state for it."""
+        """Start the upload in the store; record it first if the store keeps state for it."""
         if self._store.records_before_receiving:
             self._record_receiving()
         upload_id = self._store.begin(self.version_id)
@@ -125,7 +125,7 @@ class StagedContent:
 
     @contextmanager
     def committing(self, *, in_transaction: bool = False) -> Iterator[Session]:
-        """Yield a session whose `write_rows` is committed at the end of the block.
+        """Yield a session, and commit at the end of the block what `write_rows` wrote.
 
         A single statement is its own commit and saves two of three round trips. An effect of several statements needs a
         transaction, and so does one that must be undone because a sweep deleted the upload.

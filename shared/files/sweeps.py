@@ -34,7 +34,7 @@ def _sweep_staging(context: StoreContext) -> int:
 
 
 def sweep_staging(database: Database, store: BlobStore) -> int:
-    """Discard staged bytes whose upload crashed before its commit; return how many.
+    """Discard the staged bytes of uploads that crashed before their commit; return how many.
 
     The store keeps each candidate locked meanwhile, so a running upload is never among them.
     """

@@ -141,7 +141,7 @@ def precheck_upload(database: Database, caller: Caller, request: UploadRequest) 
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
         earlier = get_idempotency_state(session, operation, payer_id=caller.payer_id)
-    # A retry skips these checks: its file is stored already, whatever deadline and credit are now.
+    # A retry skips these checks: its file is stored already, and its deadline and credit were accepted then.
     if earlier.outcome is None:
         check_deadline(Purpose.AGENT_ARTIFACT, request.retention_expires_at, now=earlier.now)
         refuse_unpaid_storage(is_refused=earlier.is_storage_refused)

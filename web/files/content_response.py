@@ -1,9 +1,9 @@
-"""The answer to a download: one exact version, whole or in ranges.
+"""The response to a download: one exact version, whole or in ranges.
 
-The bytes sent are those the headers announce: a file of another length is refused before the first byte, and a source
-that breaks off ends the connection, never a shorter answer that looks complete. Each chunk of a local file is
-compared with its checksum before it leaves, unless all were a moment ago (`recent_checks`). Where the front proxy
-sends the file, or no checksums were made yet, only the scrub finds decay.
+The bytes sent are those that the headers announce: a file of another length is refused before the first byte, and a
+source that fails closes the connection instead of ending a short response. Each chunk of a local file is checked before
+it is sent, unless the file was checked a moment ago (`recent_checks`). If the front proxy sends the file, or it has no
+checksums yet, only the scrub detects decay.
 """
 
 import hashlib
@@ -49,12 +49,12 @@ def content_response(
     report_damage: Callable[[], None] = lambda: None,
     recent: RecentChecks | None = None,
 ) -> Response:
-    """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or on any error.
+    """Return the response to a GET or HEAD of content; it closes the blob after sending it, or on any error.
 
-    With a `proxy_prefix` the front proxy sends a local file (X-Accel-Redirect) and sees to ranges itself. With the
-    `checksums` of its chunks a local file is checked as it is sent; `report_damage` is called for what is found
-    damaged, when only the connection can still be broken. Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged,
-    and what the blob raises.
+    With a `proxy_prefix` the front proxy sends a local file (X-Accel-Redirect) and handles ranges itself. With the
+    `checksums` of its chunks a local file is checked while it is sent; `report_damage` is called for damage found after
+    the response began, when only the connection can be closed. Raises VersionMismatch, RangeNotSatisfiable,
+    BlobDamaged, and what the blob raises.
     """
     download = _Download(version, blob, checksums, report_damage, recent or RecentChecks())
     try:
@@ -66,7 +66,7 @@ def content_response(
 
 @dataclass(frozen=True)
 class _Download:
-    """A version on its way out."""
+    """One version while it is sent."""
 
     version: Version
     blob: BlobReader
@@ -76,7 +76,7 @@ class _Download:
 
     @cached_property
     def is_checked(self) -> bool:
-        """Whether each chunk is compared before it is sent, which sendfile cannot do."""
+        """Whether each chunk is checked before it is sent, which sendfile cannot do."""
         return (
             self.checksums is not None
             and self.blob.file is not None
@@ -85,12 +85,12 @@ class _Download:
         )
 
     def begin(self, at: ByteRange) -> Iterator[bytes]:
-        """Read a range; what is wrong with its beginning is said before anything is promised. Raises BlobDamaged."""
+        """Return the chunks of a range. Raises BlobDamaged for the first one, before the response begins."""
         chunks = self.chunks(at)
         return chain([next(chunks)], chunks) if self.is_checked else chunks
 
     def chunks(self, at: ByteRange) -> Iterator[bytes]:
-        """Read a range."""
+        """Return the chunks of a range."""
         if self.checksums is None or not self.is_checked:
             return self.blob.chunks(at.start, at.stop)
         return self._checked(at, self.checksums)
@@ -105,6 +105,7 @@ class _Download:
         except BlobDamaged:
             self.report_damage()
             raise
+        # Only a complete download has checked all chunks.
         if state is not None and len(at) == size_bytes:
             self.recent.note(self.version.id, state)
 
@@ -119,6 +120,7 @@ def _respond(
     conditions = {name: environ[variable] for name, variable in _CONDITIONS.items() if variable in environ}
     method = environ["REQUEST_METHOD"]
     selected = select_bytes(method, conditions, entity_tag=entity_tag, byte_size=version.byte_size)
+    # A 304 has the caching and protection headers, and no description of content that it does not send.
     if selected is Selection.NOT_MODIFIED:
         response.status_code = HTTPStatus.NOT_MODIFIED
         blob.close()
@@ -145,10 +147,10 @@ def _refuse_damaged(download: _Download) -> None:
 
 
 def _is_plausible(file: FileIO, version: Version) -> bool:
-    # With fewer bytes than announced the client would take the beginning of the next answer for the rest.
+    # With fewer bytes than announced the client would read the beginning of the next response as the rest.
     if os.fstat(file.fileno()).st_size != version.byte_size:
         return False
-    # What is a single chunk is compared whole.
+    # Content of a single chunk is compared with its SHA-256.
     if version.byte_size <= CHECKED_CHUNK_BYTES:
         content = os.pread(file.fileno(), version.byte_size, 0)
         return hashlib.sha256(content).digest() == version.content_sha256

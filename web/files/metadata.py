@@ -1,4 +1,4 @@
-"""List and read files, their versions and retention, and delete them (docs/specification/files.md#metadata)."""
+"""Routes that list, read, renew and delete files and list their versions (docs/specification/files.md#metadata)."""
 
 from uuid import UUID
 
@@ -95,6 +95,7 @@ def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
 def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
     database = call.services.database
     with database.autocommit() as session:
+        # Checked before the body is read, so that a caller without rights gets 403 or 404 for any body.
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
     body: schemas.RetentionBody = call.read_body()
     file = retention.renew(

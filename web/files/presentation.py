@@ -1,8 +1,8 @@
-"""How content is presented to a browser: never run, and shown in a page only where a read grant allows it.
+"""How content is presented to a browser: it is never executed, and embedded in a page only with a read grant.
 
-A read grant is made to be passed on: any page may embed what it opens, and any script may read it. With credentials a
-content's address is for its owner's programs. `?disposition=inline` shows images (no SVG), audio, video, PDF and
-plain text; all else stays an attachment. The sandbox has no origin, and nothing in it runs.
+A read grant is made to be passed on: any page may embed its content, and any script may read it. With credentials the
+URL of content is for its owner's programs. `?disposition=inline` shows images (except SVG), audio, video, PDF and plain
+text; all else is an attachment. The sandbox has no origin and executes nothing.
 """
 
 import base64
@@ -29,7 +29,7 @@ _PROTECTION = {
     "Cross-Origin-Resource-Policy": "same-site",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-# What a browser builds around a picture or a film needs a style and the address itself; anyone may frame it.
+# The page that a browser builds around a picture or a film needs a style and the URL itself; any page may frame it.
 _INLINE_POLICY = (
     "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline';"
     " frame-ancestors *"
@@ -42,7 +42,7 @@ DESCRIBED = {
     "ETag": "The content's SHA-256, for conditions.",
     "Repr-Digest": "The SHA-256 of the whole content (RFC 9530).",
 }
-"""The headers with which content comes, for readers of the API."""
+"""The headers of a content response, for the API's description."""
 _OPAQUE_TYPE = "application/octet-stream"
 _ACTIVE_TYPES = frozenset(
     {
@@ -62,7 +62,7 @@ _PASSIVE_KINDS = frozenset({"image", "audio", "video"})
 
 
 class Presentation(Enum):
-    """For whom content is described: its owner's programs, or the holders of a link, to keep or to show."""
+    """The audience of content: the owner's programs, or holders of a link, to save or to show it."""
 
     PRIVATE = "private"
     SHARED = "shared"
@@ -70,7 +70,7 @@ class Presentation(Enum):
 
 
 def protect(headers: Headers, version: Version, presentation: Presentation) -> None:
-    """Write the headers that every answer about a version has, one without content too."""
+    """Write the headers of each response about a version, also of one without content."""
     headers.extend(_PROTECTION)
     if presentation is Presentation.PRIVATE:
         headers["Cache-Control"] = "private, no-cache"
@@ -82,7 +82,7 @@ def protect(headers: Headers, version: Version, presentation: Presentation) -> N
 
 
 def allow_any_page(headers: Headers) -> None:
-    """Let pages of every origin embed and read what a grant opens, and read why it does not."""
+    """Allow pages of every origin to embed and read the content of a grant, and its errors."""
     headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     headers.extend(_CORS)
 
@@ -106,12 +106,13 @@ def _is_passive(media_type: str) -> bool:
     essence = _essence(media_type)
     kind, _, name = essence.partition("/")
     if kind in _PASSIVE_KINDS:
+        # An SVG image can contain scripts.
         return "svg" not in name and "xml" not in name
     return essence in _PASSIVE_TYPES
 
 
 def _harmless(media_type: str) -> str:
-    """Give the declared type, unless a browser might run such content."""
+    """Return the declared media type, or `application/octet-stream` if a browser might execute such content."""
     essence = _essence(media_type)
     is_active = (
         essence in _ACTIVE_TYPES or essence.endswith("+xml") or any(word in essence for word in _SCRIPTS)

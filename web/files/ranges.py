@@ -1,7 +1,7 @@
-"""Which bytes of a version a download asks for: preconditions and ranges as RFC 9110 (13 and 14) reads them.
+"""The bytes of a version that a download requests: preconditions and ranges by RFC 9110 (13 and 14).
 
-Pure: header values in, a decision out. Versions never change, so their entity tag is strong and no date is given out;
-conditions on dates are ignored, and an `If-Range` with a date never holds.
+Pure: header values in, a decision out. Versions never change, so their entity tag is strong and there is no date;
+conditions on dates are ignored, and an `If-Range` with a date never matches.
 """
 
 import re
@@ -19,15 +19,15 @@ CONDITIONS = {
     "If-Match": "`ETag`s, or `*`: only this content is wanted.",
     "If-None-Match": "`ETag`s, or `*`, of content that the client has.",
 }
-"""The headers that are read, for readers of the API."""
+"""The headers that are read, for the API's description."""
 
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)", re.ASCII)
-_POSITION_DIGITS = 18  # of more, every number lies beyond any content
+_POSITION_DIGITS = 18  # a number with more digits is beyond any content
 
 
 class RangeNotSatisfiable(DomainError):
-    """The content has none of the bytes that were asked for."""
+    """The content has none of the requested bytes."""
 
     code = "range_not_satisfiable"
     kind = Kind.RANGE_NOT_SATISFIABLE
@@ -35,7 +35,7 @@ class RangeNotSatisfiable(DomainError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """The bytes start..stop, `stop` excluded."""
+    """The bytes start..stop (exclusive)."""
 
     start: int
     stop: int
@@ -45,7 +45,7 @@ class ByteRange:
 
 
 class Selection(Enum):
-    """Answers that are not ranges."""
+    """Responses without ranges."""
 
     WHOLE = "whole"
     NOT_MODIFIED = "not modified"
@@ -54,9 +54,9 @@ class Selection(Enum):
 def select_bytes(
     method: str, headers: Mapping[str, str], *, entity_tag: str, byte_size: int
 ) -> Selection | Sequence[ByteRange]:
-    """Decide what to answer: everything, "not modified", or one or more ranges in the order asked for.
+    """Return the response to a request: the whole content, "not modified", or ranges in the order of the request.
 
-    `headers` holds those that were sent of If-Match, If-None-Match, If-Range and Range. Raises VersionMismatch,
+    `headers` has those of If-Match, If-None-Match, If-Range and Range that were sent. Raises VersionMismatch,
     RangeNotSatisfiable.
     """
     if "If-Match" in headers and not _matches(headers["If-Match"], entity_tag, is_weak=False):
@@ -76,7 +76,7 @@ def _matches(condition: str, entity_tag: str, *, is_weak: bool) -> bool:
 
 def _select_ranges(value: str, byte_size: int) -> Selection | Sequence[ByteRange]:
     requested = _read_ranges(value, byte_size)
-    # Many clients send a Range with every request; of an empty content everything is the kinder answer.
+    # Many clients send a Range with every request: respond with all of an empty content instead of 416.
     if requested is None or byte_size == 0:
         return Selection.WHOLE
     satisfiable = [at for at in requested if at.start < at.stop]
@@ -86,9 +86,9 @@ def _select_ranges(value: str, byte_size: int) -> Selection | Sequence[ByteRange
 
 
 def _read_ranges(value: str, byte_size: int) -> list[ByteRange] | None:
-    """Read a Range header; None if it is to be ignored: another unit, malformed, or more ranges than we send.
+    """Return the ranges of a Range header; None if it is to be ignored: another unit, malformed, or too many ranges.
 
-    A range of which the content has nothing comes out empty.
+    A range without any byte of the content is empty.
     """
     unit, separator, listed = value.partition("=")
     if not separator or unit.strip().lower() != "bytes":
@@ -116,7 +116,7 @@ def _read_range(item: str, byte_size: int) -> ByteRange | None:
 
 
 def _read_position(digits: str) -> int | None:
-    """Read a number of any length, clipped to one beyond every content; None where none was written."""
+    """Return a number of any length, at most one beyond any content; None if none was written."""
     if not digits:
         return None
     significant = digits.lstrip("0")
@@ -124,11 +124,12 @@ def _read_position(digits: str) -> int | None:
 
 
 def _coalesced(ranges: list[ByteRange]) -> Sequence[ByteRange]:
-    """Join ranges that touch or overlap, so that no byte is sent twice; without any, keep the order asked for."""
+    """Join ranges that touch or overlap, so that no byte is sent twice; without any, keep the requested order."""
     joined: list[ByteRange] = []
     for at in sorted(ranges):
         if joined and at.start <= joined[-1].stop:
             joined[-1] = ByteRange(joined[-1].start, max(joined[-1].stop, at.stop))
         else:
             joined.append(at)
+    # RFC 9110, 15.3.7.2: the parts may be in the order of the request, which some clients rely on.
     return ranges if len(joined) == len(ranges) else joined

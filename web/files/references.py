@@ -1,4 +1,4 @@
-"""The references that keep a file from being deleted (docs/specification/files.md#references)."""
+"""Routes of references, which prevent the deletion of a file (docs/specification/files.md#references)."""
 
 from uuid import UUID
 

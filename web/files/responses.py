@@ -1,4 +1,4 @@
-"""What the file routes share: the errors every one of them has, and how a file and its address are written."""
+"""Shared by the file routes: their common errors, bodies, and the response to a write."""
 
 import re
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ ENDED: tuple[type[DomainError], ...] = (errors.FileExpired, errors.FileDeleted)
 
 
 def file_body(caller: Caller, file: File) -> schemas.FileBody:
-    """Describe a file to a caller."""
+    """Return a file's description for a caller."""
     return schemas.FileBody.of(file, can_renew=can_renew(caller, file))
 
 
 def content_url(call: RequestContext, file_id: UUID) -> str:
-    """Give the protected address of a file's content."""
+    """Return the URL of a file's content that requires a credential."""
     return f"{call.services.settings.base_url}/files/{file_id}/content"
 
 
 def actor_of(call: RequestContext) -> Actor:
-    """Return who acts on files, for the audit: a deployment, too."""
+    """Return the actor of a request, for the audit; deployments are actors too."""
     return Actor(
         caller=call.caller, request_id=request_id(), client_address=client_address(call.http.environ)
     )
 
 
 def pending(call: RequestContext) -> Availability:
-    """Tell what staged content counts as here."""
+    """Return the availability of staged content in this service's store."""
     return staged_availability(call.services.blobs)
 
 
@@ -47,7 +47,7 @@ _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,6})"?', re.IGNORECASE | re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """How a client wants to be answered."""
+    """The `Prefer` header (RFC 7240) of a write."""
 
     responds_async: bool
     wait_seconds: float
@@ -55,7 +55,7 @@ class Preference:
 
 
 def read_preference(header: str | None, *, longest_wait_seconds: float) -> Preference:
-    """Read the header; what is not understood is ignored, and no wait is longer than the service's own."""
+    """Return the preference of a header; unknown tokens are ignored, and the wait is at most the service's own."""
     tokens = [token.partition(";")[0].strip() for token in (header or "").split(",")]
     if any(token.lower() == "respond-async" for token in tokens):
         return Preference(responds_async=True, wait_seconds=0, applied="respond-async")
@@ -68,13 +68,13 @@ def read_preference(header: str | None, *, longest_wait_seconds: float) -> Prefe
 
 
 def time_limit_seconds(call: RequestContext, byte_size: int) -> float:
-    """Give how long the reception of so many bytes may take."""
+    """Return how long the reception of so many bytes may take."""
     settings = call.services.settings
     return settings.upload_grace_seconds + byte_size / settings.upload_minimum_bytes_per_second
 
 
 def receipt_answer(call: RequestContext, receipt: Receipt, *, first_status: int) -> JsonResponse:
-    """Answer with the stored version: at once if readers find it, else when it is placed or the wait is over."""
+    """Return the response to a write: at once if readers find the version, else when it is placed or the wait ends."""
     settings = call.services.settings
     preference = read_preference(
         call.http.headers.get("Prefer"), longest_wait_seconds=settings.upload_wait_seconds

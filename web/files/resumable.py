@@ -1,7 +1,7 @@
-"""Resumable uploads (draft-ietf-httpbis-resumable-upload): begin, ask, append and cancel; their content is raw.
+"""Resumable uploads (draft-ietf-httpbis-resumable-upload): begin, query, append and cancel; their content is raw.
 
-The multipart form of the specification stays as it is: a resumable upload is asked for by `Upload-Complete`, with the
-file's name and type in the request's own headers (docs/specification/files.md#resumable).
+A request with `Upload-Complete` begins a resumable upload and has the file's name and type in its own headers; the
+multipart form of the specification is unchanged (docs/specification/files.md#resumable).
 """
 
 import re
@@ -74,7 +74,7 @@ _FOUND: tuple[type[DomainError], ...] = (
 
 
 def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonResponse | Response:
-    """Begin a resumable upload, or find the one that its operationId began, or give that one's result."""
+    """Create a resumable upload, or return the one that its operationId began, or that one's result."""
     refuse_content(call.http)
     check_length(call.http, request.byte_size)
     if request.byte_size > call.services.settings.max_upload_bytes:
@@ -180,7 +180,7 @@ def cancel_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
 
 
 def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
-    """Keep a request's content, and complete the upload if it is the last."""
+    """Store a request's content, and complete the upload if it is the last."""
     http, size = call.http, upload.request.byte_size
     if http.mimetype != MEDIA_TYPE:
         raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
@@ -201,7 +201,7 @@ def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
 
 
 def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> None:
-    """Keep what a request brings. Raises UploadTimeout, MalformedRequest when its body ends early."""
+    """Store the content of a request. Raises UploadTimeout, MalformedRequest if its body ends early."""
     services = call.services
     with services.receptions.admit(call.http.environ) as body:
         append(
@@ -220,7 +220,7 @@ def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> N
 
 def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> JsonResponse:
     services = call.services
-    # All the content is read and written once more: that takes a slot as receiving it would.
+    # All content is read and written once more, which takes a slot as its reception did.
     call.admission.hold(services.pools.uploads)
     receipt = completion.complete(
         services.database,
@@ -235,12 +235,12 @@ def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> 
 
 
 def _with_progress(call: RequestContext, upload: ResumableUpload, error: DomainError) -> Response:
-    """Answer an error together with what is kept, so that its reader need not ask."""
+    """Return the response to an error with the upload's progress, so that the client need not query it."""
     response = answer_domain_error(error)
     try:
         now = uploads.get_upload(call.services.database, call.caller, upload.id)
     except DomainError:
-        return response  # it is over, or nobody can tell
+        return response  # the upload has ended, or the database does not respond
     response.headers.update(_progress(call, now))
     return response
 
@@ -275,14 +275,14 @@ def _limits(call: RequestContext) -> UploadLimits:
 
 
 def is_resumable(http: Request) -> bool:
-    """Tell whether a request to write begins a resumable upload; a whole one may say that it is (`?1`)."""
+    """Return whether a write begins a resumable upload; a multipart request may also state `Upload-Complete: ?1`."""
     if "Upload-Complete" not in http.headers:
         return False
     return not (read_flag(http) and http.mimetype == _FORM)
 
 
 def read_declared_content(http: Request) -> DeclaredContent:
-    """Read the name, type and digest of content that is to come. Raises ValidationFailed, MalformedRequest."""
+    """Return the declared name, type and digest of later content. Raises ValidationFailed, MalformedRequest."""
     header = read_file_headers(
         http.headers.get("Content-Disposition", ""),
         http.headers.get("Content-Type", ""),
@@ -295,7 +295,7 @@ def read_declared_content(http: Request) -> DeclaredContent:
 
 
 def refuse_content(http: Request) -> None:
-    """Raise UnsupportedMediaType unless this is a careful beginning: no content, and more to come."""
+    """Raise UnsupportedMediaType unless the request has no content and announces more."""
     if http.mimetype == _FORM:
         raise UnsupportedMediaType(
             "A multipart form comes in one request: leave Upload-Complete out, or send ?1."
@@ -307,14 +307,14 @@ def refuse_content(http: Request) -> None:
 
 
 def check_length(http: Request, size: int) -> None:
-    """Raise InconsistentUploadLength if `Upload-Length` is sent and is another than the size."""
+    """Raise InconsistentUploadLength if `Upload-Length` is sent and differs from the size."""
     length = read_number(http, "Upload-Length")
     if length not in (None, size):
         raise InconsistentUploadLength("Upload-Length differs from byteSize.")
 
 
 def read_flag(http: Request) -> bool:
-    """Read `Upload-Complete`. Raises MalformedRequest."""
+    """Return `Upload-Complete`. Raises MalformedRequest."""
     flag = _FLAGS.get(http.headers.get("Upload-Complete", "").strip())
     if flag is None:
         raise MalformedRequest("Upload-Complete must be ?0 or ?1.")
@@ -322,7 +322,7 @@ def read_flag(http: Request) -> bool:
 
 
 def read_number(http: Request, name: str, *, is_required: bool = False) -> int | None:
-    """Read a header that is a number of bytes. Raises MalformedRequest."""
+    """Return a header that is a number of bytes; None if it is absent and not required. Raises MalformedRequest."""
     value = http.headers.get(name, "").strip()
     if not value and not is_required:
         return None

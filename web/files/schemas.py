@@ -1,4 +1,4 @@
-"""The file routes' JSON and parameters, as docs/specification/files.md#file names them."""
+"""The JSON bodies and query parameters of the file routes, as docs/specification/files.md#file names them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from shared.identity.access.callers import OwnerKind
 from web.http.wire_types import Between, CamelModel, Count, Id, JsonCount, RequestModel, Text, UtcTime
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
-_REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
+_REQUIRED: JsonDict = {"x-required": True}  # the response without it is 428, not 422
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 ReferenceId = Annotated[str, Text(minimum=1, maximum=200)]
 AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
 
 
 class Metadata(CamelModel):
-    """Safe content metadata."""
+    """Metadata of content that is safe to show."""
 
     file_name: str
     media_type: str
@@ -49,7 +49,7 @@ class Metadata(CamelModel):
 
     @classmethod
     def of(cls, version: Version, retention_expires_at: datetime | None) -> Metadata:
-        """Describe a version."""
+        """Build the metadata of a version."""
         return cls(
             file_name=version.file_name,
             media_type=version.media_type,
@@ -61,14 +61,14 @@ class Metadata(CamelModel):
 
 
 class OwnerBody(CamelModel):
-    """The identity whose file it is."""
+    """The identity that owns a file."""
 
     kind: OwnerKind
     id: Id
 
 
 class FileBody(CamelModel):
-    """A file, as it is now."""
+    """A file at the moment of the request."""
 
     id: Id
     version_id: Id = Field(description="The current version: exact content.")
@@ -83,7 +83,7 @@ class FileBody(CamelModel):
 
     @classmethod
     def of(cls, file: File, *, can_renew: bool) -> FileBody:
-        """Describe a file to a caller."""
+        """Build the description of a file."""
         return cls(
             id=file.id,
             version_id=file.version.id,
@@ -99,7 +99,7 @@ class FileBody(CamelModel):
 
 
 class FilePage(CamelModel):
-    """Some files, newest first, and where the next page begins."""
+    """Some files, newest first, and the cursor of the next page."""
 
     files: Sequence[FileBody]
     next_cursor: Id | None
@@ -114,7 +114,7 @@ class VersionBody(CamelModel):
 
 
 class VersionPage(CamelModel):
-    """Some versions of a file, newest first, and where the next page begins."""
+    """Some versions of a file, newest first, and the cursor of the next page."""
 
     versions: Sequence[VersionBody]
     next_cursor: Id | None
@@ -133,7 +133,7 @@ class UploadResult(CamelModel):
 
     @classmethod
     def of(cls, receipt: Receipt, url: str) -> Self:
-        """Describe a stored version."""
+        """Build the result of a stored version."""
         return cls(
             id=receipt.version.file_id,
             version_id=receipt.version.id,
@@ -146,13 +146,13 @@ class UploadResult(CamelModel):
 
 
 class PendingUploadResult(UploadResult):
-    """A version that is committed and still being placed."""
+    """A version that is committed and not yet placed."""
 
     availability: Literal["Pending"] = "Pending"
 
 
 class GrantBody(CamelModel):
-    """A read grant; its url is a secret, shown once."""
+    """A read grant; its URL is a secret and is returned only once."""
 
     id: Id = Field(description="The file.")
     grant_id: Id = Field(description="The grant, to revoke it by.")
@@ -163,7 +163,7 @@ class GrantBody(CamelModel):
 
     @classmethod
     def of(cls, grant: ReadGrant, url: str) -> GrantBody:
-        """Describe a grant."""
+        """Build the description of a grant."""
         return cls(
             id=grant.file_id,
             grant_id=grant.id,
@@ -175,7 +175,7 @@ class GrantBody(CamelModel):
 
 
 class ListedGrantBody(CamelModel):
-    """A read grant without its url, which was shown once."""
+    """A read grant without its URL, which was returned only once."""
 
     grant_id: Id
     file_id: Id
@@ -187,7 +187,7 @@ class ListedGrantBody(CamelModel):
 
     @classmethod
     def of(cls, grant: ListedGrant) -> ListedGrantBody:
-        """Describe a grant."""
+        """Build the description of a grant."""
         return cls(
             grant_id=grant.grant_id,
             file_id=grant.file_id,
@@ -200,7 +200,7 @@ class ListedGrantBody(CamelModel):
 
 
 class GrantPage(CamelModel):
-    """Some read grants of a file, newest first, and where the next page begins."""
+    """Some read grants of a file, newest first, and the cursor of the next page."""
 
     grants: Sequence[ListedGrantBody]
     next_cursor: Id | None
@@ -216,7 +216,7 @@ class DeletionBody(CamelModel):
 
     @classmethod
     def of(cls, deletion: Deletion) -> DeletionBody:
-        """Describe a deletion."""
+        """Build the result of a deletion."""
         return cls(
             id=deletion.file_id,
             availability="Deleted",
@@ -234,7 +234,7 @@ class ReferenceBody(CamelModel):
 
     @classmethod
     def of(cls, reference: Reference) -> ReferenceBody:
-        """Describe a reference."""
+        """Build the description of a reference."""
         return cls(
             kind=ReferenceKind(reference.kind),
             reference_id=reference.reference_id,
@@ -243,7 +243,7 @@ class ReferenceBody(CamelModel):
 
 
 class ReferenceList(CamelModel):
-    """What refers to a file, oldest first."""
+    """The references to a file, oldest first."""
 
     references: Sequence[ReferenceBody]
 

@@ -1,4 +1,4 @@
-"""Share exact versions by links, take links back, and download content (docs/specification/files.md#grants)."""
+"""Routes that share versions by links, revoke links, and download content (docs/specification/files.md#grants)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -57,7 +57,7 @@ routes = Routes("files")
 )
 def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonResponse:
     if call.http.content_length or "Transfer-Encoding" in call.http.headers:
-        # Its author would take the link's life to be what it says.
+        # A client that sends ttlSeconds in a body would believe that it was read.
         raise MalformedRequest("This operation takes no body; `ttlSeconds` is a query parameter.")
     grant = grants.create_grant(
         call.services.database, actor_of(call), file_id, version_id, call.query.ttl_seconds
@@ -175,14 +175,16 @@ def ask_before_download(call: RequestContext, file_id: UUID) -> JsonResponse:  #
 
 
 def send_content(call: RequestContext, file_id: UUID, presentation: Presentation) -> Response:
-    """Answer with the content that the caller or the grant of a request may read."""
+    """Return the response with the content that the request's caller or grant may read."""
     services = call.services
     content = _get_content(call, file_id)
     refuse_unreadable(content, services.blobs)
     if not call.has_credential:
+        # The organization of an anonymous client is known only now: its download takes a slot of the file's
+        # organization.
         call.admission.move(PoolKey(content.organization_id, file_id))
     call.admission.hold(services.pools.downloads)
-    # Before the content is opened: a failure of the database would leave it open.
+    # Before the content is opened: after an error of the database it would stay open.
     checksums = _find_checksums(call, content)
     try:
         response = content_response(
@@ -196,7 +198,7 @@ def send_content(call: RequestContext, file_id: UUID, presentation: Presentation
             recent=services.recent_checks,
         )
     except BlobMissing:
-        # If the file ended between the look at its row and the look at its bytes, that is the answer.
+        # If the file ended between the two reads, of its row and of its bytes, respond that it has ended.
         _get_content(call, file_id)
         BLOBS_MISSING.inc()
         log.warning("blob.missing", version_id=content.version.id)
@@ -206,7 +208,7 @@ def send_content(call: RequestContext, file_id: UUID, presentation: Presentation
 
 
 def _watch(call: RequestContext, content: Content) -> Watch:
-    """Give what watches, while content is sent, whether the caller may still read it, or the link still stands."""
+    """Return the watch that checks, while content is sent, the caller's right to read it or the grant's revocation."""
     if call.has_credential:
         return call.watch(partial(authorize_reading, content))
     services, token = call.services, _one_grant(call.http.environ[GRANTS])
@@ -229,7 +231,7 @@ def _get_content(call: RequestContext, file_id: UUID) -> Content:
         with call.services.database.autocommit() as session:
             if sent_grants:
                 content = grants.get_granted_content(session, file_id, _one_grant(sent_grants))
-                # The grant says which version; a query may repeat it, but not choose another.
+                # The grant names the version; a query may repeat it, but not choose another.
                 if call.query.version_id not in (None, content.version.id):
                     raise errors.GrantNotFound
                 return content
@@ -240,7 +242,7 @@ def _get_content(call: RequestContext, file_id: UUID) -> Content:
 
 
 def _one_grant(sent: Sequence[str]) -> str:
-    """Give the one grant of a request."""
+    """Return the one grant of a request. Raises DuplicateParameter for several."""
     if len(sent) > 1:
         raise DuplicateParameter(
             errors=[FieldError(location="query", name="grant", message="was sent more than once")]

@@ -1,4 +1,4 @@
-"""Upload and replace: receive content, give it to the domain, answer with the version.
+"""Routes of upload and replace: receive content, pass it to the domain, respond with the version.
 
 Specified in docs/specification/files.md#upload.
 """
@@ -56,7 +56,7 @@ _BODY: tuple[type[DomainError], ...] = (
 )
 
 
-# What a client does next with an upload's answer: parameters by operation, as OpenAPI links write them.
+# The operations that a client calls next with an upload's response: their parameters, as OpenAPI links write them.
 _ID = {"fileId": "$response.body#/id"}
 _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     "create_grant": _ID | {"versionId": "$response.body#/versionId"},
@@ -152,7 +152,7 @@ def _write(
     *,
     first_status: int,
 ) -> JsonResponse | Response:
-    """Have the domain receive the content and answer with the version, or begin to take it in several requests."""
+    """Store the request's content and respond with the version, or begin a resumable upload."""
     if is_resumable(call.http):
         return begin_resumable(call, request)
     services = call.services
@@ -168,7 +168,7 @@ def _write(
 
 
 def _receive(call: RequestContext, byte_size: int, sink: Sink) -> ReceivedContent:
-    """Receive this request's one part, bounded in size, pace and number."""
+    """Receive the request's one part, with limits of size, pace and concurrency."""
     headers = call.http.headers
     with call.services.receptions.admit(call.http.environ) as body:
         return receive_file_part(

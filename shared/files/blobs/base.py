@@ -28,7 +28,7 @@ from shared.errors import DomainError, Kind, ServiceUnavailable
 Item = TypeVar("Item", bound=Hashable)
 STORAGE_RETRY_SECONDS = 5
 UNKNOWN_UPLOAD = ""
-"""The upload id of a blob whose process may have begun an upload and crashed before it recorded the id."""
+"""The upload id of a blob if a process may have begun the upload and crashed before it recorded the id."""
 
 
 class BlobStoreUnavailable(ServiceUnavailable):
@@ -53,7 +53,7 @@ class StorageFull(DomainError):
     kind = Kind.STORAGE_FULL
 
     def __init__(self, detail: str | None = None) -> None:
-        """Ask for a retry after some seconds: an operator has to free space."""
+        """Make an error to be retried after some seconds: an operator has to free space."""
         super().__init__(detail, retry_after_seconds=STORAGE_RETRY_SECONDS)
 
 
@@ -64,7 +64,7 @@ class StorageReadOnly(DomainError):
     kind = Kind.STORAGE_FULL
 
     def __init__(self, detail: str | None = None) -> None:
-        """Ask for a retry after some seconds: an operator has to mount it again."""
+        """Make an error to be retried after some seconds: an operator has to mount the disk again."""
         super().__init__(detail, retry_after_seconds=STORAGE_RETRY_SECONDS)
 
 
@@ -84,7 +84,7 @@ class BlobDamaged(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """What a store needs to place or remove a blob; the blob's row keeps it.
+    """The values by which a store places or removes a blob; the blob's row keeps it.
 
     `upload_id` and `checksum` are the store's own, None if it needs none. With UNKNOWN_UPLOAD a removal searches for
     uploads to abort.

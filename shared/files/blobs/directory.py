@@ -38,7 +38,7 @@ class LocalDirectory:
 
     @contextmanager
     def pinned(self) -> Iterator[LocalDirectory]:
-        """Yield the directory that is mounted now: in the block it stays the same, whatever is mounted or unmounted."""
+        """Yield the directory that is mounted now: it stays the same in the block, also after an unmount."""
         with translated_errors():
             descriptor = os.open(self.address, os.O_PATH | os.O_DIRECTORY)
         try:

@@ -262,7 +262,7 @@ def _require_placed(at: LocalDirectory, blob: Blob) -> None:
 
 
 def _flush(at: LocalDirectory, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
-    """Flush the directories of these blobs; return the blobs whose directory failed."""
+    """Flush the directories of these blobs; return the failures by blob."""
     if not version_ids:
         return {}
     concerned = defaultdict(list)

@@ -65,7 +65,7 @@ class Identity(Protocol):
 
 
 class Guard:
-    """Refuses every use of a store whose marker does not match."""
+    """Refuses every use of a store without the right marker."""
 
     def __init__(self, marked: Marked, identity: Identity) -> None:
         """Read nothing yet: a process may start while the store or the database is away."""
@@ -83,7 +83,7 @@ class Guard:
                     self._read()
 
     def recognizes(self, marked: Marked) -> bool:
-        """Return whether this store has the fingerprint of the one whose marker matched."""
+        """Return whether this store has the fingerprint of the right marker."""
         seen = marked.fingerprint()
         return seen is not None and seen == self._known
 

@@ -76,7 +76,7 @@ class PairedBlobStore:
         return reader if reader.file is not None else _EitherReader(reader, in_second)
 
     def can_read_staged(self, version_id: UUID) -> bool:
-        """Ask the first, then the second if it has this blob."""
+        """Return whether the first can read it, or the second if it has this blob."""
         if self.first.can_read_staged(version_id):
             return True
         is_there = version_id in self.second.measure([Blob(version_id=version_id, size_bytes=0)])

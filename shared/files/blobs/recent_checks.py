@@ -1,7 +1,7 @@
 """The local files that were read completely and found sound a moment ago, and may be sent without another check.
 
 Checking each chunk makes a download cost twice what sendfile costs. A file that this process read and checked to its
-last byte within the last minute, and whose inode is unchanged, is sent by sendfile from the page cache.
+last byte within the last minute, and with an unchanged inode, is sent by sendfile from the page cache.
 """
 
 import os

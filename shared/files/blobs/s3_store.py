@@ -67,7 +67,7 @@ class S3BlobStore:
             self._guard.require()
 
     def begin(self, version_id: UUID) -> str | None:
-        """Create the multipart upload, whose id must be recorded before anything is sent."""
+        """Create the multipart upload and return its id, to be recorded before anything is sent."""
         self.require()
         # If the response is lost, an upload without parts remains, for the bucket's rule
         # AbortIncompleteMultipartUpload.
@@ -94,7 +94,7 @@ class S3BlobStore:
 
     @measured("remove")
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Abort the uploads first, then delete the keys of the blobs whose upload is over."""
+        """Abort the uploads first, then delete the keys of the blobs without an upload."""
         self.require()
         # While an upload has parts, a completion could still create the object after its key was deleted.
         failures = {blob.version_id: error for blob, error in for_each(blobs, self._abort).items()}

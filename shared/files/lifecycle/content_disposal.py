@@ -46,8 +46,8 @@ def mark_for_deletion(session: Session, file: EndedFile) -> None:
     """Mark all versions of a file for deletion if there are few, else leave them to the collector."""
     if split_by_size([file])[0]:
         of_file = select(versions.c.id).where(versions.c.file_id == file.id)
-        doomed = update(blobs).where(blobs.c.version_id.in_(of_file))
-        session.execute(doomed.values(state="doomed", lease_until=None))
+        marked = update(blobs).where(blobs.c.version_id.in_(of_file))
+        session.execute(marked.values(state="doomed", lease_until=None))
     else:
         enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id})
 
@@ -64,9 +64,12 @@ def split_by_size(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[End
 
 
 def enqueue_for_collection(session: Session, kind: ContentKind, ended: Mapping[UUID, UUID]) -> None:
-    """Insert rows for the collector: files or uploads whose content is to be marked, each with its organization."""
+    """Insert rows for the collector: files or uploads with content to be marked, each with its organization."""
     if ended:
-        rows = [{"id": each, "kind": kind, "organization_id": whose} for each, whose in ended.items()]
+        rows = [
+            {"id": each, "kind": kind, "organization_id": organization_id}
+            for each, organization_id in ended.items()
+        ]
         session.execute(insert(ended_content), rows)
 
 

@@ -1,4 +1,4 @@
-"""End files whose deadline has passed, and remove their bytes.
+"""End files that are past their deadline, and remove their bytes.
 
 No reader depends on this sweep: each read compares the deadline with the clock. The sweep reads the index of deadlines
 from its lower end, some files of each organization in a batch if more are due. It checks the deadline again under the
@@ -70,12 +70,12 @@ def _expire_due(context: StoreContext) -> int:
 
 
 def expire_due(database: Database, store: BlobStore) -> int:
-    """End each file whose deadline has passed, batch by batch until none is left; return how many ended."""
+    """End each file that is past its deadline, batch by batch until none is left; return how many ended."""
 
     def batch() -> int:
-        expired, doomed = _expire(database)
-        if doomed:
-            remove_claimed(database, store, doomed)
+        expired, marked = _expire(database)
+        if marked:
+            remove_claimed(database, store, marked)
         return expired
 
     return drain(batch, size=BATCH_SIZE)
@@ -88,8 +88,8 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
         ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
         few, many = split_by_size(ended)
         enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
-        doomed = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
-        rows = session.execute(_MARK, doomed).all() if few else []
+        values = {"file_ids": [str(file.id) for file in few], "lease": LEASE}
+        rows = session.execute(_MARK, values).all() if few else []
         failpoints.hit("expiry.before_commit")
     failpoints.hit("expiry.expired")
     SWEPT.labels("expired").inc(len(ended))

@@ -67,7 +67,7 @@ def collect_garbage(database: Database, store: BlobStore) -> int:
 
 
 def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
-    """Remove the bytes of blobs pending deletion whose lease the caller has, then their rows; return how many."""
+    """Remove the bytes of blobs that the caller has leased, then their rows; return how many."""
     failures = store.remove(claimed)
     failpoints.hit("collection.removed")
     removed = [blob.version_id for blob in claimed if blob.version_id not in failures]
@@ -91,7 +91,7 @@ def _claim(database: Database) -> Sequence[Blob]:
 
 
 def _give_up_dead_receptions(database: Database) -> None:
-    """Mark uploads for deletion whose reception has exceeded its lease without a commit."""
+    """Mark uploads for deletion that have exceeded their lease without a commit."""
     due = select(blobs.c.version_id).where(blobs.c.state == "receiving", blobs.c.lease_until < func.now())
     dead = due.limit(bindparam("limit")).with_for_update(skip_locked=True)
     give_up = update(blobs).where(blobs.c.version_id.in_(dead)).values(state="doomed", lease_until=None)

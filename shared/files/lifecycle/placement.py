@@ -1,7 +1,7 @@
 """Move committed content to its final place: the worker's half of every write.
 
 Staged rows are claimed in batches with a lease, placed, and marked live. Each step may be repeated: a worker that
-crashes leaves rows whose lease expires, and placing what is placed succeeds. Content that is deleted meanwhile is no
+crashes leaves leases that expire, and placing what is placed succeeds. Content that is deleted meanwhile is no
 longer `staged` and belongs to the collector, which removes from staging first and from the final place second, so that
 no late placement restores it.
 """

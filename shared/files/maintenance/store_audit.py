@@ -44,7 +44,7 @@ class DiscrepancyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy:
-    """One version whose row and bytes disagree; `file_id` is None if the database has no such version."""
+    """A version with a row and bytes that disagree; `file_id` is None if the database has no such version."""
 
     kind: DiscrepancyKind
     version_id: UUID
@@ -81,7 +81,7 @@ def audit(
     sample: int = SAMPLE,
     progress: Progress = lambda *_: None,
 ) -> Iterator[Discrepancy]:
-    """Yield each version whose row and bytes disagree, and those of a sample whose bytes do not match their digest.
+    """Yield each disagreement of row and bytes, and those of a sample that do not match their digest.
 
     Raises BlobStoreUnavailable, ServiceUnavailable.
     """

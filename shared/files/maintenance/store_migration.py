@@ -6,7 +6,7 @@ nothing needs it any more.
 
 One blob: claim its row with a lease → begin in the first store → read from the second → seal → place → record. Content
 that is deleted meanwhile has no row when the copy is recorded, and the copy is removed. An unfinished copy is found by
-the row, whose `upload_id` is UNKNOWN_UPLOAD until the copy is recorded.
+the row: its `upload_id` is UNKNOWN_UPLOAD until the copy is recorded.
 
 The end of its lease is a claim's fencing token: a later claim has a later one. A run that stalled for longer cannot
 record or release what another has claimed.
@@ -143,7 +143,7 @@ def _run(
 
 
 def _absent(pair: PairedBlobStore, rows: Sequence[Any]) -> list[Any]:
-    """Return the rows whose content the first store does not have, placed or waiting for placement."""
+    """Return the rows without content in the first store, placed or waiting for placement."""
     held = pair.first.measure([blob_of(row) for row in rows])
     return [row for row in rows if not _has(held.get(row.version_id), row)]
 
@@ -204,7 +204,7 @@ def _find_claim(database: Database, version_id: UUID) -> _Claim | None:
 
 
 def _give_back(database: Database, claim: _Claim, error: DomainError) -> _Outcome:
-    """End a claim whose copy failed; raise the error unless it is about this version's content."""
+    """End a claim after a failed copy; raise the error unless it is about this version's content."""
     with database.autocommit() as session:
         is_held = session.execute(_GIVE_BACK, claim.held).rowcount == 1
     if not is_held:

@@ -53,7 +53,7 @@ def discard(database: Database, found: Discrepancy) -> bool:
 
 
 def _refuse_to_readers(database: Database, found: Discrepancy) -> None:
-    """Mark content damaged whose bytes are absent or different, so that readers get an error and no wrong byte."""
+    """Mark content with absent or different bytes as damaged, so that readers get an error and no wrong byte."""
     if found.kind is not DiscrepancyKind.UNKNOWN and not found.is_marked:
         mark(database, found.version_id, is_sound=False)
 

@@ -35,7 +35,7 @@ PARTS = "purpose, owner_kind, owner_id, distribution_id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageDiscrepancy:
-    """A day of an organization whose row differs from its versions; `found` is the row's figure."""
+    """A day of an organization with a row that differs from its versions; `found` is the row's figure."""
 
     organization_id: UUID
     day: date
@@ -191,8 +191,8 @@ _ROWS = text(
 def _stored(source: str, parts: str = "") -> str:
     """Return the query of the bytes and time of each payer and part, as the days' rows must have them up to the mark.
 
-    It adds up, of each file of the source, the versions after `after_revision` up to `to_revision`. A version whose end
-    is not known yet counts until the end of the day.
+    It adds up, of each file of the source, the versions after `after_revision` up to `to_revision`. A version without a
+    known end counts until the end of the day.
     """
     return f"""
 WITH span AS (

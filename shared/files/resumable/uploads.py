@@ -97,7 +97,7 @@ def begin(
     declared: DeclaredContent,
     limits: UploadLimits,
 ) -> ResumableUpload:
-    """Begin an upload that was checked, or return the one that an earlier request with its operationId began.
+    """Create an upload that was checked, or return the one that an earlier request with its operationId began.
 
     Raises OperationConflict if that one has other parameters, TooManyUploads.
     """
@@ -162,8 +162,8 @@ def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> lis
     forgotten = pieces.delete().where(pieces.c.blob_id.in_(few)).returning(pieces.c.blob_id)
     gone = list(session.execute(forgotten).scalars())
     if gone:
-        doomed = update(blobs).where(blobs.c.version_id.in_(gone)).values(state="doomed", lease_until=None)
-        session.execute(doomed)
+        marked = update(blobs).where(blobs.c.version_id.in_(gone)).values(state="doomed", lease_until=None)
+        session.execute(marked)
         session.enqueue(CollectGarbage())
     if len(gone) == AT_ONCE:
         enqueue_for_collection(session, ContentKind.UPLOAD, found)
