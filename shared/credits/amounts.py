@@ -1,7 +1,7 @@
-"""Exact amounts: whole micro-credits, their decimal spelling, their bounds, and the rounding rule of storage.
+"""Exact amounts: whole micro-credits (µcr), their bounds, and their decimal form.
 
-A credit is a million micro-credits (µcr); a price is µcr for a million tokens, or for a GiB stored for 30 days.
-Nothing is ever a fraction, and the bounds keep every sum within the database's 64 bits.
+A credit is a million µcr. A price is µcr per million tokens, or per GiB stored for 30 days. Amounts are integers, and
+the bounds keep every sum within the database's 64 bits.
 """
 
 import re
@@ -12,7 +12,7 @@ PRICED_TOKENS = 1_000_000
 """Tokens that a price is for."""
 
 MAX_TOKENS = 1_000_000_000
-"""Of one kind in one call; a provider that reports more is not believed."""
+"""Tokens of one kind in one call; larger counts reported by a provider are replaced by an estimate."""
 MAX_PRICE = 1_000_000 * MICRO
 """µcr for a million tokens."""
 MAX_AMOUNT = 1_000_000_000 * MICRO
@@ -27,7 +27,8 @@ _CREDITS = re.compile(CREDITS_PATTERN, re.ASCII)
 
 
 def parse_credits(text: str) -> int:
-    """Read plain decimal credits, at most six fraction digits and MAX_AMOUNT, as µcr; raise ValueError otherwise."""
+    """Return decimal credits as µcr. Raises ValueError for another format, over six decimals or above MAX_AMOUNT."""
+    # `$` in the pattern also matches before a final newline.
     if _CREDITS.fullmatch(text) is None or text.endswith("\n"):
         raise ValueError("must be an amount of credits such as 12.5, with at most six fraction digits")
     whole, _, fraction = text.partition(".")
@@ -38,12 +39,12 @@ def parse_credits(text: str) -> int:
 
 
 def parse_signed_credits(text: str) -> int:
-    """Read credits as `parse_credits` does, after a minus too."""
+    """Return decimal credits of either sign as µcr. Raises ValueError as `parse_credits` does."""
     return -parse_credits(text[1:]) if text.startswith("-") else parse_credits(text)
 
 
 def format_credits(amount: int) -> str:
-    """Write µcr as plain decimal credits, without trailing zeros."""
+    """Return µcr as decimal credits without trailing zeros."""
     whole, fraction = divmod(abs(amount), MICRO)
     digits = f"{whole}.{fraction:06}".rstrip("0").rstrip(".") if fraction else str(whole)
     return f"-{digits}" if amount < 0 else digits

@@ -1,4 +1,4 @@
-"""Read what an organization has, and what it may do with it (which `policies.py` sets)."""
+"""Read an organization's balance and credit policy; `policies.py` changes the policy."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from shared.identity.access.permissions import Permission
 
 
 class Policy(StrEnum):
-    """What an organization may do with its credits."""
+    """The credit policy of an organization: spend all, spend a monthly limit, or start no calls."""
 
     ACTIVE = "active"
     LIMIT = "limit"
@@ -23,7 +23,7 @@ class Policy(StrEnum):
 
 
 class Suspender(StrEnum):
-    """Who stopped an organization's spending; each lifts its own suspension only."""
+    """The side that suspended an organization's spending; each side lifts only its own suspension."""
 
     OWNER = "owner"
     OPERATOR = "operator"
@@ -33,9 +33,8 @@ class Suspender(StrEnum):
 class Balance:
     """An organization's credits, in µcr.
 
-    `available` is what a call may hold now; it is below zero while calls and storage have cost more than there was.
-    `spent` is this month's charges. `suspended_by` names who stopped spending. From `storage_refused_from` nothing
-    more is stored.
+    `available` is the most that a new call may hold; it is negative while calls and storage have cost more than the
+    balance. `spent` is the sum of this month's charges. After `storage_refused_from` no more content is stored.
     """
 
     organization_id: UUID
@@ -53,7 +52,8 @@ class Balance:
 
 
 def get_balance(session: Session, organization_id: UUID) -> Balance:
-    """Read a balance; an organization that never had credits has none of everything."""
+    """Return an organization's balance. The caller authorizes."""
+    # The row is created by the first entry or policy; without one, everything is zero.
     row = session.execute(_BALANCE, {"organization_id": str(organization_id)}).one_or_none()
     if row is None:
         return Balance(
@@ -74,12 +74,12 @@ def get_balance(session: Session, organization_id: UUID) -> Balance:
 
 
 def read_balance(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
-    """Read an organization's balance as one who administers it."""
+    """Return an organization's balance to an administrator. Raises PermissionDenied, ResourceNotFound."""
     authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     return get_balance(session, organization_id)
 
 
-# What is available is worked out by the very function that decides holds.
+# `available` is computed by the same SQL function that decides holds, so that the two cannot differ.
 _BALANCE = text(
     """
 SELECT b.organization_id, b.posted AS balance, b.held, credits_available(b) AS available, b.policy, b.overdraft,

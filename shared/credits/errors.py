@@ -1,11 +1,12 @@
-"""What credits refuse.
+"""The errors of credits. The docstring of each class is the sentence that the client gets.
 
 DomainError
-├── InsufficientCredits, CreditPolicySuspended, BillingOrganizationRequired    a call that cannot be paid
-├── BudgetExceeded, RateLimitExceeded, ModelNotAllowed                         a call that a limit forbids
-├── StorageUnpaid                                                              content that cannot be paid
-├── InvocationConflict, SettlementRefused                                      an invocation used wrongly
-└── ReferenceConflict, BalanceOutOfRange                                       a top-up that cannot be entered
+├── InsufficientCredits, CreditPolicySuspended, BillingOrganizationRequired    no credits for a call
+├── BudgetExceeded, RateLimitExceeded, ModelNotAllowed                         a limit forbids a call
+├── StorageUnpaid                                                              no credits for storage
+├── InvocationConflict, SettlementRefused                                      misuse of an invocation
+├── ReferenceConflict, BalanceOutOfRange                                       a top-up cannot be entered
+└── PaymentNotUnderstood, PaymentUnknown                                       a payment event cannot be entered
 """
 
 from collections.abc import Mapping
@@ -17,16 +18,16 @@ from shared.errors import DomainError, Kind
 
 
 class InsufficientCredits(DomainError):
-    """The organization has too few credits for this call, or owes for storage and its grace is over.
+    """The organization has too few credits for this call, or its grace period for unpaid storage is over.
 
-    A call names what is `required`, `available` and `held`.
+    The response to a call contains the amounts `required`, `available` and `held`.
     """
 
     code = "insufficient_credits"
     kind = Kind.UNPAID
 
     def __init__(self, *, available: int, held: int, required: int) -> None:
-        """Take amounts in µcr; the answer shows them as decimal credits."""
+        """Accept amounts in µcr; the response shows them as decimal credits."""
         self.available = available
         self.held = held
         self.required = required
@@ -40,9 +41,9 @@ class InsufficientCredits(DomainError):
 
 
 class BudgetExceeded(DomainError):
-    """A budget of the key, user, identity or deployment has too little left for this call.
+    """The remaining budget of the key, user, identity or deployment is too small for this call.
 
-    The answer names the budget, what is `spent`, `held` and `remaining` of it, and when it resets, if ever.
+    The response names the budget, its amounts `spent`, `held` and `remaining`, and the time of its reset, if any.
     """
 
     code = "budget_exceeded"
@@ -50,9 +51,9 @@ class BudgetExceeded(DomainError):
 
 
 class RateLimitExceeded(DomainError):
-    """The requests or tokens of this minute are used up; wait as long as `Retry-After` says.
+    """The limit of requests or tokens per minute is reached. Retry after the time in `Retry-After`.
 
-    A call that needs more tokens than a minute has is never admitted, and `x-should-retry` is false.
+    A call that needs more tokens than the limit of a minute is never admitted; `x-should-retry` is then false.
     """
 
     code = "rate_limit_exceeded"
@@ -60,7 +61,7 @@ class RateLimitExceeded(DomainError):
 
 
 class ModelNotAllowed(DomainError):
-    """This key may not call this model."""
+    """This API key is not allowed to call this model."""
 
     code = "model_authorization_denied"
     kind = Kind.DENIED
@@ -70,7 +71,7 @@ class ModelNotAllowed(DomainError):
 
 
 def over_budget(budget: Mapping[str, Any]) -> DomainError:
-    """Say which budget refuses a call, by the figures that the hold gave."""
+    """Return the error of the budget that refuses a call; `budget` holds the figures returned by `credits_hold`."""
     is_credits = budget["unit"] == "credits"
     remaining = max(0, budget["amount"] - budget["spent"] - budget["held"])
     figures: dict[str, int] = {name: budget[name] for name in ("amount", "spent", "held", "required")} | {
@@ -89,6 +90,7 @@ def over_budget(budget: Mapping[str, Any]) -> DomainError:
         **shown,
         resets_at=resets_at and resets_at.isoformat().replace("+00:00", "Z"),
     )
+    # A call that needs more than the whole budget can never succeed, so a retry is pointless.
     error.is_final = budget["required"] > budget["amount"]
     return error
 
@@ -103,63 +105,63 @@ _TERMS = {
 
 
 class StorageUnpaid(DomainError):
-    """The organization owes credits for storage and its grace is over; nothing more is stored until they are paid."""
+    """The organization owes credits for storage and its grace period is over. Add credits to store new content."""
 
     code = "insufficient_credits"
     kind = Kind.UNPAID
 
 
 class CreditPolicySuspended(DomainError):
-    """The organization's credit policy blocks usage; an administrator must review it."""
+    """The organization's spending is suspended. The side that suspended it, owner or operator, must resume it."""
 
     code = "credit_policy_suspended"
     kind = Kind.DENIED
 
 
 class BillingOrganizationRequired(DomainError):
-    """No active organization is selected, and the credentials are not tied to one."""
+    """No organization pays for this call. Select an active organization, or use a key that is bound to one."""
 
     code = "billing_organization_required"
     kind = Kind.MALFORMED
 
 
 class InvocationConflict(DomainError):
-    """This invocation was made for another request."""
+    """The invocation id was already used for another request."""
 
     code = "invocation_conflict"
     kind = Kind.CONFLICT
 
 
 class SettlementRefused(DomainError):
-    """This invocation was not dispatched to the worker that reports its outcome."""
+    """The invocation was not dispatched to the worker that reports its outcome."""
 
     code = "settlement_refused"
     kind = Kind.CONFLICT
 
 
 class ReferenceConflict(DomainError):
-    """This reference stands for an entry of another amount; use a fresh one for a different amount."""
+    """The reference already belongs to an entry with another amount. Use a new reference."""
 
     code = "reference_conflict"
     kind = Kind.CONFLICT
 
 
 class PaymentNotUnderstood(DomainError):
-    """The event of a payment tells no organization, amount or currency that credits can be made of."""
+    """The payment event lacks a valid organization, amount or currency."""
 
     code = "payment_not_understood"
     kind = Kind.INVALID
 
 
 class PaymentUnknown(DomainError):
-    """No credits were entered for the payment that is refunded; send the event again once they are."""
+    """No credits were entered for the refunded payment. Send the event again after the payment's own event."""
 
     code = "payment_unknown"
     kind = Kind.CONFLICT
 
 
 class BalanceOutOfRange(DomainError):
-    """The balance would leave the range that can be kept exactly."""
+    """The resulting balance would be outside the range that can be stored exactly."""
 
     code = "balance_out_of_range"
     kind = Kind.INVALID

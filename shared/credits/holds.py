@@ -1,10 +1,10 @@
-"""Holds: reserve credits for a call, and hand out the one right to make it.
+"""Holds: reserve credits for a call, dispatch the call to one worker, renew its lease, and list open holds.
 
-An invocation is `held` once the front accepts it, and `dispatched` once exactly one worker may call the provider, so
-a sweep can tell what may have been consumed.
+An invocation is `held` when the web process has accepted it, and `dispatched` when one worker may call the provider. So
+the sweeps know which calls may have consumed tokens.
 
-Call these on `database.autocommit()` unless something else must commit with them: each is then one transaction and
-one round trip, and the hot row of the balance is locked only as long as the commit takes.
+Call these functions on `database.autocommit()` unless other changes must commit with them. Each is then one transaction
+and one round trip, and the row of the balance, which all calls of an organization update, is locked only briefly.
 """
 
 from __future__ import annotations
@@ -38,24 +38,21 @@ from shared.identity.access.permissions import Permission
 from shared.pagination import Page, Position, descending, paginate
 
 QUEUE_LEASE_SECONDS = 45
-"""How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it.
-
-Only the hold of a front that died right after it lasts so long, because a front that lives sends a lost message again,
-and gives a call back that no worker takes: after 30 s, which it notices up to 9 s later (`reply_timeouts.py`). A lease
-that ended before would end calls that a worker is about to take. Nor do fronts renew a shorter one: that is a write
-every few seconds for each call that waits, just when more calls come than are worked off.
-"""
+"""How long an accepted call may wait for a worker. After that its hold is released and it cannot be dispatched."""
+# The lease runs out only if the web process died right after the hold. A running one voids a call that no worker takes
+# after 30 s, which it notices up to 9 s later (`reply_timeouts.py`); a shorter lease would end calls that a worker is
+# about to take. Renewing a shorter lease was rejected: it costs a write for each waiting call when load is highest.
 DISPATCH_LEASE_SECONDS = 20
-"""How long a dispatched call may go without a word from its worker, who renews it every few seconds.
+"""How long a dispatched call may run without a renewal; its worker renews every few seconds.
 
-A restart of Postgres fits into it, after which the worker goes on; settling by estimate waits as long again, for the
-worker that comes back later knows what the call has cost (`sweeps.GRACE`).
+Long enough for a restart of Postgres. Settlement by estimate waits as long again (`sweeps.GRACE`), because a worker
+that reconnects knows the exact cost.
 """
 _DISPATCH_LEASE = timedelta(seconds=DISPATCH_LEASE_SECONDS)
 
 
 class AtShare(Exception):
-    """The organization has as many open calls as its share allows; nothing was held."""
+    """The organization has as many open calls as its share allows, so nothing was held."""
 
     def __init__(self, *, open_calls: int) -> None:
         super().__init__(open_calls)
@@ -64,10 +61,10 @@ class AtShare(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Who is responsible for a call: the user or the daemon whose permissions it ran with, and for whom.
+    """The subjects that a call is reported under: executor, principal, deployment, key and distribution.
 
-    `api_key_id` is None for calls with an access token or by the console, `distribution_id` for those that no
-    distribution routed.
+    `api_key_id` is None for calls with an access token or from the console. `distribution_id` is None for calls that
+    were not routed by a distribution.
     """
 
     user_id: UUID | None = None
@@ -79,9 +76,9 @@ class Attribution:
 
     @classmethod
     def of(cls, caller: Caller) -> Attribution:
-        """Read it off a caller."""
+        """Return the attribution of a caller."""
         executor, owner = caller.executor, caller.owner
-        # The receiving identity may be another agent's daemon. Its own stands in `identity_id`.
+        # `principal_id` is the receiving identity. The executor itself is in `identity_id`, so it is not repeated.
         is_received = owner is not None and owner.id != executor.id
         is_user = executor.kind is ExecutorKind.USER
         return cls(
@@ -95,19 +92,19 @@ class Attribution:
 
 
 def principal_of(row: Row[Any]) -> UUID | None:
-    """Give the principal of a row of a call: the receiving identity, else the daemon, else the user."""
+    """Return the principal of a call's row: the receiving identity, else the daemon, else the user."""
     principal_id: UUID | None = row.principal_id or row.identity_id or row.user_id
     return principal_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInvocation:
-    """A call about to be accepted.
+    """A call to be accepted.
 
-    `hold` is the most it is expected to cost, in µcr. The prompt's estimated tokens are charged if the worker dies
-    after a part of the reply. A second hold under the same id is the same call if `request_hash` agrees, else a
-    conflict. `provider` is asked first; calls are counted by it. `held_tokens`, prompt and completion, is what limits
-    of tokens count until it is known.
+    `hold` is the highest expected cost in µcr. `estimated_prompt_tokens` are charged if the worker dies after a part of
+    the reply. A second hold with the same id is a repetition if `request_hash` is equal, else a conflict. `provider` is
+    the first one to be called; open calls are counted by it. `held_tokens` (prompt and completion) count toward token
+    limits until the actual number is known.
     """
 
     id: UUID
@@ -125,7 +122,7 @@ class NewInvocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """The right to call the provider once, and the token that settles it."""
+    """The right to call the provider once, with the token that settles the call."""
 
     invocation_id: UUID
     organization_id: UUID
@@ -136,7 +133,7 @@ class Dispatch:
 
 
 def hold(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
-    """Reserve an invocation's credits; to hold the same invocation again changes nothing.
+    """Reserve an invocation's credits; a repetition with the same id changes nothing.
 
     Raises InsufficientCredits, CreditPolicySuspended, InvocationConflict, BudgetExceeded, RateLimitExceeded,
     ModelNotAllowed, and AtShare for an organization with `share` open calls.
@@ -174,14 +171,15 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
             raise InvocationConflict
         case ("model_denied", _, _):
             raise ModelNotAllowed
+        # Any other result than `held` is the refusing budget's figures, as JSON.
         case (result, _, _) if result != "held":
             raise over_budget(json.loads(result))
 
 
 def dispatch(session: Session, invocation_id: UUID, *, token: UUID | None = None) -> Dispatch | None:
-    """Take the right to call the provider; None means never to call it: it is taken, or the call has ended.
+    """Acquire the right to call the provider. Return None if another worker has it or the call has ended.
 
-    A caller that lost the answer may ask again with its token.
+    On None the provider must not be called. If the result was lost, repeat the call with the same `token`.
     """
     token = token or uuid4()
     row = call(session, "credits_dispatch", id=invocation_id, token=token, lease=_DISPATCH_LEASE)
@@ -199,7 +197,7 @@ def dispatch(session: Session, invocation_id: UUID, *, token: UUID | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a dispatched call has come."""
+    """The progress of a dispatched call, in streamed tokens."""
 
     invocation_id: UUID
     token: UUID
@@ -207,9 +205,9 @@ class Progress:
 
 
 def renew(session: Session, calls: Sequence[Progress]) -> int:
-    """Renew the leases of a process's calls and note what each has streamed; give those renewed.
+    """Renew the leases of a process's calls and store their streamed tokens. Return how many were renewed.
 
-    The others have ended, or are being settled now.
+    The others have ended, or are being settled at this moment.
     """
     row = call(
         session,
@@ -223,7 +221,7 @@ def renew(session: Session, calls: Sequence[Progress]) -> int:
 
 
 class Stage(StrEnum):
-    """How far a call has come, as its invocation says."""
+    """The stage of a call, by the state of its invocation."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -232,7 +230,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """How far a call has come, whose it is, and for how many seconds its lease still lasts, below zero once over."""
+    """The stage and organization of a call, and the seconds until its lease ends; negative after it has ended."""
 
     stage: Stage
     remaining_seconds: float
@@ -241,7 +239,7 @@ class Lease:
 
 
 def read_leases(session: Session, invocation_ids: Sequence[UUID]) -> dict[UUID, Lease]:
-    """Tell how far each of some calls has come; one that does not exist has ended."""
+    """Return the lease of each of these calls; a call that does not exist has ended."""
     row = session.fetch_one(_LEASES, {"ids": [str(at) for at in invocation_ids]})
     found = {UUID(at): _lease(*lease) for at, *lease in (row[0] if row and row[0] else ())}
     ended = Lease(stage=Stage.ENDED, remaining_seconds=0.0)
@@ -267,7 +265,10 @@ FROM invocations WHERE id = ANY(%(ids)s::uuid[])
 
 
 def ensure_voided(session: Session, invocation_id: UUID) -> bool:
-    """Give back the hold of an invocation that nobody dispatched; False where a provider may have been asked."""
+    """Void an invocation unless it was dispatched. Return False if a provider may have been called.
+
+    It can be repeated: an invocation that was already voided or has expired also returns True.
+    """
     return void(session, invocation_id) or session.fetch_one(_UNASKED, {"id": str(invocation_id)}) is not None
 
 
@@ -275,13 +276,13 @@ _UNASKED = "SELECT 1 FROM invocations WHERE id = %(id)s::uuid AND state IN ('voi
 
 
 def void(session: Session, invocation_id: UUID) -> bool:
-    """Give back the hold of an invocation that was not dispatched; False when it was, or has ended already."""
+    """Release the hold of an invocation that was not dispatched. Return False if it was dispatched or has ended."""
     row = call(session, "credits_void", id=invocation_id)
     return row is not None and bool(row[0])
 
 
 class HoldState(StrEnum):
-    """Where an open call is."""
+    """The state of an open call. `unresolved` means that its worker was lost; it will be settled by estimate."""
 
     HELD = "held"
     DISPATCHED = "dispatched"
@@ -290,7 +291,7 @@ class HoldState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHold(Attribution):
-    """The credits that a call in progress reserves, in µcr, and who is responsible for it."""
+    """The credits that an open call reserves, in µcr, with the call's attribution."""
 
     id: UUID
     organization_id: UUID
@@ -305,12 +306,13 @@ class OpenHold(Attribution):
 def list_holds(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[OpenHold]:
-    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
+    """Return a page of an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
     authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     statement = select(*columns_of(OpenHold, invocations)).where(
         invocations.c.organization_id == organization_id,
         invocations.c.state.in_([state.value for state in HoldState]),
     )
+    # Ordered by time and not by id: ids of agents' calls are derived from their turns.
     return paginate(session, statement, descending(invocations.c.created_at, invocations.c.id), _hold, **page)
 
 

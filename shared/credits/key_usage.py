@@ -1,4 +1,4 @@
-"""Tell a caller what its own key has spent, and what is left to it."""
+"""Report what the caller's own key or deployment has spent, and its remaining budgets (`GET /v1/key`)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,9 +18,9 @@ from shared.identity.tables import api_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyReport:
-    """What a credential has spent in its organization, in µcr, and the budgets that its calls count in.
+    """The amounts that a credential has spent in its organization, in µcr, and the budgets that cover its calls.
 
-    What an access token has spent is its deployment's.
+    For an access token these are the amounts of its deployment.
     """
 
     id: UUID
@@ -39,13 +39,13 @@ class KeyReport:
 
     @property
     def tightest(self) -> Budget | None:
-        """The budget in credits, of all models, with the least left."""
+        """The credit budget for all models with the smallest remaining amount, or None."""
         in_credits = [at for at in self.budgets if at.unit is Unit.CREDITS and at.model is None]
         return min(in_credits, key=lambda at: at.remaining, default=None)
 
 
 def report_key(session: Session, caller: Caller) -> KeyReport:
-    """Report on the credential of a caller. Raises BillingOrganizationRequired."""
+    """Return the report of the caller's credential. Raises BillingOrganizationRequired."""
     organization_id = caller.payer_id or require_billing_organization(caller)
     at = Attribution.of(caller)
     subjects = [at.api_key_id, at.user_id, at.identity_id, at.principal_id, at.deployment_id]
@@ -69,14 +69,15 @@ def report_key(session: Session, caller: Caller) -> KeyReport:
 
 
 def sum_spent(session: Session, organization_id: UUID, **spender: UUID) -> Row[Any]:
-    """Sum what a key (`api_key_id`) or a deployment (`deployment_id`) has spent: in all and in each present period."""
+    """Return what a key (`api_key_id`) or a deployment (`deployment_id`) has spent, in total and per current period."""
     ((name, spender_id),) = spender.items()
     values = {"spender": str(spender_id), "organization_id": str(organization_id)}
     return session.execute(_SPENT[name], values).one()
 
 
 def _spent(spender: str) -> TextClause:
-    """Sum the days that are over, by their index, the hours of the mark's day, and the records since the mark."""
+    """Return the statement that sums a spender's past days, the hours of the current day, and the records since."""
+    # Three sources without overlap, so that the cost does not grow with the number of calls.
     conditions = f"organization_id = CAST(:organization_id AS uuid) AND {spender} = CAST(:spender AS uuid)"
     return text(
         f"""

@@ -1,8 +1,8 @@
-"""The ledger: one immutable entry for everything ever credited to an organization or taken from it.
+"""The ledger: one immutable entry for each amount credited to or debited from an organization.
 
-An entry is a transfer between the organization's account and the one its kind names; one row states both sides, so no
-half can be missing. `version` counts an organization's entries without a gap and `balance_after` continues the sum,
-so a lost or altered entry shows. `credits_post` alone writes entries, together with the balance.
+An entry is a transfer between the organization's account and the account that its kind names; one row states both
+sides. `version` counts an organization's entries without a gap, and `balance_after` is the running sum, so that a lost
+or altered entry is detected. Only the SQL function `credits_post` writes entries, together with the balance.
 """
 
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ from shared.pagination import DEFAULT_LIMIT, Page
 TOP_UP = "top_up"
 ADJUSTMENT = "adjustment"
 KINDS = (TOP_UP, ADJUSTMENT, "charge", "correction", "storage")
-"""Every kind of entry, in the order of statements."""
+"""The kinds of entries, in the order in which statements list them."""
 FIRST_RUN = "first-run"
-"""The reference of the credits that an installation begins with."""
+"""The reference of the credits of a new installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One fact of the ledger, in µcr; a positive amount is the organization's gain."""
+    """One entry, in µcr; a positive amount credits the organization."""
 
     organization_id: UUID
     version: int
@@ -48,17 +48,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """An entry, and whether it was there already."""
+    """An entry, and whether an earlier request with the same reference had written it."""
 
     entry: Entry
     is_replayed: bool
 
 
 def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, actor: Actor) -> Entered:
-    """Add credits; the same reference again gives the first entry, or ReferenceConflict for another amount.
+    """Add credits, for an operator. A repetition of the same reference returns the first entry.
 
-    Only operators may: an owner could give itself credits and pay nothing.
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed, BalanceOutOfRange, and ReferenceConflict if the
+    reference was used for another amount.
     """
+    # `credit.grant` is in no role: owners could give credits to themselves otherwise.
     authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if not 0 < amount <= MAX_AMOUNT:
         raise invalid_field("amount", f"must be more than 0 and at most {format_credits(MAX_AMOUNT)} credits")
@@ -66,7 +68,7 @@ def top_up(session: Session, *, organization_id: UUID, amount: int, reference: s
 
 
 def adjust(session: Session, *, organization_id: UUID, amount: int, reference: str, actor: Actor) -> Entered:
-    """Put a mistake right by an entry of either sign: the only kind of repair. For operators."""
+    """Correct a mistake by an entry of either sign, for an operator. Raises as `top_up` does."""
     authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if amount == 0 or abs(amount) > MAX_AMOUNT:
         raise invalid_field(
@@ -83,7 +85,7 @@ def list_entries(
     cursor: int | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Entry]:
-    """List an organization's entries, newest first; a cursor is the last version of the page before."""
+    """Return a page of an organization's entries, newest first. `cursor` is the last version of the previous page."""
     authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     statement = select(ledger_entries).where(ledger_entries.c.organization_id == organization_id)
     if cursor is not None:
@@ -117,6 +119,7 @@ def _enter(
     if row.is_beyond:
         raise BalanceOutOfRange
     entered = Entered(entry=_entry(row), is_replayed=row.is_replayed)
+    # The reference is unique per kind, so a different amount means that the sender reused it.
     if entered.entry.amount != amount:
         raise ReferenceConflict
     if not entered.is_replayed:

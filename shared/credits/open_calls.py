@@ -1,6 +1,6 @@
-"""Count open calls over all organizations, from which shares of the model service's capacity are worked out.
+"""Count the open calls of all organizations, from which their shares of the model service's capacity are computed.
 
-The open invocations themselves are counted, so whatever recovers holds recovers the counts.
+The counts are read from the open invocations, so the sweeps that recover lost holds also correct the counts.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,9 +12,9 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCalls:
-    """Calls that are open at a moment, in all and by provider, and how many organizations have any.
+    """The open calls in total and by provider, and the number of organizations that have any.
 
-    `own` are those of the asker, which it counts itself: they are in neither number of calls.
+    `own` are the open calls of this process. It counts them itself, so they are not in `total` and `by_provider`.
     """
 
     total: int
@@ -24,7 +24,7 @@ class OpenCalls:
 
 
 def count_open_calls(session: Session, own: Collection[UUID] = ()) -> OpenCalls:
-    """Count the open calls of everybody besides the asker's own, and tell which of its own are open."""
+    """Return the counts of open calls without this process's own, and which of its own are still open."""
     row = session.fetch_one(COUNT_OPEN_CALLS, {"own": [str(at) for at in own]})
     assert row is not None  # noqa: S101 (an aggregate has a row)
     total, organizations, by_provider, open_own = row
@@ -36,7 +36,8 @@ def count_open_calls(session: Session, own: Collection[UUID] = ()) -> OpenCalls:
     )
 
 
-# From the open invocations: an index of the balances by their count would make every hold and settle write to it.
+# Read from the partial index of open invocations. An index on `credit_balances.calls` would be written by every hold
+# and settlement.
 COUNT_OPEN_CALLS = """
 WITH open AS MATERIALIZED (
     SELECT id, organization_id, provider, id = ANY(%(own)s::uuid[]) AS is_own FROM invocations

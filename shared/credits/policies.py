@@ -1,8 +1,8 @@
-"""Set an organization's credit policy: limits, overdraft, and who has stopped it from spending.
+"""Change an organization's credit policy: the monthly spending limit, the overdraft, and suspensions.
 
-A policy is `active`, `limit` (at most so much charged in a calendar month, UTC) or `suspended`. It governs holds
-only: what was dispatched is charged. Operators alone lend overdrafts. A suspension by the owner and one by an
-operator are two facts: each side lifts its own, and either suspends.
+A policy is `active`, `limit` (a maximum of charges per calendar month, UTC) or `suspended`. It decides about new holds
+only: a dispatched call is always charged. Only operators grant overdrafts. Owner and operator suspend separately; each
+lifts only its own suspension, and one of them is enough to suspend.
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,11 @@ def set_policy(
     spending_limit: int | None = None,
     actor: Actor,
 ) -> Balance:
-    """Replace an organization's policy; amounts in µcr. Raises ValidationFailed if it makes no sense.
+    """Replace an organization's policy; amounts in µcr.
 
-    `suspended` suspends for the actor's side and keeps the limit; any other lifts the actor's suspension. Without an
-    overdraft the present one stays; only operators may change it.
+    `suspended` suspends for the actor's side and keeps the limit; any other policy lifts the actor's suspension. If
+    `overdraft` is None, the current one is kept; only operators may change it. Raises PermissionDenied,
+    ResourceNotFound, ValidationFailed.
     """
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     _check_policy(policy, overdraft, spending_limit)
@@ -70,7 +71,7 @@ def set_policy(
 
 
 def suspend_spending(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
-    """Suspend an organization's spending: no call starts until the same side resumes it."""
+    """Suspend an organization's spending. No call starts until the same side resumes it."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     present = lock_balance(session, organization_id)
     _suspend(session, actor, present, is_on=True, spending_limit=present.spending_limit)
@@ -78,7 +79,7 @@ def suspend_spending(session: Session, *, actor: Actor, organization_id: UUID) -
 
 
 def resume_spending(session: Session, *, actor: Actor, organization_id: UUID) -> Balance:
-    """Lift the suspension by the actor's own side; the other side's stays in force."""
+    """Lift the suspension of the actor's side; the other side's suspension stays in force."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     present = lock_balance(session, organization_id)
     _suspend(session, actor, present, is_on=False, spending_limit=present.spending_limit)
@@ -86,7 +87,8 @@ def resume_spending(session: Session, *, actor: Actor, organization_id: UUID) ->
 
 
 def lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
-    """Lock the organization's balance, made if need be, so that changes follow one another."""
+    """Return the organization's balance row, locked; create it if there is none. Raises ResourceNotFound."""
+    # Every change of a policy, budget or allowlist takes this lock first, as holds and settlements do.
     require_organization(session, organization_id)
     session.execute(insert(credit_balances).values(organization_id=organization_id).on_conflict_do_nothing())
     statement = select(credit_balances).where(credit_balances.c.organization_id == organization_id)
@@ -102,7 +104,7 @@ def _suspend(
     spending_limit: int | None,
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Set or lift the suspension of the actor's side, with other changes, and compute the resulting policy."""
+    """Set or lift the suspension of the actor's side, together with `changes`, and store the resulting policy."""
     side = _side_of(actor)
     own = _SUSPENDED_AT[side]
     is_suspended = is_on or any(
@@ -132,7 +134,7 @@ def _side_of(actor: Actor) -> Suspender:
 
 
 def _is_suspended_by(actor: Actor, present: Row[Any]) -> bool:
-    """Tell whether the actor's side has suspended spending."""
+    """Return whether the actor's side has suspended spending."""
     return getattr(present, _SUSPENDED_AT[_side_of(actor)].name) is not None
 
 
@@ -143,7 +145,7 @@ def _policy(spending_limit: int | None, *, is_suspended: bool) -> Policy:
 
 
 def _owing_after(overdraft: int) -> dict[str, ColumnElement[Any]]:
-    """Forget what is owed for storage where an overdraft covers it, as `credits_post` does where a top-up does."""
+    """Return the columns of unpaid storage, cleared if the overdraft covers the debt, as `credits_post` clears them."""
     is_uncovered = credit_balances.c.posted + literal(overdraft, BigInteger) < 0
     columns = (credit_balances.c.storage_overdue_since, credit_balances.c.storage_refused_from)
     return {column.name: case((is_uncovered, column), else_=None) for column in columns}

@@ -1,8 +1,8 @@
-"""What a call consumed, what a model costs, and the one rule that makes an amount of both.
+"""The token counts of a call, the prices of a model, and the rule that computes the cost.
 
-`Prices` travels whole, from the catalog's file to the hold, the dispatch and what is shown. A new component is a
-field of it, a term of `Prices.price` and of `credits_cost` in SQL, an argument of `credits_hold` and a column of
-`invocations`. What has no price of its own costs as what it is a part of.
+`Prices` is passed as a whole from the catalog's file to the hold, the dispatch and the API. A new component of the
+price is a field here, a term of `Prices.price` and of `credits_cost` in SQL, an argument of `credits_hold` and a column
+of `invocations`; README.md lists the steps.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from shared.credits.amounts import MAX_PRICE, MAX_TOKENS, PRICED_TOKENS, format_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounts:
-    """Tokens of one call.
+    """The tokens of one call.
 
-    Those read from a cache and those written to it are distinct parts of the prompt; reasoning is a part of the
+    Cached tokens and cache-write tokens are disjoint parts of the prompt; reasoning tokens are a part of the
     completion.
     """
 
@@ -29,12 +29,12 @@ class TokenCounts:
 
     @property
     def total_tokens(self) -> int:
-        """Tokens of prompt and completion together."""
+        """The tokens of prompt and completion."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def is_plausible(self) -> bool:
-        """Whether the parts fit into their wholes, and those into the bounds in which a price is exact."""
+        """Whether the parts fit into prompt and completion, and both into the bounds of exact prices."""
         parts = (self.cached_tokens, self.cache_write_tokens, self.reasoning_tokens)
         return (
             min(parts) >= 0
@@ -45,7 +45,7 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What a model costs: µcr for a million tokens of each kind, and `request` µcr for a call that counts any."""
+    """The prices of a model: µcr per million tokens of each kind, and `request` µcr per call that consumed any."""
 
     prompt: int
     completion: int
@@ -56,17 +56,17 @@ class Prices:
 
     @classmethod
     def of(cls, row: object) -> Prices:
-        """Read them off an invocation's row, or a catalog's table, which has `<component>_price` for each."""
+        """Return the prices of an object with the attributes `<component>_price`, such as an invocation's row."""
         return cls.complete({name: getattr(row, f"{name}_price") for name in COMPONENTS})
 
     @classmethod
     def complete(cls, given: Mapping[str, int | None]) -> Prices:
-        """Fill in those that are not given, and leave out unknown ones; prompt and completion must be given."""
+        """Return prices in which a missing part costs as much as its whole; prompt and completion are required."""
         named = {name: price for name in COMPONENTS if (price := given.get(name)) is not None}
         return cls(**{"request": 0, **{part: named[whole] for part, whole in _PART_OF.items()}, **named})
 
     def price(self, counts: TokenCounts) -> int:
-        """Give what a call of plausible counts costs, in µcr: the exact sum, rounded up once."""
+        """Return the cost of plausible counts in µcr: the exact sum, rounded up once."""
         uncached = counts.prompt_tokens - counts.cached_tokens - counts.cache_write_tokens
         exact = (
             uncached * self.prompt
@@ -76,10 +76,11 @@ class Prices:
             + counts.reasoning_tokens * self.reasoning
             + (self.request * PRICED_TOKENS if counts.total_tokens else 0)
         )
+        # Floor division of the negative rounds up, without a float.
         return -(-exact // PRICED_TOKENS)
 
     def price_at_most(self, *, prompt_tokens: int, completion_tokens: int) -> int:
-        """Give the most that so many tokens may cost, whatever of them is cached, written to a cache or reasoned."""
+        """Return the highest cost of these token numbers, for any share of cached and reasoning tokens."""
         dearest = replace(
             self,
             prompt=max(self.prompt, self.cached_prompt, self.cache_write),
@@ -88,22 +89,22 @@ class Prices:
         return dearest.price(TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens))
 
     def columns(self) -> dict[str, int]:
-        """Give them by the columns of `invocations`, which are the arguments of `credits_hold` too."""
+        """Return the prices by column of `invocations`; `credits_hold` has arguments of the same names."""
         return {f"{name}_price": value for name, value in asdict(self).items()}
 
     def show(self) -> dict[str, str]:
-        """Write them as decimal credits, by component."""
+        """Return the prices as decimal credits, by component."""
         return {name: format_credits(value) for name, value in asdict(self).items()}
 
 
 COMPONENTS = tuple(field.name for field in fields(Prices))
 _PART_OF = {"cached_prompt": "prompt", "cache_write": "prompt", "reasoning": "completion"}
 MAX_COST = 2 * MAX_TOKENS * MAX_PRICE // PRICED_TOKENS + MAX_PRICE
-"""µcr of one call: so many tokens of prompt and completion at the highest price, and the call itself."""
+"""The highest cost of one call in µcr: MAX_TOKENS of prompt and of completion at MAX_PRICE, and the price per call."""
 
 
 def parse_price(value: object) -> int:
-    """Read one price, credits for a million tokens or for a call as a decimal string. Raises ValueError."""
+    """Return a price in µcr, given as a decimal string of credits. Raises ValueError."""
     try:
         price = parse_credits(value) if isinstance(value, str) else None
     except ValueError:

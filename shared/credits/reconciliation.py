@@ -1,8 +1,7 @@
-"""Prove that entries, balances, usage, rollups and storage agree, and report where they do not; repair nothing.
+"""Reconcile entries, balances, holds, usage, rollups and storage, and report discrepancies. Nothing is repaired.
 
-Two statements check an organization, each against one snapshot: writers change all sides in one transaction, and the
-mark bounds the sums of usage (`usage/rollup_check.py`). A person looks at a discrepancy and corrects it by an
-adjustment.
+Two statements check an organization, each in one snapshot. Writers change all sides in one transaction, so any
+difference is an error. An operator examines a discrepancy and corrects it by an adjustment.
 """
 
 from __future__ import annotations
@@ -26,35 +25,35 @@ from shared.runtime.batches import must_stop
 log = get_logger(__name__)
 
 MAX_REPORTED = 100
-"""Of one kind for one organization."""
+"""Reported discrepancies of one kind for one organization, and logged ones in total."""
 _STATEMENT_TIMEOUT = "15min"
 
 KINDS = {
     "posted": "the balance is not the sum of its entries",
     "version": "the balance does not count its entries",
     "chain": "an entry is missing, out of order, or does not continue the balance",
-    "held": "what is held is not the sum of the open invocations' holds",
-    "calls": "the calls that are counted are not the open invocations",
-    "spent": "what was spent this month is not what was charged in it",
+    "held": "the held amount is not the sum of the open invocations' holds",
+    "calls": "the number of open calls is not that of the open invocations",
+    "spent": "the amount spent this month is not the sum of the month's charges",
     "usage": "a call's usage record and its entries state different costs, or one of them is missing",
     "price": "a usage record's cost is not its tokens at the prices of its invocation",
     "state": "an invocation is settled without a usage record that is kept, or has one without being settled",
     "rollup": "the hourly sums are not those of the records, or the daily sums not those of the hours",
     "storage": "a day of storage and its entry state different costs, or one of them is missing",
-    "storage_cost": "what a day of storage cost is not its bytes and time at its price, with what was carried",
-    "storage_gap": "a day is missing in which the bytes of the day before were stored",
-    "storage_parts": "the parts of the present day by purpose, owner and distribution are not the day",
+    "storage_cost": "the cost of a day of storage is not its byte-time at its price plus the carried remainder",
+    "storage_gap": "a day of storage is missing although bytes were stored at the end of the day before",
+    "storage_parts": "the parts of the current day by purpose, owner and distribution do not add up to the day",
     "overdue": "an organization that has credits counts as one that owes for storage",
-    "limits": "the limits that are counted are not the budgets and the lists of models",
-    "budget_held": "what is held of a budget is not that of the open invocations in it",
-    "budget_spent": "what is spent of a budget is not that of the usage records in it",
+    "limits": "the number of limits is not that of the budgets and model allowlists",
+    "budget_held": "the held amount of a budget is not the sum of the open invocations in it",
+    "budget_spent": "the spent amount of a budget is not the sum of the usage records in it",
     "orphan": "an organization has entries and no balance",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy:
-    """Two figures that should be equal; `reference` names the entry, invocation or hour, where there is one."""
+    """Two figures that should be equal; `reference` names the entry, invocation, day or hour, if there is one."""
 
     organization_id: UUID
     kind: str
@@ -64,12 +63,12 @@ class Discrepancy:
 
     @property
     def meaning(self) -> str:
-        """What it means, in a sentence."""
+        """The explanation of its kind."""
         return KINDS[self.kind]
 
 
 def reconcile(session: Session, organization_id: UUID | None = None) -> list[Discrepancy]:
-    """Check one organization, or all: an empty list is the proof."""
+    """Return the discrepancies of one organization, or of all. An empty list means that everything agrees."""
     session.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'"))
     if organization_id is not None:
         return _check(session, organization_id)
@@ -89,18 +88,21 @@ def _new_ledger_check(_: Context) -> LedgerCheck:
 
 
 class LedgerCheck:
-    """A check of all organizations, which may take several runs: each goes on where the one before was cut short."""
+    """A check of all organizations that may take several runs of the job; each continues where the last one stopped."""
 
     def __init__(self) -> None:
         self._left: list[UUID] = []
         self._found: list[Discrepancy] = []
 
     def step(self, database: Database) -> int:
-        """Check organizations, each in its own transaction; after the last report, and return how much disagrees."""
+        """Check the remaining organizations until the job's time budget ends, each in its own transaction.
+
+        After the last one, report all discrepancies. Return their number, or 0 if the check is not complete.
+        """
         if not self._left:
             self._begin(database)
         while self._left:
-            # Taken from the list first: one that cannot be checked must not keep the others from it.
+            # Remove it from the list first: an organization whose check fails must not block the others for ever.
             organization_id = self._left.pop()
             with database.transaction() as session:
                 self._found += reconcile(session, organization_id)
@@ -117,6 +119,7 @@ class LedgerCheck:
 
 def _report(found: Sequence[Discrepancy]) -> None:
     counts = Counter(discrepancy.kind for discrepancy in found)
+    # Every kind is set, also to 0, so that the metric of a corrected discrepancy falls back.
     for kind in KINDS:
         LEDGER_DISCREPANCIES.labels(kind).set(counts[kind])
     for discrepancy in found[:MAX_REPORTED]:
@@ -131,7 +134,7 @@ def _report(found: Sequence[Discrepancy]) -> None:
         )
 
 
-# Walks the index from organization to organization: the cost follows their number, not that of entries.
+# A recursive CTE jumps in the index from organization to organization. A DISTINCT would read every entry.
 _ORPHANS = text(
     """
 WITH RECURSIVE entered AS (
@@ -268,7 +271,11 @@ _GROUP = "model, user_id, identity_id, principal_id, deployment_id, api_key_id, 
 
 
 def _differences(step: str, exact: str, kept: str) -> str:
-    """Give the steps in which what is kept is not what it should be; both are sums with a step, a group and figures."""
+    """Return a statement of the hours or days in which the stored sums (`kept`) differ from the exact ones.
+
+    Both sides are selects of a step, a group and figures.
+    """
+    # Sum with opposite signs instead of a full join: the group's columns may be null, which a join does not match.
     figures = [(name, f"sum(CASE WHEN is_exact THEN {name} ELSE -{name} END)") for name in SUMS]
     return f"""
 SELECT 'rollup' AS kind, to_char(step AT TIME ZONE 'UTC', '{step}') AS reference,
@@ -301,7 +308,7 @@ _DAYS = _differences(
     _sums("day", "invocations", "usage_days"),
 )
 _OF_ORGANIZATION = "organization_id = CAST(:organization_id AS uuid)"
-# Hours whose records may be gone: all of them are what is left and what was pruned.
+# Records of these hours may have been pruned, so only the total is compared: remaining records plus pruned amounts.
 _PRUNED_HOURS = f"""
 SELECT 'rollup' AS kind, NULL AS reference, pruned + kept AS expected, in_hours AS found FROM (
     SELECT (SELECT coalesce(sum(amount), 0) FROM pruned_usage WHERE {_OF_ORGANIZATION} AND budget_id IS NULL) AS pruned,

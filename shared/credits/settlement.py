@@ -1,7 +1,7 @@
-"""Charge a call for what it consumed, however it ended; settling twice charges once.
+"""Settle a dispatched call: charge its actual cost and release its hold. To settle it again charges nothing.
 
-The actual cost is charged even above the hold: what a provider reported is owed. Where it reported nothing the counts
-are estimated, and one later correction may replace them by exact counts.
+The actual cost is charged even above the hold. If the provider reported no counts, they are estimated; one later
+correction can replace the estimate by exact counts.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a dispatched call.
+    """The outcome of a dispatched call.
 
-    `counts` are the provider's, or the worker's estimate if `is_estimated`. None means that nothing is known: the
-    prompt's estimate and what `renew` last said are charged.
+    `counts` are the provider's, or the worker's estimate if `is_estimated`. If they are None, the estimated prompt
+    tokens and the streamed tokens of the last `renew` are charged.
     """
 
     status: Status
@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Effect(StrEnum):
-    """What a settlement did."""
+    """The effect of a settlement."""
 
     SETTLED = "settled"
     CORRECTED = "corrected"
@@ -51,7 +51,7 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What was charged for a call, and the balance after it; amounts in µcr."""
+    """The cost charged for a call and the balance after it, in µcr."""
 
     effect: Effect
     cost: int
@@ -60,11 +60,11 @@ class Settlement:
 
 
 def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome) -> Settlement:
-    """End a dispatched invocation and charge it; raises SettlementRefused for a token not of its dispatch.
+    """End a dispatched invocation and charge it. Raises SettlementRefused for the token of another dispatch.
 
-    Safe to repeat, however late: it corrects, once, what was settled by estimate meanwhile.
+    It can be repeated at any time. If the call was settled by estimate meanwhile, exact counts correct it once.
     """
-    counts = _believable(invocation_id, outcome.counts)
+    counts = _plausible_counts(invocation_id, outcome.counts)
     row = call(
         session,
         "credits_settle",
@@ -87,8 +87,9 @@ def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome)
     )
 
 
-def _believable(invocation_id: UUID, counts: TokenCounts | None) -> TokenCounts | None:
+def _plausible_counts(invocation_id: UUID, counts: TokenCounts | None) -> TokenCounts | None:
     if counts is None or counts.is_plausible:
         return counts
+    # A provider's error must not charge an absurd amount; the call is charged by estimate instead.
     log.warning("credits.counts_implausible", invocation_id=invocation_id)
     return None

@@ -1,9 +1,7 @@
-"""Statements: what an organization's ledger says of a calendar month in UTC.
+"""Monthly statements of an organization's ledger, by calendar month in UTC.
 
-A statement opens with the balance before the month, sums its entries by kind, and closes with the balance after them.
-It is read from the ledger alone, so that all of them together are the ledger, to the unit. Nothing reads the whole
-ledger: the entries of a month are found by their versions. The charges, of which a month has a million, are not read
-one by one either, but for those within an hour of its ends: they are what its balance moved by, less all other entries.
+A statement has the opening balance, the sum of the entries of each kind, and the closing balance. It is computed from
+the ledger alone, so that all statements together equal the ledger.
 """
 
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ _OTHERS = [kind for kind in KINDS if kind != _CHARGE]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balances:
-    """What an organization had before and after a month, in µcr; until it is over, what it has now."""
+    """The balances before and after a month, in µcr; `closing` is the current balance until the month is over."""
 
     month: date
     opening: int
@@ -37,7 +35,7 @@ class Balances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementLine:
-    """The entries of one kind, and what they come to."""
+    """The number and the sum of the entries of one kind."""
 
     kind: str
     entries: int
@@ -46,7 +44,7 @@ class StatementLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A month of one organization; `lines` has every kind of entry, whether or not there was any."""
+    """The statement of one month; `lines` has a line for every kind of entry, also without entries."""
 
     organization_id: UUID
     month: date
@@ -57,11 +55,14 @@ class Statement:
 
 
 def read_statement(session: Session, *, actor: Actor, organization_id: UUID, month: date) -> Statement:
-    """Read the statement of the month that begins on a day; raises ResourceNotFound for one that has not begun."""
+    """Return the statement of the month that begins on the day `month`.
+
+    Raises PermissionDenied, and ResourceNotFound for a month that has not begun.
+    """
     authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     now = datetime.now(UTC)
     if month > now.date():
-        raise ResourceNotFound("There is no statement of a month that has not begun.")
+        raise ResourceNotFound("The month has not begun, so it has no statement yet.")
     values = {"organization_id": str(organization_id), "first": month, "next": next_month(month)}
     rows = {row.kind: row for row in session.execute(_LINES, {**values, "others": _OTHERS})}
     lines = tuple(
@@ -89,7 +90,7 @@ def list_statements(
     before: date | None = None,
     limit: int = DEFAULT_MONTHS,
 ) -> Page[Balances]:
-    """List the months since an organization's first entry, newest first, those before a month alone."""
+    """Return a page of the months since an organization's first entry, newest first, from before `before` if given."""
     authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     now = datetime.now(UTC)
     newest = (
@@ -109,18 +110,22 @@ def list_statements(
 
 
 def next_month(month: date) -> date:
-    """Give the first day of the month after."""
+    """Return the first day of the next month."""
+    # 32 days after the first always lie in the next month.
     return (month.replace(day=1) + timedelta(days=32)).replace(day=1)
 
 
 def _is_final(month: date, now: datetime) -> bool:
-    """Tell whether no entry can come any more: an hour after the month, as in `credits_balance_before`."""
+    """Return whether no further entry can belong to a month: an hour after its end, as in `credits_balance_before`."""
     return datetime.combine(next_month(month), datetime.min.time(), UTC) + timedelta(hours=1) <= now
 
 
 _OPENING = text(
     "SELECT credits_balance_before(CAST(:organization_id AS uuid), CAST(:first AS timestamp) AT TIME ZONE 'UTC')"
 )
+# A month can have a million charges, so they are not summed. The charges are the difference of two balances, less the
+# entries of other kinds. Only the hour on each side of the month's ends is read entry by entry, because the times of
+# concurrent transactions may be out of order there.
 _LINES = text(
     """
 WITH bounds AS (

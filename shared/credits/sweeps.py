@@ -1,6 +1,6 @@
-"""Recover what a death left behind: holds never dispatched, calls never settled; delete rows past their use.
+"""Recover calls whose process died: release holds, settle by estimate; delete old invocations.
 
-Batches are claimed with SKIP LOCKED: two sweeps share the work, and a settlement that has the row wins.
+Batches are claimed with SKIP LOCKED, so that concurrent sweeps share the work and never wait for a settlement.
 """
 
 from datetime import timedelta
@@ -16,9 +16,9 @@ from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 200
 GRACE = timedelta(seconds=20)
-"""How long after its lease an unresolved call waits for its worker, which may only have been cut off from Postgres."""
+"""How long after its lease an unresolved call waits for its worker, which may only have lost its connection."""
 KEPT = timedelta(days=30)
-"""How long an ended invocation can still be corrected; its usage record and entries stay for good."""
+"""How long an ended invocation can still be corrected. Its usage record and ledger entries are kept longer."""
 
 
 @sweep("credits.release_overdue_holds", queue=LEDGER, every_seconds=5)
@@ -37,17 +37,17 @@ def _purge_invocations(context: Context) -> int:
 
 
 def release_overdue_holds(database: Database) -> int:
-    """Give back holds that waited too long for a worker; return how many."""
+    """Release holds whose lease ended before a dispatch. Return how many."""
     return _repeat(database, "released", "credits_release_overdue")
 
 
 def mark_unresolved(database: Database) -> int:
-    """Mark dispatched calls whose worker has fallen silent; their holds stay. Return how many."""
+    """Mark dispatched calls without a renewed lease as unresolved; their holds stay. Return how many."""
     return _repeat(database, "unresolved", "credits_mark_unresolved")
 
 
 def settle_unresolved(database: Database, *, grace: timedelta = GRACE) -> int:
-    """Charge by estimate what is still unresolved after the grace; return how many."""
+    """Settle by estimate the calls that are still unresolved after the grace period. Return how many."""
     return _repeat(database, "settled_by_estimate", "credits_settle_unresolved", grace=grace)
 
 
@@ -63,7 +63,7 @@ DELETE FROM invocations WHERE id = ANY (ARRAY(
 
 
 def purge_invocations(database: Database, *, kept: timedelta = KEPT) -> int:
-    """Forget invocations that ended long ago; return how many."""
+    """Delete invocations that ended longer ago than `kept`. Return how many."""
     return run_in_batches(database, _PURGE, {"kept": kept}, size=BATCH_SIZE, swept="invocations")
 
 

@@ -1,6 +1,5 @@
-"""The tables of credits, mirrored by the migrations; only server-side functions write rows of money.
+"""The tables of credits; only SQL functions write balances, holds, entries and usage records.
 
-No foreign key points at the balance: its check on a row that every call updates halves an organization's throughput.
 A trigger refuses updates and deletes of `ledger_entries`. All amounts are µcr.
 """
 
@@ -19,10 +18,12 @@ _ATTRIBUTION = ("user_id", "identity_id", "principal_id", "deployment_id", "api_
 
 
 def _attribution() -> Iterator[sa.Column[Any]]:
-    """Make the columns that say by whom and for whom a call was made."""
+    """Yield the columns of a call's attribution."""
     return (sa.Column(name, sa.Uuid) for name in _ATTRIBUTION)
 
 
+# No foreign key points at this table: its check locks a row that every call updates, and halves the throughput of an
+# organization.
 credit_balances = sa.Table(
     "credit_balances",
     metadata,
@@ -132,7 +133,7 @@ usage_records = sa.Table(
         "invocation_id",
         postgresql_where=sa.text("user_id IS NOT NULL"),
     ),
-    # One for each filter of the list; rows of one value and moment are put in order as they are read.
+    # One index per filter of the listing. The invocation id is not in them; ties of a time are sorted when read.
     sa.Index("ix_usage_records_model", "organization_id", "model", "occurred_at"),
     sa.Index(
         "ix_usage_records_principal",

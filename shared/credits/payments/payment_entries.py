@@ -1,8 +1,8 @@
-"""Enter what payment systems tell of: a payment as a top-up, what was paid back as an adjustment, each once.
+"""Enter payment events in the ledger, each once: a payment as a top-up, a refund as an adjustment.
 
-The reference of a payment's entry is `<source>:<payment>`, so that several events of one payment, and events that are
-sent again, enter it once, at the rate of the first. Refunds tell how much was paid back in all; what they take is that
-part of the payment's credits, less what earlier refunds of it took.
+The reference of a payment's entry is `<source>:<payment>`. So several events of one payment, and repeated events, enter
+it once, at the exchange rate of the first. A refund event states the total that was refunded. It debits that share of
+the payment's credits, less the amounts of earlier refunds.
 """
 
 from enum import StrEnum
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 class PaymentResult(StrEnum):
-    """What became of an event."""
+    """The result of a payment event."""
 
     CREDITED = "credited"
     REFUNDED = "refunded"
@@ -33,7 +33,7 @@ class PaymentResult(StrEnum):
 
 
 def enter_payment_event(session: Session, *, name: str, source: PaymentSource, event: Any) -> PaymentResult:
-    """Enter what an event of a source tells of; the event must be known to be the source's own.
+    """Enter an event of a payment source. The caller must have verified its signature.
 
     Raises PaymentNotUnderstood, PaymentUnknown, ResourceNotFound, ValidationFailed, BalanceOutOfRange.
     """
@@ -58,14 +58,14 @@ def _credit(session: Session, name: str, payment: Payment) -> PaymentResult:
             actor=OPERATOR,
         )
     except ReferenceConflict:
-        # The first event of a payment decides: a rate that changed since does not change what was entered.
+        # The first event decides: a rate that has changed since must not change the entered amount.
         log.warning("payment.differs", reference=reference, organization_id=payment.organization_id)
         return PaymentResult.REPEATED
     return PaymentResult.REPEATED if entered.is_replayed else PaymentResult.CREDITED
 
 
 def _take_back(session: Session, name: str, refund: Refund) -> PaymentResult:
-    # Refunds of one organization follow one another: each takes what those before it have not.
+    # Lock the balance: concurrent refunds of one payment would both compute the full difference.
     session.execute(_LOCK, {"organization_id": str(refund.organization_id)})
     credited = _credited(session, refund.organization_id, f"{name}:{refund.payment_id}")
     if not credited:
@@ -86,13 +86,14 @@ def _take_back(session: Session, name: str, refund: Refund) -> PaymentResult:
 
 
 def _credited(session: Session, organization_id: UUID, reference: str) -> int:
-    """Give what a payment was entered as, 0 for one that was not."""
+    """Return the µcr that were entered for a payment, or 0."""
     found = _entries(organization_id, TOP_UP).where(ledger_entries.c.reference == reference)
     return sum(int(entry.amount) for entry in session.execute(found))
 
 
 def _taken(session: Session, organization_id: UUID, prefix: str) -> int:
-    """Sum what refunds of a payment have taken; the id of another payment may go on where this one's ends."""
+    """Return the µcr that refunds of a payment have debited."""
+    # The prefix may also match another payment, whose id begins with this one's; its rest is not a number then.
     found = _entries(organization_id, ADJUSTMENT).where(
         ledger_entries.c.reference.startswith(prefix, autoescape=True)
     )

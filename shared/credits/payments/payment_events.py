@@ -1,7 +1,7 @@
-"""What payment systems tell of: a payment, or how much of one was paid back; whatever else they tell is ignored.
+"""Parse the events of payment systems: payments and refunds. Other events are ignored.
 
-Two forms are read: Stripe's events, and a plain one for any other system
-(docs/specification/credits.md#payments). Amounts are whole numbers of the currency's smallest unit.
+Two formats are supported: Stripe's, and a plain one for other systems (docs/specification/credits.md#payments). Amounts
+are whole numbers of the currency's smallest unit.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ MAX_ID_CHARACTERS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """Somebody paid for credits of an organization, in µcr."""
+    """A payment for an organization's credits, in µcr."""
 
     id: str
     organization_id: UUID
@@ -27,7 +27,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
-    """So much of what was paid has been paid back, in all."""
+    """The total refunded for a payment, and the paid amount, in the currency's smallest unit."""
 
     payment_id: str
     organization_id: UUID
@@ -36,7 +36,7 @@ class Refund:
 
 
 def read_event(source: PaymentSource, event: Any) -> Payment | Refund | None:
-    """Read an event of a source; None for one that is not about credits. Raises PaymentNotUnderstood."""
+    """Return the payment or refund in an event, or None if it is not about credits. Raises PaymentNotUnderstood."""
     return _read_stripe(source, event) if source.kind == "stripe" else _read_plain(source, event)
 
 
@@ -84,7 +84,7 @@ def _refund(event_object: Mapping[str, Any], payment_id: object) -> Refund | Non
         return None
     paid, refunded = _amount(event_object.get("amount")), _amount(event_object.get("amount_refunded"))
     if not 0 < refunded <= paid:
-        raise PaymentNotUnderstood("What was refunded must be more than 0 and at most what was paid.")
+        raise PaymentNotUnderstood("The refunded amount must be more than 0 and at most the paid amount.")
     return Refund(
         payment_id=_payment_id(payment_id),
         organization_id=_organization(metadata),
@@ -94,7 +94,7 @@ def _refund(event_object: Mapping[str, Any], payment_id: object) -> Refund | Non
 
 
 def _metadata(event_object: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Give the metadata of what concerns an organization of this service; a payment system may sell more."""
+    """Return the metadata with an `organization_id`, or None: the payment system may sell other products too."""
     metadata = event_object.get("metadata")
     return metadata if isinstance(metadata, dict) and "organization_id" in metadata else None
 
@@ -109,10 +109,11 @@ def _organization(metadata: Mapping[str, Any]) -> UUID:
 def _payment_id(value: object) -> str:
     if isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARACTERS and value.isprintable():
         return value
-    raise PaymentNotUnderstood("The payment has no id.")
+    raise PaymentNotUnderstood(f"The payment has no id of 1 to {MAX_ID_CHARACTERS} printable characters.")
 
 
 def _amount(value: object) -> int:
+    # JSON's `true` is an int in Python.
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise PaymentNotUnderstood("An amount must be a whole number of the currency's smallest unit.")
@@ -126,8 +127,8 @@ def _credits(given: object) -> int:
 
 
 def _worth(source: PaymentSource, paid: object, currency: object) -> int:
-    """Give what an amount is worth in credits, exactly."""
+    """Return the µcr for a paid amount, at the source's rate for the currency; exact, without rounding."""
     rate = source.credits_per_unit.get(str(currency).lower())
     if rate is None:
-        raise PaymentNotUnderstood(f"There is no rate for the currency {str(currency)[:10]!r}.")
+        raise PaymentNotUnderstood(f"The payment source has no rate for the currency {str(currency)[:10]!r}.")
     return _amount(paid) * parse_credits(rate)

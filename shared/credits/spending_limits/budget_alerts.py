@@ -1,7 +1,7 @@
-"""Tell an organization's notification endpoint when a share of a budget is spent.
+"""Notify an organization's endpoint when 50, 80 or 100 per cent of a budget are spent.
 
-The settlement that reaches a share writes the alert; the job puts it into the outbox, in the order of the settlements.
-Alerts of an organization without an endpoint are dropped.
+The settlement that reaches a share writes the alert; this job moves it to the outbox, in the order of the settlements.
+Alerts of an organization without a notification endpoint are dropped.
 """
 
 import json
@@ -28,12 +28,12 @@ def _send_budget_alerts(context: Context) -> int:
 
 
 def send_budget_alerts(database: Database) -> int:
-    """Put the alerts that were written into the outbox; return how many were dealt with."""
+    """Move the pending alerts to the outbox. Return how many, dropped ones included."""
 
     def batch() -> int:
         with database.transaction() as session:
             alerts = session.execute(_TAKE, {"limit": BATCH_SIZE}).all()
-            # By organization: each has a lock for the order of its messages.
+            # By organization, because enqueueing locks the organization's sequence: an equal order avoids deadlocks.
             for alert in sorted(alerts, key=lambda row: (row.organization_id, row.id)):
                 _enqueue_notification(session, alert)
         SWEPT.labels("budget_alerts").inc(len(alerts))
@@ -71,7 +71,7 @@ def _enqueue_notification(session: Session, alert: Row[Any]) -> None:
     )
 
 
-# Waits for the rows of another run, so that the alerts of two runs do not overtake each other.
+# Without SKIP LOCKED: a concurrent run waits, so that its later alerts do not overtake earlier ones.
 _TAKE = text(
     """
 DELETE FROM budget_alerts WHERE id = ANY (ARRAY(

@@ -1,8 +1,9 @@
-"""Limit what a key, a user, an identity or a deployment spends: in credits, or in requests and tokens a minute.
+"""Budgets: limits for a key, user, identity or deployment, in credits, or in requests or tokens per minute.
 
-The hold decides (`shared/credits/sql/credits_refusal.sql`). Every change takes the balance's row first, as holds and
-settlements do, so none sees a budget change under it. `limits` in that row counts what there is: an organization
-without any pays nothing for the question. A budget counts the calls that are held from its creation on.
+The hold decides whether a budget allows a call (`shared/credits/sql/credits_refusal.sql`). Every change locks the
+balance's row first, as holds and settlements do, so that no budget changes during them. `limits` in that row counts the
+budgets and model allowlists; holds of an organization without any skip the check. A budget counts calls from its
+creation.
 """
 
 from dataclasses import dataclass
@@ -33,11 +34,11 @@ from shared.ids import new_id
 from shared.pagination import Page, Position, ascending, paginate
 
 MAX_LIMITS = 10_000
-"""Budgets and lists of models of one organization."""
+"""The largest number of budgets and model allowlists of one organization."""
 
 
 class SubjectKind(StrEnum):
-    """Whose calls a budget counts; an identity's are those that it runs and those that are made for it."""
+    """The kind of subject whose calls a budget counts; an identity's are those it executes and those made for it."""
 
     API_KEY = "api_key"
     USER = "user"
@@ -46,7 +47,7 @@ class SubjectKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a budget counts."""
+    """The unit of a budget."""
 
     CREDITS = "credits"
     REQUESTS = "requests"
@@ -54,7 +55,7 @@ class Unit(StrEnum):
 
 
 class Period(StrEnum):
-    """How often a budget begins anew, in UTC; weeks begin on Monday."""
+    """The period after which a budget resets, in UTC; weeks begin on Monday."""
 
     ONCE = "once"
     MINUTE = "minute"
@@ -64,7 +65,7 @@ class Period(StrEnum):
 
 
 class TooManyLimits(DomainError):
-    """The organization has as many budgets as it may have; delete one first."""
+    """The organization has reached its limit of budgets and model allowlists. Delete one first."""
 
     code = "too_many_budgets"
     kind = Kind.CONFLICT
@@ -72,7 +73,7 @@ class TooManyLimits(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit, and what is used of it in the present period; µcr for credits, else a count."""
+    """A budget with the amounts spent and held in the current period: µcr for credits, else a count."""
 
     id: UUID
     organization_id: UUID
@@ -89,13 +90,13 @@ class Budget:
 
     @property
     def remaining(self) -> int:
-        """What further calls may hold."""
+        """The amount that further calls may hold."""
         return max(0, self.amount - self.spent - self.held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBudget:
-    """A budget to create; `amount` in millionths of the unit, as amounts of credits are read."""
+    """A budget to create; `amount` is in millionths of the unit, because all amounts are parsed as credits."""
 
     subject_kind: SubjectKind
     subject_id: UUID
@@ -106,7 +107,11 @@ class NewBudget:
 
 
 def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new: NewBudget) -> Budget:
-    """Create a budget. Raises ValidationFailed, AlreadyExists, TooManyLimits, ResourceNotFound for a foreign one."""
+    """Create a budget.
+
+    Raises PermissionDenied, ValidationFailed, AlreadyExists, TooManyLimits, and ResourceNotFound for a subject that is
+    not the organization's.
+    """
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if (new.unit is Unit.CREDITS) is (new.period is Period.MINUTE):
         raise invalid_field("period", "is `minute` for requests and tokens, and longer for credits")
@@ -128,7 +133,7 @@ def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new:
     budget_id = created.scalar_one_or_none()
     if budget_id is None:
         raise AlreadyExists(
-            "There is a budget of this subject, unit, period and model already; change that one."
+            "A budget with this subject, unit, period and model already exists. Change its amount instead."
         )
     count_limits(session, organization_id, 1)
     budget = _get(session, organization_id, budget_id)
@@ -137,28 +142,28 @@ def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new:
 
 
 def get_budget(session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID) -> Budget:
-    """Get a budget: any with credit.read, else one of oneself or one's own keys."""
+    """Return a budget: any with `credit.read`, otherwise one of the acting user or their keys."""
     return get_one(session, _visible(actor, organization_id).where(budgets.c.id == budget_id), _budget)
 
 
 def list_budgets(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Budget]:
-    """List budgets, oldest first: all with credit.read, else those of oneself and one's own keys."""
+    """Return a page of budgets, oldest first: all with `credit.read`, otherwise those of the actor and their keys."""
     return paginate(session, _visible(actor, organization_id), ascending(budgets.c.id), _budget, **page)
 
 
 def change_budget(
     session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID, amount: int
 ) -> Budget:
-    """Change a budget's amount. What is spent and held stays: a lower one refuses until enough of it is free again."""
+    """Change a budget's amount. The spent and held amounts stay, so a lower budget may refuse all calls at first."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     before = _get(session, organization_id, budget_id)
     counted = _counted(before.unit, amount)
     if counted == before.amount:
         return before
-    # Shares that are not reached any more are told of again.
+    # A higher amount un-reaches shares, so that they are alerted again when they are reached.
     reached = func.least(
         budgets.c.alerted_share, func.credits_share(budgets.c.unit, budgets.c.spent, counted)
     )
@@ -171,7 +176,7 @@ def change_budget(
 
 
 def delete_budget(session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID) -> None:
-    """Delete a budget; calls that are open in it go on, and end without it."""
+    """Delete a budget. Open calls that count in it continue and settle without it."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     budget = _get(session, organization_id, budget_id)
@@ -181,18 +186,19 @@ def delete_budget(session: Session, *, actor: Actor, organization_id: UUID, budg
 
 
 def list_covering_budgets(session: Session, organization_id: UUID, subjects: list[UUID]) -> list[Budget]:
-    """Give the budgets of any of some subjects."""
+    """Return the budgets of these subjects, oldest first. The caller authorizes."""
     of_subjects = budgets.c.organization_id == organization_id, budgets.c.subject_id.in_(subjects)
     return [_budget(row) for row in session.execute(_SELECT.where(*of_subjects).order_by(budgets.c.id))]
 
 
 def shown_amount(unit: Unit, amount: int) -> str:
-    """Write an amount of a unit: decimal credits, or a count."""
+    """Return an amount as text: decimal credits, or a count."""
     return format_credits(amount) if unit is Unit.CREDITS else str(amount)
 
 
 def count_limits(session: Session, organization_id: UUID, change: int) -> None:
-    """Note that limits have changed; written even by 0, so that a hold that waits for the row looks again."""
+    """Add `change` to the organization's number of limits. Raises TooManyLimits."""
+    # Written also for a change of 0: the update makes a hold that waits for the row read the budgets again.
     limits = credit_balances.c.limits
     of_organization = credit_balances.c.organization_id == organization_id
     changed = update(credit_balances).where(of_organization).values(limits=limits + change)
@@ -201,7 +207,7 @@ def count_limits(session: Session, organization_id: UUID, change: int) -> None:
 
 
 def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, subject_id: UUID) -> None:
-    """Check that a subject is of the organization. Raises ResourceNotFound."""
+    """Raise ResourceNotFound unless a subject belongs to the organization."""
     match kind:
         case SubjectKind.USER:
             require_member(session, organization_id, subject_id)
@@ -218,7 +224,7 @@ def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, 
 
 
 def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
-    """Select what the actor may read."""
+    """Return a select of the budgets that the actor may read. Raises ResourceNotFound without any right."""
     statement = _SELECT.where(budgets.c.organization_id == organization_id)
     if holds_administrative_permission(actor, Permission.CREDIT_READ, organization_id):
         return statement
@@ -231,7 +237,7 @@ def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
 
 
 def _counted(unit: Unit, amount: int) -> int:
-    """Turn millionths into what the unit counts in."""
+    """Return an amount, given in millionths, in the unit: µcr, or whole requests or tokens. Raises ValidationFailed."""
     if not 0 <= amount <= MAX_AMOUNT:
         raise invalid_field("amount", f"must be from 0 to {format_credits(MAX_AMOUNT)}")
     if unit is Unit.CREDITS:
@@ -273,6 +279,8 @@ def _budget(row: Row[Any]) -> Budget:
     return Budget(**{**row._asdict(), **kinds})
 
 
+# A period that is over is reset by the next hold only, so reads count its amounts as 0. `starts_at` may lie after
+# `now()` if the hold's transaction began later than this one.
 _moment = func.greatest(func.now(), budgets.c.starts_at)
 _is_current = budgets.c.starts_at == func.credits_period_start(budgets.c.period, _moment)
 _SELECT = select(

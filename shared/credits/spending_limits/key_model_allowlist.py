@@ -1,4 +1,4 @@
-"""Which models a key may call in an organization; the hold decides, as of budgets (`credits_refusal.sql`)."""
+"""The models that a key may call in an organization; the hold decides, as for budgets (`credits_refusal.sql`)."""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,10 @@ MAX_MODELS = 200
 def set_key_models(
     session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID, models: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Let a key call these models only, in this organization."""
+    """Allow a key only these models in an organization. Return them sorted and without duplicates.
+
+    Raises PermissionDenied, ValidationFailed, ResourceNotFound, TooManyLimits.
+    """
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if not 1 <= len(models) <= MAX_MODELS:
         raise invalid_field("models", f"must name 1 to {MAX_MODELS} models")
@@ -41,7 +44,7 @@ def set_key_models(
 
 
 def get_key_models(session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID) -> tuple[str, ...]:
-    """Get the models that a key may call. Raises ResourceNotFound for one that may call all."""
+    """Return the models that a key may call. Raises PermissionDenied, and ResourceNotFound if it may call all."""
     authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     models = find_key_models(session, organization_id, key_id)
     if models is None:
@@ -50,20 +53,20 @@ def get_key_models(session: Session, *, actor: Actor, organization_id: UUID, key
 
 
 def find_key_models(session: Session, organization_id: UUID, key_id: UUID) -> tuple[str, ...] | None:
-    """Find the models that a key may call; None where it may call all."""
+    """Return the models that a key may call, or None if it may call all."""
     models = session.execute(select(key_models.c.models).where(*_of_key(organization_id, key_id))).scalar()
     return None if models is None else tuple(models)
 
 
 def find_caller_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
-    """Find the models that a caller's key may call; None where it may call all, as an access token may."""
+    """Return the models that the caller's key may call, or None if it may call all, as access tokens may."""
     if caller.payer_id is None or caller.api_key_id is None:
         return None
     return find_key_models(session, caller.payer_id, caller.api_key_id)
 
 
 def remove_key_models(session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID) -> None:
-    """Let a key call all models again."""
+    """Remove a key's allowlist, so that it may call all models. Raises PermissionDenied, ResourceNotFound."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     if session.execute(delete(key_models).where(*_of_key(organization_id, key_id))).rowcount:

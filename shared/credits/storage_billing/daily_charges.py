@@ -1,8 +1,8 @@
-"""Charge organizations for what they stored, and say who may store no more.
+"""Charge organizations for storage, one ledger entry per UTC day, and refuse storage that is unpaid.
 
-`shared/files/metering/storage_charges.py` measures the days; here each day of each organization becomes one entry,
-once. An organization that cannot pay owes, and after a grace may store nothing more until it has credits again. What it
-has stays readable, renewable and deletable.
+`shared/files/metering/storage_charges.py` measures the days. An organization that cannot pay gets a grace period; after
+that it cannot store new content until its balance is sufficient again. Stored content stays readable, renewable and
+deletable.
 """
 
 from datetime import timedelta
@@ -17,9 +17,9 @@ from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import must_stop
 
 BATCH_SIZE = 50
-"""Organizations charged in one transaction, which holds their balances for a few tens of milliseconds."""
+"""Organizations charged in one transaction, which locks their balances for some tens of milliseconds."""
 MAX_DAYS = 40
-"""Charged to one organization in one transaction."""
+"""Days charged to one organization in one transaction."""
 
 _DUE = text(
     """
@@ -28,7 +28,7 @@ WHERE charged_at IS NULL AND price IS NOT NULL AND (organization_id > :after OR 
 ORDER BY organization_id LIMIT :limit
 """
 )
-# Ordered by id, like every transaction that locks several balances.
+# Every transaction that locks several balances does so by ascending id, so that two of them cannot deadlock.
 _CHARGE = text(
     """
 SELECT coalesce(sum(credits_charge_storage(id, :grace, :limit)), 0) FROM unnest(CAST(:ids AS uuid[])) AS id
@@ -37,20 +37,20 @@ SELECT coalesce(sum(credits_charge_storage(id, :grace, :limit)), 0) FROM unnest(
 
 
 def storage_is_refused(payer_id: ColumnElement[UUID]) -> ColumnElement[bool]:
-    """Ask, as part of a statement of the caller's, whether a payer may store nothing more; a missing payer may."""
+    """Return the SQL condition that a payer may not store new content; False for an unknown payer."""
     return func.credits_storage_is_refused(payer_id, type_=Boolean)
 
 
 def refuse_unpaid_storage(*, is_refused: bool) -> None:
-    """Raise StorageUnpaid for what a statement of the caller's has found to be refused."""
+    """Raise StorageUnpaid if the caller's statement has found that storage is refused (`storage_is_refused`)."""
     if is_refused:
         raise StorageUnpaid
 
 
 def charge_storage(database: Database, *, grace: timedelta) -> int:
-    """Enter every measured day that is not charged yet; return how many.
+    """Charge every measured day that is not charged yet. Return how many.
 
-    Two at once share the work under the locks of the balances.
+    Concurrent runs are safe: the lock of each balance serializes them, and a charged day is skipped.
     """
     charged = 0
     after: str | None = None

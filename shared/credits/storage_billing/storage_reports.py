@@ -1,7 +1,7 @@
-"""Answer what an organization stores, and what that cost: day by day, and by purpose, owner and distribution.
+"""Report an organization's storage and its cost, by day and by purpose, owner and distribution.
 
-The cost of a day is divided among its parts in proportion to their bytes and time, to the µcr: parts are put in one
-order, and each gets what the running sum owes. So groups of any dimensions come to what the ledger says.
+The cost of a day is divided among its parts in proportion to their byte-time, exact to the µcr, so that the groups of
+any dimensions add up to the ledger's charges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ MICROSECONDS_OF_DAY = 24 * 3600 * 1_000_000
 
 # docs/specification/credits.md#storage
 class StorageDimension(StrEnum):
-    """By what storage is broken down."""
+    """A dimension by which storage is grouped."""
 
     PURPOSE = "purpose"
     OWNER = "owner"
@@ -35,20 +35,20 @@ class StorageDimension(StrEnum):
 
     @property
     def column(self) -> str:
-        """Its column of `storage_parts`."""
+        """The dimension's column of `storage_parts`."""
         return self.value if self is StorageDimension.PURPOSE else f"{self.value}_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCriteria:
-    """What a report is about: a window back from now (30 days if nothing is said), or a calendar month in UTC."""
+    """The span and grouping of a report: a window back from now (default 30 days), or a calendar month in UTC."""
 
     window: Window | None = None
     month: date | None = None
     group_by: tuple[StorageDimension, ...] = ()
 
     def values(self) -> dict[str, object]:
-        """Say the span to the database. Raises ValidationFailed for both a window and a month."""
+        """Return the span as parameters of the statements. Raises ValidationFailed if window and month are given."""
         if self.month is None:
             return {"length": (self.window or Window.MONTH).length, "first": None, "beyond": None}
         if self.window is not None:
@@ -73,15 +73,15 @@ class StorageDay:
 
     @property
     def byte_days(self) -> int:
-        """How many bytes were stored on average, were it a whole day; rounded down."""
+        """The average number of bytes over a whole day, rounded down."""
         return self.byte_microseconds // MICROSECONDS_OF_DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageGroup:
-    """What was stored of one combination of values in the span; a key is None for content without one.
+    """The storage of one combination of values in the span; a key is None for content without that value.
 
-    So are all keys of what was stored before parts were told apart.
+    Days from before the division into parts have None for all keys.
     """
 
     keys: Mapping[StorageDimension, str | None]
@@ -97,10 +97,10 @@ class StorageGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageReport:
-    """The days of a span, newest first; days in which nothing was stored are left out.
+    """The days of a span, newest first, without days in which nothing was stored.
 
-    `stored_bytes` is what was stored at `measured_to`, some minutes ago; None where nothing was ever measured. Groups
-    are there if they were asked for, the dearest first, MAX_GROUPS at most, or `is_truncated`.
+    `stored_bytes` were stored at `measured_to`, some minutes ago; `measured_to` is None before the first measurement.
+    `groups` are the requested groups by descending cost, at most MAX_GROUPS; if there are more, `is_truncated`.
     """
 
     criteria: StorageCriteria
@@ -114,17 +114,17 @@ class StorageReport:
 
     @property
     def window(self) -> Window | None:
-        """How far back it goes; None for a month."""
+        """The window of the report, or None if it is about a month."""
         return None if self.criteria.month else self.criteria.window or Window.MONTH
 
     @property
     def month(self) -> date | None:
-        """The first day of the month that it is about, if it is about one."""
+        """The first day of the month of the report, or None if it is about a window."""
         return self.criteria.month
 
     @property
     def group_by(self) -> str:
-        """The dimensions, with commas between them."""
+        """The dimensions, separated by commas."""
         return ",".join(self.criteria.group_by)
 
     @property
@@ -134,7 +134,7 @@ class StorageReport:
 
 
 def storage_usage(session: Session, organization_id: UUID, criteria: StorageCriteria) -> StorageReport:
-    """Report what an organization stored on the days of a span, today's so far among them. Raises ValidationFailed."""
+    """Return an organization's storage in a span, with the current day so far. Raises ValidationFailed."""
     values = {"organization_id": str(organization_id), **criteria.values()}
     rows = session.execute(_REPORT, values).all()
     days = tuple(
@@ -165,7 +165,7 @@ def storage_usage(session: Session, organization_id: UUID, criteria: StorageCrit
 def read_storage_usage(
     session: Session, *, actor: Actor, organization_id: UUID, criteria: StorageCriteria
 ) -> StorageReport:
-    """Report it to one who administers the organization."""
+    """Return `storage_usage` to an administrator. Raises PermissionDenied, ResourceNotFound, ValidationFailed."""
     authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return storage_usage(session, organization_id, criteria)
 
@@ -189,7 +189,7 @@ _IN_SPAN = """
 day >= coalesce(CAST(:first AS date), ((now() - CAST(:length AS interval)) AT TIME ZONE 'UTC')::date)
     AND day < coalesce(CAST(:beyond AS date), 'infinity')
 """
-# The row of the present day counts what is stored until midnight: the time yet to come is taken off.
+# The current day's row already contains the byte-time until midnight, so the time still to come is subtracted.
 _SO_FAR = """
 byte_microseconds - CASE WHEN price IS NULL
     THEN stored_bytes * (extract(epoch FROM ((day + 1)::timestamp AT TIME ZONE 'UTC') - measured_to) * 1000000)
@@ -209,7 +209,11 @@ _PARTS = "purpose, owner_id, distribution_id"
 
 @lru_cache
 def _statement(group_by: tuple[StorageDimension, ...]) -> TextClause:
-    """Give the statement of groups: what the parts of a day lack of it is a part without values."""
+    """Return the statement of the groups. A day's storage that is not in its parts counts as a part without values.
+
+    `divided` orders the parts of a day and gives each the difference of two rounded running sums, so that the rounding
+    errors cancel and the parts add up to the day's cost.
+    """
     columns = ", ".join(dimension.column for dimension in group_by)
     return text(
         f"""

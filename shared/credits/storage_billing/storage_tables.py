@@ -1,4 +1,4 @@
-"""The tables of what storage costs: days of organizations, their parts, the prices, and up to when all is measured."""
+"""The tables of storage billing: days of organizations, their parts, prices, and the time of the last measurement."""
 
 import sqlalchemy as sa
 

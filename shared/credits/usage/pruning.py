@@ -1,15 +1,9 @@
-"""Prune usage records that are older than an operator keeps, and keep every sum that was made of them.
+"""Delete usage records that are older than `USAGE_RECORD_DAYS`, and keep all sums that were computed from them.
 
-Reports of whole hours and days are made of the hourly and daily sums, statements of the ledger: both stay. What the
-proof (`shared/credits/reconciliation.py`) adds up from records is kept in `pruned_usage`, in the transaction that
-deletes them: what they cost, and what they count in the present period of a budget. `pruned_to` in the mark of the sums
-says before which hour records may be gone. It is behind the hours that are not final, and nothing before it changes any
-more: a correction would add its hour up anew, so it locks the mark and does nothing behind it (`credits_settle`).
-Records are kept for 35 days at the least (`shared/config/settings.py`), longer than any window or period of a budget
-that begins anew.
-
-What is due is found by each organization's records in the order of their moments. Ids of calls tell no time: those of
-agents are made from their turns'.
+Hourly and daily sums and the ledger stay. The amounts that the reconciliation (`shared/credits/reconciliation.py`) sums
+from records are added to `pruned_usage` in the transaction that deletes them: the cost, and the amounts in the current
+period of budgets. Records from before the hour `pruned_to` may be deleted, and no correction changes those hours any
+more (`credits_settle`). The setting is at least 35 days, longer than any window or recurring period of a budget.
 """
 
 from datetime import timedelta
@@ -25,6 +19,7 @@ from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import drain
 
 BATCH_SIZE = 500
+# Two days behind the rollups: those hours are final, so no correction recomputes them from deleted records.
 _MOVE_MARK = text(
     """
 UPDATE usage_rollup SET pruned_to = bound.at
@@ -35,8 +30,9 @@ FROM (
 WHERE bound.at > pruned_to
 """
 )
-# Each organization costs one look into an index, and then what of it goes. Locks only what is old, and what the proof
-# alone reads: no call waits for it.
+# Records are found by organization and time with one index scan each; ids do not follow time, because those of agents'
+# calls are derived from their turns. Only old records and rows that the reconciliation reads are locked, so no call
+# waits.
 _PRUNE = text(
     """
 WITH due AS (
@@ -82,7 +78,7 @@ def _prune_usage(context: Context) -> int:
 
 
 def prune_usage(database: Database, *, kept: timedelta) -> int:
-    """Delete usage records that are older than they are kept, and return how many; safe to repeat and to break off."""
+    """Delete usage records that are older than `kept`. Return how many. It can be interrupted and repeated."""
     with database.autocommit() as session:
         session.execute(_MOVE_MARK, {"kept": kept})
         session.execute(_FORGET)

@@ -1,7 +1,7 @@
-"""Keep the hourly sums of usage: the current and the previous hour are recomputed from the records every minute.
+"""Update the rollups of usage: recompute the hourly sums of the current and previous hour every minute.
 
-Rollups are complete up to the mark, which stays behind the clock by more than the longest transaction, so no record
-can still appear before it.
+Rollups are complete up to the mark. It stays behind the clock by more than the longest transaction, so that no record
+can be committed before it later.
 """
 
 from datetime import timedelta
@@ -15,10 +15,11 @@ from shared.messaging.queues import LEDGER
 from shared.runtime.batches import must_stop
 
 SLACK = timedelta(minutes=2)
-"""Longer than a statement, or a pause between two in a transaction, may take (`shared/db/database.py`), together."""
+"""Longer than the timeouts of a statement and of an idle transaction (`shared/db/database.py`) together."""
 _STATEMENT_TIMEOUT = "10min"
 
-# At most a day of records at a time: a backlog is made up for step by step.
+# At most a day of records per transaction, so that a backlog is processed in steps. SKIP LOCKED: a concurrent run
+# returns at once instead of repeating the work.
 _LOCK_MARK = text(
     """
 SELECT date_trunc('hour', rolled_up_to, 'UTC') - interval '1 hour' AS starts_at, settled_at,
@@ -38,7 +39,7 @@ def _roll_up_usage(context: Context) -> int:
 
 
 def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:
-    """Bring the rollups up to date and return how many rows changed; does nothing while another does it."""
+    """Update the rollups to the present. Return how many rows changed; 0 at once while another process does it."""
     written = 0
     while True:
         changed, is_behind = _roll_up(database, slack)
@@ -48,7 +49,7 @@ def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:
 
 
 def _roll_up(database: Database, slack: timedelta) -> tuple[int, bool]:
-    """Roll up at most a day; return how many rows changed, and whether there is more."""
+    """Roll up at most a day. Return how many rows changed, and whether a backlog remains."""
     with database.transaction() as session:
         session.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'"))
         hours = session.execute(_LOCK_MARK, {"slack": slack}).one_or_none()

@@ -1,7 +1,7 @@
-"""The cube of usage: one statement that sums a span of time by any dimensions, exact to the microsecond.
+"""Build the statement that sums usage in a span of time by any dimensions, exact to the microsecond.
 
-Whole days come from the daily sums and whole hours at their edges from the hourly ones (`rollups.py`). The records,
-by their index, give the parts of an hour at both ends, and what is newer than the mark of the sums.
+Whole days are read from the daily sums, and whole hours around them from the hourly sums (`rollups.py`). The partial
+hours at both ends, and the time after the mark of the rollups, are read from the records.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ SUMS = (
 
 # docs/specification/credits.md#usage
 class Dimension(StrEnum):
-    """By what usage is broken down and filtered."""
+    """A dimension by which usage is grouped and filtered."""
 
     MODEL = "model"
     PRINCIPAL = "principal"
@@ -38,12 +38,12 @@ class Dimension(StrEnum):
 
     @property
     def expression(self) -> str:
-        """Its value, over records and hourly sums alike."""
+        """The SQL expression of its value, valid for records, hourly and daily sums."""
         return _EXPRESSIONS.get(self, f"{self.value}_id")
 
     @property
     def condition(self) -> str:
-        """Hold for calls with the value of the parameter that is named as the dimension is."""
+        """The SQL condition for the value in the parameter with the dimension's name."""
         sql_type = "text" if self is Dimension.MODEL else "uuid"
         return f"{self.expression} = CAST(:{self.value} AS {sql_type})"
 
@@ -57,18 +57,19 @@ _EXPRESSIONS = {
 
 
 class Interval(StrEnum):
-    """The steps of a series, which begin on the hour or at midnight, UTC."""
+    """The step of a time series; steps begin on the hour or at midnight, UTC."""
 
     HOUR = "hour"
     DAY = "day"
 
 
-# A length in seconds, not days: a day's is looked up in the calendar of a time zone, for each row that is compared.
+# A length in seconds and not in days: the length of a day depends on the time zone and is computed for each compared
+# row.
 _STARTS_AT = "coalesce(CAST(:from AS timestamptz), now() - make_interval(secs => CAST(:length AS float8)))"
 _ENDS_AT = "coalesce(CAST(:to AS timestamptz), now())"
 
-# From `starts_at` to `ends_at` come records, hours, days, hours and records, each up to the next bound. Sums end with
-# the mark: the hour that it is in has those of what precedes it.
+# The span consists of records, hours, days, hours and records, each up to the next bound. Sums end at the mark; the sum
+# of the hour that contains the mark covers only the time before it.
 _SPAN = f"""
 SELECT starts_at, pruned_to, least(hours_from, ends_at) AS head_to, hours_from,
     least(days_from, hours_to) AS hours_head_to,
@@ -86,9 +87,9 @@ FROM (
     ) AS hours
 ) AS days
 """  # noqa: S608 (this module's names only)
-# The hours of a whole span: as many as it is long. Bounds that the planner can estimate let it read them in the order
-# of the table; of bounds from the span, it expects a few rows, and goes to each by its index. `IS TRUE` keeps the last
-# one out of that estimate.
+# All hours of the span, for an hourly series. With bounds that the planner can estimate it scans the table; for bounds
+# from the subquery it expects few rows and would look up each one in the index. `IS TRUE` excludes the last bound from
+# the estimate.
 _ALL_HOURS = f"hour >= {_STARTS_AT} AND hour < {_ENDS_AT} AND (hour < (SELECT hours_to FROM span)) IS TRUE"  # noqa: S608
 _HOURS = ("usage_hours", "hour", "sum(invocations)")
 _DAYS = ("usage_days", "day", "sum(invocations)")
@@ -110,41 +111,41 @@ def statement(
     of_all: bool = False,
     of_one_user: bool = False,
 ) -> TextClause:
-    """Give the statement for these dimensions: the total first, then the groups in order of time and cost.
+    """Return the statement for these dimensions: the total first, then the groups by time and descending cost.
 
-    Its parameters are `from`, `to` or `length` in seconds, `limit`, the filters by their names, `organization_id`
-    unless it is about all of them, and `own` where it is about one user.
+    Its parameters are `from` and `to`, or `length` in seconds; `limit`; the filters by name; `organization_id` unless
+    `of_all`; and `own`, a user id, if `of_one_user`.
     """
     conditions = [dimension.condition for dimension in Dimension if dimension in filters]
     if not of_all:
         conditions.append("organization_id = CAST(:organization_id AS uuid)")
     if of_one_user:
         conditions.append("user_id = CAST(:own AS uuid)")
-    cut = _Cut(
+    aggregation = _Aggregation(
         keys=[dimension.expression for dimension in group_by], interval=interval, conditions=conditions
     )
     by_hours = interval is Interval.HOUR
-    parts = [cut.sum_up(_HOURS, _ALL_HOURS)] if by_hours else []
+    parts = [aggregation.sum_rows(_HOURS, _ALL_HOURS)] if by_hours else []
     between = _EDGES if by_hours else (*_BY_DAYS, *_EDGES)
-    parts += [cut.sum_up(rows, _within(rows, first, end)) for rows, first, end in between]
+    parts += [aggregation.sum_rows(rows, _within(rows, first, end)) for rows, first, end in between]
     return text(_whole(parts, [f"key_{place}" for place in range(len(group_by))], interval))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cut:
-    """How rows are grouped, and which count."""
+class _Aggregation:
+    """The grouping and the conditions of a sum."""
 
     keys: Sequence[str]
     interval: Interval | None
     conditions: Sequence[str]
 
-    def sum_up(self, rows: tuple[str, str, str], within: str) -> str:
-        """Sum the rows of a table that are within a part of the span."""
+    def sum_rows(self, rows: tuple[str, str, str], within: str) -> str:
+        """Return a select that sums the rows of a table within a part of the span."""
         table, moment, count = rows
         step = f"date_bin('1 {self.interval}', {moment}, 'epoch')"
         if self.interval is None:
             step = "CAST(NULL AS timestamptz)"
-        elif moment == self.interval:  # an hour's sum of a series by hour, or a day's
+        elif moment == self.interval:  # the rows are sums of exactly this step
             step = moment
         named = [f"{key} AS key_{place}" for place, key in enumerate(self.keys)]
         sums = [f"{count} AS invocations", *(f"sum({name}) AS {name}" for name in SUMS[1:])]
@@ -156,13 +157,13 @@ class _Cut:
 
 
 def _within(rows: tuple[str, str, str], first: str, end: str) -> str:
-    """Hold for the rows between two bounds of the span."""
+    """Return the condition for rows between two bounds of the span."""
     _, moment, _ = rows
     return f"{moment} >= (SELECT {first} FROM span) AND {moment} < (SELECT {end} FROM span)"  # noqa: S608
 
 
 def _lacks_records(edge: str) -> str:
-    """Ask whether an edge of the span cuts an hour whose records may be gone."""
+    """Return a column that tells whether an end of the span lies within an hour with pruned records."""
     return (
         f"(SELECT {edge} < pruned_to AND {edge} <> date_trunc('hour', {edge}, 'UTC') FROM span)"  # noqa: S608
         f" AS {edge}_is_pruned"
@@ -170,7 +171,7 @@ def _lacks_records(edge: str) -> str:
 
 
 def _whole(parts: Sequence[str], keys: Sequence[str], interval: Interval | None) -> str:
-    """Add the parts up by group, and all groups to the total."""
+    """Return the statement that adds the parts up by group, and all groups to the total."""
     groups = ", ".join(["step", *keys])
     order = ["is_total DESC", *(["step"] if interval else []), "cost DESC", "invocations DESC", *keys]
     return f"""

@@ -1,12 +1,10 @@
-"""Usage records: what each call consumed and cost, and who is responsible; never what was said in it.
+"""Usage records: the tokens, cost and attribution of each settled call, without prompts or replies.
 
-A list costs what its page does: each filter has an index in the order of time. Where more than one is given, a walk
-along one of them may meet very many records that the others leave out. So they are looked for among the newest first,
-then by the indexes together and in no order, and along one of them only where many meet all filters.
+Each filter has an index in the order of time, so a page with one filter costs the same on every page. A scan of one
+index with several filters could read many records that the other filters exclude; `_find_crossed` avoids that.
 
-One case stays slow: many meet all filters, and all of them long ago. The walk then passes whatever is newer and meets
-the filter of its index. Postgres puts indexes together in no order of time, and an index for each pair of filters would
-be written with every call: who asks so names a time (`from`, `to`), which bounds either way.
+One case stays slow: many records match all filters, and all of them are old. An index for each pair of filters was
+rejected, because every call would write it. Clients bound such a listing by `from` and `to`.
 """
 
 from collections.abc import Sequence
@@ -29,11 +27,11 @@ from shared.identity.access.permissions import Permission
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page, descending, unknown_cursor
 
 MAX_FILE_RECORDS = 10_000
-"""How many records one file may have."""
-LOOKED_AT = 2_000
-"""Among how many of the newest records those are looked for first that meet more than one filter."""
-FEW = 500
-"""How many are read whole and put in order here, rather than found in the order of an index."""
+"""The largest number of records in one downloaded file."""
+RECENT_RECORDS = 2_000
+"""The number of newest records in which matches of several filters are searched first."""
+MAX_SORTED_RECORDS = 500
+"""Up to this many matches are read unordered and sorted in Python."""
 
 _table = usage_records.c
 _principal = func.coalesce(_table.principal_id, _table.identity_id, _table.user_id)
@@ -62,7 +60,7 @@ class UsageRecord(Attribution):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """Which records are wanted, from a moment up to another; None is all."""
+    """The values and the span of time that records must match; None matches all."""
 
     model: str | None = None
     principal_id: UUID | None = None
@@ -72,7 +70,7 @@ class RecordFilter:
     ends_at: datetime | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Say to the database which values are wanted; each but the status `completed` has an index."""
+        """Return the SQL conditions for the values; each except the status `completed` has an index."""
         equal = (
             (_table.model, self.model),
             (_principal, self.principal_id),
@@ -82,7 +80,7 @@ class RecordFilter:
         return [column == value for column, value in equal if value is not None]
 
     def span(self) -> list[ColumnElement[bool]]:
-        """Say to the database which time is wanted."""
+        """Return the SQL conditions for the span of time."""
         bounds = (
             None if self.starts_at is None else _table.occurred_at >= self.starts_at,
             None if self.ends_at is None else _table.occurred_at < self.ends_at,
@@ -103,7 +101,10 @@ def list_usage_records(
     cursor: UUID | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
-    """List usage records, newest first; a cursor is the last invocation of the page before."""
+    """Return a page of usage records, newest first. `cursor` is the last invocation id of the previous page.
+
+    The caller authorizes. Raises ValidationFailed for a cursor that is not a record of the organization.
+    """
     whose = [_table.organization_id == organization_id, *wanted.span()]
     conditions = wanted.conditions()
     is_crossed = len(conditions) + (user_id is not None) > 1 and limit <= MAX_LIMIT
@@ -126,7 +127,10 @@ def read_usage_records(
     cursor: UUID | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
-    """List them to one who administers the organization."""
+    """Return a page of usage records to an administrator.
+
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed.
+    """
     authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return list_usage_records(session, organization_id, wanted=wanted, cursor=cursor, limit=limit)
 
@@ -134,7 +138,7 @@ def read_usage_records(
 def find_usage_records(
     session: Session, organization_id: UUID, invocation_ids: Sequence[UUID]
 ) -> Sequence[UsageRecord]:
-    """Find the settled ones of some calls of an organization, in no order."""
+    """Return the records of those of these calls that are settled, in no order. The caller authorizes."""
     found = _RECORDS.where(
         _table.invocation_id.in_(invocation_ids), _table.organization_id == organization_id
     )
@@ -144,12 +148,12 @@ def find_usage_records(
 def list_all_usage_records(
     session: Session, scope: UsageScope, wanted: RecordFilter
 ) -> tuple[UsageRecord, ...]:
-    """List all that are wanted, for a file. Raises ValidationFailed for more than MAX_FILE_RECORDS."""
+    """Return all matching records, for a file. Raises ValidationFailed for more than MAX_FILE_RECORDS."""
     page = list_usage_records(
         session, scope.organization_id, user_id=scope.user_id, wanted=wanted, limit=MAX_FILE_RECORDS
     )
     if page.next_cursor is not None:
-        message = f"more than {MAX_FILE_RECORDS} records: ask for less time, or fewer of them"
+        message = f"more than {MAX_FILE_RECORDS} records: choose a shorter span or more filters"
         raise invalid_field("from", message, location="query")
     return page.items
 
@@ -160,7 +164,7 @@ def _find_newest(
     conditions: Sequence[ColumnElement[bool]],
     count: int,
 ) -> Sequence[Row[Any]]:
-    """Find the newest in the order of one index."""
+    """Return the newest matches, in the order of one index."""
     wanted = _RECORDS.where(*whose, *conditions)
     return session.execute(_NEWEST_FIRST.order(wanted).limit(count)).all()
 
@@ -171,18 +175,21 @@ def _find_crossed(
     conditions: Sequence[ColumnElement[bool]],
     count: int,
 ) -> Sequence[Row[Any]]:
-    """Find the newest among the newest of all, or else among few that meet all conditions, or else as ever."""
+    """Return the newest matches of several filters.
+
+    Search the newest RECENT_RECORDS first; then read all matches unordered if they are few; else scan one index.
+    """
     passed = _NEWEST_FIRST.order(select(_table.occurred_at).where(*whose))
-    moment = session.execute(passed.offset(LOOKED_AT).limit(1)).scalar()
+    moment = session.execute(passed.offset(RECENT_RECORDS).limit(1)).scalar()
     recent = () if moment is None else (_table.occurred_at >= moment,)
     found = _find_newest(session, (*whose, *recent), conditions, count)
     if moment is None or len(found) == count:
         return found
-    # Materialized, so that it is planned for all of them: for the first few, the planner would walk along one index.
-    # It combines two indexes if not both begin with the organization; of user and model, it reads one in table order.
-    met = _RECORDS.where(*whose, *conditions).cte("met").prefix_with("MATERIALIZED")
-    some = session.execute(select(met).limit(FEW)).all()
-    if len(some) == FEW:
+    # Materialized, so that the planner plans for all matches: for the first few it would scan one index. It combines
+    # two indexes unless both begin with the organization; for user and model it reads one in table order.
+    matches = _RECORDS.where(*whose, *conditions).cte("matches").prefix_with("MATERIALIZED")
+    some = session.execute(select(matches).limit(MAX_SORTED_RECORDS)).all()
+    if len(some) == MAX_SORTED_RECORDS:
         return _find_newest(session, whose, conditions, count)
     return sorted(some, key=lambda row: (row.occurred_at, row.invocation_id), reverse=True)[:count]
 

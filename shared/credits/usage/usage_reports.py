@@ -1,4 +1,4 @@
-"""Report usage over a span of time, by any of its dimensions and by hour or day: exact, to the last settled call."""
+"""Usage reports over a span of time, by dimension and by hour or day, exact up to the last settled call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_DAYS = 366
 
 # docs/specification/credits.md#usage
 class Window(StrEnum):
-    """How far back a report goes."""
+    """The window of a report, back from now."""
 
     DAY = "24h"
     WEEK = "7d"
@@ -33,19 +33,21 @@ class Window(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """Its length."""
+        """The length of the window."""
         return {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}[self.value]
 
 
 MODEL_WINDOW = Window.DAY
-"""The recent window of the catalog's figures."""
+"""The window of the usage figures in the model catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCriteria:
-    """What a report is about: a window back from now, or from a moment on up to another, or to now.
+    """The span, grouping and filters of a report.
 
-    Without dimensions there is one group, or one for each step of the series. Filters keep calls with these values.
+    The span is a window back from now, or `starts_at` to `ends_at` or now.
+
+    Without dimensions there is one group, or one for each step of the series. Filters select calls with these values.
     """
 
     window: Window | None = None
@@ -56,7 +58,7 @@ class UsageCriteria:
     filters: Mapping[Dimension, str | UUID] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise ValidationFailed for a span that means nothing, or is longer than MAX_DAYS."""
+        """Raise ValidationFailed for a span that is contradictory, empty or longer than MAX_DAYS."""
         if self.window is not None:
             if self.starts_at is not None or self.ends_at is not None:
                 raise invalid_field("window", "goes without from and to", location="query")
@@ -74,7 +76,7 @@ class UsageCriteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSum(TokenCounts):
-    """What some calls consumed; `cost` in µcr."""
+    """The sum of some calls' tokens and cost; `cost` in µcr."""
 
     invocations: int
     cost: int
@@ -82,9 +84,9 @@ class UsageSum(TokenCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageGroup:
-    """What the calls of one combination of values consumed, in one step of the series if there is one.
+    """The sum of the calls with one combination of values, in one step of the series if there is one.
 
-    A key is None for calls without one.
+    A key is None for calls without that value.
     """
 
     step: datetime | None
@@ -94,7 +96,7 @@ class UsageGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """The usage of a span, by step and then the dearest groups first; MAX_GROUPS at most, or `is_truncated`."""
+    """The usage of a span, by step and descending cost: at most MAX_GROUPS groups, `is_truncated` if there are more."""
 
     criteria: UsageCriteria
     starts_at: datetime
@@ -107,7 +109,7 @@ class UsageReport:
 def usage(
     session: Session, organization_id: UUID, criteria: UsageCriteria, *, user_id: UUID | None = None
 ) -> UsageReport:
-    """Report an organization's usage, or what one of its users used. Raises ValidationFailed."""
+    """Return an organization's usage, or that of one of its users. The caller authorizes. Raises ValidationFailed."""
     criteria.check()
     parameters = {
         "organization_id": str(organization_id),
@@ -139,13 +141,13 @@ def usage(
 def read_usage(
     session: Session, *, actor: Actor, organization_id: UUID, criteria: UsageCriteria
 ) -> UsageReport:
-    """Report it to one who administers the organization."""
+    """Return `usage` to an administrator. Raises PermissionDenied, ResourceNotFound, ValidationFailed."""
     authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return usage(session, organization_id, criteria)
 
 
 def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:
-    """Give the tokens and invocations of each model in the MODEL_WINDOW, over all organizations."""
+    """Return the tokens and invocations of each model within MODEL_WINDOW, over all organizations."""
     span = {"from": None, "to": None, "length": MODEL_WINDOW.length.total_seconds(), "limit": None}
     _, *rows = session.execute(statement((Dimension.MODEL,), of_all=True), span)
     return {row.key_0: (int(row.prompt_tokens + row.completion_tokens), int(row.invocations)) for row in rows}
@@ -159,7 +161,7 @@ def _group(row: Row[Any], keys: int) -> UsageGroup:
 
 
 def _refuse_pruned(total: Row[Any]) -> None:
-    """Raise ValidationFailed for a span that begins or ends within an hour whose records are pruned."""
+    """Raise ValidationFailed for a span that begins or ends within an hour with pruned records."""
     for name, is_pruned in (("from", total.starts_at_is_pruned), ("to", total.ends_at_is_pruned)):
         if is_pruned:
             raise invalid_field(

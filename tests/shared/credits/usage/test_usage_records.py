@@ -72,8 +72,8 @@ def test_pages_have_all_that_meet_every_filter_newest_first(
     looked_at: int,
     few: int,
 ) -> None:
-    monkeypatch.setattr(usage, "LOOKED_AT", looked_at)
-    monkeypatch.setattr(usage, "FEW", few)
+    monkeypatch.setattr(usage, "RECENT_RECORDS", looked_at)
+    monkeypatch.setattr(usage, "MAX_SORTED_RECORDS", few)
     seen: list[UUID] = []
     cursor: UUID | None = None
     while cursor is not None or not seen:
@@ -159,7 +159,7 @@ def test_a_page_that_nothing_meets_reads_some_of_the_newest(
     user_id: UUID | None,
     wanted: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(usage, "LOOKED_AT", NEWEST)
+    monkeypatch.setattr(usage, "RECENT_RECORDS", NEWEST)
     with recorded_statements(database) as statements, database.autocommit() as session:
         page = list_usage_records(session, large, user_id=user_id, wanted=RecordFilter(**wanted), limit=PAGE)
     assert page.items == ()
