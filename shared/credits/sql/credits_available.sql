@@ -1,4 +1,5 @@
--- What a call may still hold, whatever the policy says of being allowed to.
+-- What a new call may hold: the balance and overdraft, or the rest of the month's spending limit, less what is held.
+-- For a suspended organization it is the debt, or 0.
 CREATE OR REPLACE FUNCTION credits_available(b credit_balances) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT CASE
     WHEN b.policy = 'active' THEN b.posted + b.overdraft - b.held

@@ -1,5 +1,5 @@
--- What an organization had before a moment: the balance well before it, and the entries between that happened earlier.
--- No transaction that writes an entry lasts an hour, so that the moments of versions are in disorder by less.
+-- An organization's balance before a moment: the balance an hour earlier plus the later entries from before the moment.
+-- The times of versions can be out of order by less than an hour, because no transaction that writes an entry lasts longer.
 CREATE OR REPLACE FUNCTION credits_balance_before(p_organization_id uuid, p_moment timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
 WITH around AS (

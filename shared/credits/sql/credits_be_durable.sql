@@ -1,4 +1,4 @@
--- A settlement that a power failure takes back is a call without a trace, so asynchronous commit is overruled.
+-- Overrule asynchronous commit for this transaction: a settlement that a power failure undoes would leave no trace.
 CREATE OR REPLACE FUNCTION credits_be_durable() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN

@@ -1,4 +1,5 @@
--- Charge an invocation that this transaction has settled; counts that are null are estimated from what is known of it.
+-- Charge an invocation that this transaction has settled. Counts that are null are replaced by the estimate of the prompt
+-- and by the streamed tokens.
 CREATE OR REPLACE FUNCTION credits_charge(
     i invocations, p_status text, p_provider text, p_prompt_tokens bigint, p_completion_tokens bigint,
     p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean, p_cache_write_tokens bigint DEFAULT 0,

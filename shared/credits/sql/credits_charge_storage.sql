@@ -1,5 +1,6 @@
--- Charge an organization's measured days, oldest first, each once: exact to the µcr, rounded down, the remainder
--- carried to the next day; where a price is for another number of days, in their proportion. The balance's lock makes two that charge it follow one another. Returns how many days.
+-- Charge an organization's measured days, oldest first, each once. Returns the number of days.
+-- The cost is rounded down to the µcr and the remainder carried to the next day, converted if that day's price is for
+-- another number of days. The lock on the balance serializes concurrent charges of one organization.
 CREATE OR REPLACE FUNCTION credits_charge_storage(p_organization_id uuid, p_grace interval, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -32,7 +33,7 @@ BEGIN
         exact := greatest(d.byte_microseconds, 0) * d.price
             + div(carried * d.price_days, coalesce(carried_days, d.price_days));
         charge := div(exact, unit);
-        -- A balance that cannot be kept exactly is not kept at all; the day stays uncharged, and the proof says so.
+        -- Leave the day uncharged if the balance would exceed its exact range; the reconciliation reports the difference.
         EXIT WHEN posted - charge < -4000000000000000000;
         carried := exact - charge * unit;
         carried_days := d.price_days;
@@ -43,7 +44,7 @@ BEGIN
         charged := charged + 1;
     END LOOP;
     IF is_owing THEN
-        -- The end of the grace that was once given is never brought forward.
+        -- A grace period that was granted is never shortened.
         UPDATE credit_balances b SET
             storage_overdue_since = coalesce(b.storage_overdue_since, now()),
             storage_refused_from = greatest(

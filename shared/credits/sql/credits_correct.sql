@@ -1,4 +1,5 @@
--- Replace an estimate by what the provider says after all: one correction entry, once. The caller has locked the mark.
+-- Replace an estimate by exact counts, with one correction entry. The caller has locked the mark of the rollups and
+-- ensures that this happens once.
 CREATE OR REPLACE FUNCTION credits_correct(
     i invocations, u usage_records, p_status text, p_provider text, p_prompt_tokens bigint,
     p_completion_tokens bigint, p_cached_tokens bigint, p_reasoning_tokens bigint,

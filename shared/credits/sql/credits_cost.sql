@@ -1,6 +1,6 @@
--- What a call costs at the prices that it was held at: the exact sum, rounded up once, as `Prices.price` in
--- shared/credits/prices.py. `div` and not `/`, whose numeric quotient keeps about sixteen digits.
--- Calls that the release before has held name no price of parts: those cost as what they are a part of.
+-- The cost of a call at the prices of its hold: the exact sum, rounded up once, as `Prices.price` in
+-- shared/credits/prices.py. `div` and not `/`, because a numeric quotient has only about sixteen digits.
+-- Calls held by the previous release have no prices for parts; a part then costs as much as its whole.
 CREATE OR REPLACE FUNCTION credits_cost(
     i invocations, prompt_tokens bigint, completion_tokens bigint, cached_tokens bigint, cache_write_tokens bigint,
     reasoning_tokens bigint

@@ -1,5 +1,5 @@
--- Count what became of a call in the budgets that it was held in: give back `p_holds` times its hold, and add what it
--- consumed. A period that is over is left alone. Where a share of a budget is spent with it, an alert is written.
+-- Count a settled, voided or corrected call in its budgets: release `p_holds` times its hold and add its consumption.
+-- Budgets whose period is over are not changed. Write an alert for each budget that reaches a share.
 CREATE OR REPLACE FUNCTION credits_count(
     i invocations, p_holds integer, p_cost bigint, p_tokens bigint, p_requests bigint
 ) RETURNS void LANGUAGE plpgsql AS $$

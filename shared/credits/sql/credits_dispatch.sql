@@ -1,5 +1,5 @@
--- Take the one right to call the provider: the row, or nothing when someone else has it or the invocation has ended.
--- The same token again is the same execution asking again, because it did not hear the answer.
+-- Acquire the right to call the provider. Returns the invocation, or no row if another worker has it or it has ended.
+-- The same token is the same worker, which repeats the call because it lost the result.
 CREATE OR REPLACE FUNCTION credits_dispatch(p_id uuid, p_token uuid, p_lease interval) RETURNS SETOF invocations
 LANGUAGE plpgsql ROWS 1 AS $$
 BEGIN

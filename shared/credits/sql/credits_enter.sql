@@ -1,4 +1,4 @@
--- Credit or debit an organization from outside: the entry of this kind and reference is written once.
+-- Write a top-up or an adjustment once per organization, kind and reference; a repetition returns the first entry.
 CREATE OR REPLACE FUNCTION credits_enter(
     p_organization_id uuid, p_kind text, p_reference text, p_amount bigint,
     OUT entry ledger_entries, OUT is_replayed boolean, OUT is_beyond boolean

@@ -1,5 +1,5 @@
--- The version of an organization's first entry since a moment, by halving: versions have no gap, and their moments rise
--- but for those of transactions that ran at the same time.
+-- The version of an organization's first entry since a moment, by binary search: versions have no gap, and their times
+-- ascend except for those of concurrent transactions.
 CREATE OR REPLACE FUNCTION credits_first_since(p_organization_id uuid, p_moment timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE

@@ -1,9 +1,9 @@
--- Reserve credits for a call: 'held', or 'insufficient', 'suspended', 'conflict' (the id stands for another request),
--- 'at_share': so many calls of the organization are open as `p_share` allows, and `held` says how many; 'model_denied',
--- or a budget's figures as JSON, where a limit of the key, user, identity or deployment refuses (`credits_refusal`).
+-- Reserve credits for a call. `result` is 'held', 'insufficient', 'suspended', 'conflict' (the id is another request's),
+-- 'at_share' (the organization has `p_share` open calls; `held` is their number), 'model_denied', or the figures of the
+-- budget that refuses, as JSON (`credits_refusal`).
 -- The conditional update of the balance is the only decision; a repetition of the same hold changes nothing.
--- Its commit does not wait for the disk: a hold that a crash takes back is one whose call was not begun, because
--- the dispatch before the call does wait, and for all that was committed before it.
+-- Its commit does not wait for the disk. If a crash undoes it, the call was not begun: the dispatch before the call does
+-- wait, also for everything committed before it.
 CREATE OR REPLACE FUNCTION credits_hold(
     p_id uuid, p_organization_id uuid, p_hold bigint, p_lease interval, p_model text,
     p_prompt_price bigint, p_completion_price bigint, p_estimated_prompt_tokens bigint, p_request_hash bytea,
@@ -49,6 +49,7 @@ BEGIN
             END IF;
             RETURN;
         END IF;
+        -- The id already exists: undo the reservation, and compare with the earlier request below.
         UPDATE credit_balances b SET held = b.held - p_hold, calls = b.calls - 1
         WHERE b.organization_id = p_organization_id;
     END IF;
@@ -69,7 +70,7 @@ BEGIN
         result := 'at_share';
         held := balance.calls;
     END IF;
-    -- The release before names no tokens and knows no limits: what they refuse is insufficient to it.
+    -- The previous release passes no tokens and knows no limits; it gets 'insufficient' for their refusals.
     IF balance.limits > 0 AND result <> 'suspended' AND available >= p_hold AND p_held_tokens IS NOT NULL THEN
         refusal := credits_refusal(p_organization_id, p_api_key_id, subjects, p_model, p_hold, p_held_tokens);
         result := coalesce(refusal, result);

@@ -1,4 +1,4 @@
--- Mark dispatched invocations whose worker has let the lease end; their holds stay until it is known what they cost.
+-- Mark dispatched invocations whose lease has ended as unresolved. Their holds stay until the cost is known.
 CREATE OR REPLACE FUNCTION credits_mark_unresolved(p_limit integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     marked bigint;

@@ -1,4 +1,4 @@
--- When the period of a budget ends that a moment falls into, in UTC; null for `once`.
+-- The end, in UTC, of the budget period that contains a moment; null for `once`.
 CREATE OR REPLACE FUNCTION credits_period_end(period text, at timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT CASE WHEN period <> 'once' THEN

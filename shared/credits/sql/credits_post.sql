@@ -1,5 +1,6 @@
--- Move an amount to or from a balance, write its entry, give back a hold: the only writer of both.
--- `p_calls` is how many calls end with it. Storage is spending too; an organization with credits owes nothing for it.
+-- Change a balance, write the ledger entry and release a hold; the only function that does. Returns the new balance.
+-- `p_calls` is the number of calls that end with it. Storage counts as spending. A balance that is no longer below minus
+-- the overdraft ends the debt for storage.
 CREATE OR REPLACE FUNCTION credits_post(
     p_organization_id uuid, p_kind text, p_reference text, p_amount bigint, p_release bigint,
     p_calls integer DEFAULT 0
@@ -9,7 +10,8 @@ DECLARE
     month date := credits_month();
     after credit_balances;
 BEGIN
-    -- A transaction that began last month and got the row only now belongs to a month that is over.
+    -- `now()` is the start of the transaction. If it lies in the past month and another transaction has begun the new one,
+    -- the amount is not added to the new month.
     UPDATE credit_balances b SET
         posted = b.posted + p_amount,
         held = b.held - p_release,

@@ -1,4 +1,4 @@
--- For the proof of the release before alone: `credits_cost` took its place. The next release drops it.
+-- Used only by the reconciliation of the previous release; `credits_cost` replaced it. The next release drops it.
 CREATE OR REPLACE FUNCTION credits_price(
     prompt_tokens bigint, completion_tokens bigint, prompt_price bigint, completion_price bigint
 ) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$

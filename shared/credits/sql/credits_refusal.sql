@@ -1,6 +1,6 @@
--- Why a limit of a key, user, identity or deployment refuses a call: 'model_denied', the figures of the budget that has
--- too little left, or null. Part of the condition of the balance's update and volatile: evaluated again once the balance
--- is locked, it sees what the call before it held. Budgets change only under that lock.
+-- The reason why a limit refuses a call: 'model_denied', the figures of the exceeded budget as JSON, or null.
+-- It is a part of the condition of the balance's update, and volatile: Postgres evaluates it again after it has waited for
+-- the balance's lock, and then it sees the previous call's hold. Budgets change only under that lock.
 CREATE OR REPLACE FUNCTION credits_refusal(
     p_organization_id uuid, p_api_key_id uuid, p_subjects uuid[], p_model text, p_hold bigint, p_tokens bigint
 ) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
@@ -13,7 +13,7 @@ BEGIN
     ) THEN
         RETURN 'model_denied';
     END IF;
-    -- Of several, the one that resets last: before that no retry succeeds.
+    -- Of several, return the one that resets last, because no retry succeeds before that.
     SELECT to_jsonb(due) INTO refusing FROM (
         SELECT id, subject_kind, subject_id, model, unit, period, amount,
             CASE WHEN is_current THEN spent ELSE 0 END AS spent, CASE WHEN is_current THEN held ELSE 0 END AS held,
@@ -23,7 +23,7 @@ BEGIN
                 credits_in_unit(b.unit, p_hold, p_tokens, 1) AS required,
                 credits_period_end(b.period, moment) AS resets_at
             FROM (
-                -- A transaction that began in a period and got here in the next counts in the next.
+                -- `now()` is the start of the transaction; if another one has begun the next period, count in that.
                 SELECT *, greatest(now(), max(starts_at) OVER ()) AS moment FROM budgets
                 WHERE organization_id = p_organization_id AND subject_id = ANY (p_subjects)
                     AND (model IS NULL OR model = p_model)

@@ -1,4 +1,4 @@
--- Give back the holds of invocations that nobody dispatched in time.
+-- Release the holds of invocations that were not dispatched before their lease ended. Returns their number.
 CREATE OR REPLACE FUNCTION credits_release_overdue(p_limit integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     released bigint := 0;

@@ -1,5 +1,5 @@
--- Renew the leases of a worker's calls in one statement, and remember how much each has streamed. A call that is being
--- settled at this moment is passed over. Returns how many were renewed.
+-- Renew the leases of a worker's calls and store their streamed tokens, in one statement. Returns the number of renewed
+-- calls. A call that is being settled at this moment is skipped.
 CREATE OR REPLACE FUNCTION credits_renew(
     p_ids uuid[], p_tokens uuid[], p_streamed_tokens bigint[], p_lease interval
 ) RETURNS bigint LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
--- Count a call that has just been held in each budget that covers it, and note in its invocation which those are.
--- A budget whose period is over begins the present one. The balance is locked, and with it all budgets.
+-- Count a new hold in each budget that covers it, and store these budgets in the invocation.
+-- A budget whose period is over starts the current one. The balance is locked, and so are all budgets.
 CREATE OR REPLACE FUNCTION credits_reserve(
     p_id uuid, p_organization_id uuid, p_subjects uuid[], p_model text, p_hold bigint, p_tokens bigint
 ) RETURNS void LANGUAGE plpgsql AS $$

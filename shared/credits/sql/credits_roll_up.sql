@@ -1,6 +1,6 @@
--- Recompute the rollups of the hours that records in [p_from, p_to) fall into, of one organization or of all, and then
--- of the days that are over and have changed.
--- Only under the lock of the mark: two recomputations of an hour could otherwise end with the older one's sums.
+-- Recompute the rollups of the hours with records in [p_from, p_to), of one organization or of all, and then the changed
+-- days that are over. Returns the number of changed hourly rows.
+-- The caller holds the lock of the mark: of two concurrent recomputations of an hour, the older sums could win otherwise.
 CREATE OR REPLACE FUNCTION credits_roll_up(p_from timestamptz, p_to timestamptz, p_organization_id uuid) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -34,7 +34,7 @@ BEGIN
         RETURNING hour
     )
     SELECT count(*), min(hour) INTO written, changed_from FROM changed;
-    -- The mark is still where the roll-up before has left it: the days from it on have no sums yet.
+    -- The mark is still the previous run's, so the days from it on have no sums yet.
     SELECT date_trunc('day', least(rolled_up_to, changed_from), 'UTC'),
         date_trunc('day', greatest(rolled_up_to, p_to), 'UTC')
     INTO days_from, days_to FROM usage_rollup;

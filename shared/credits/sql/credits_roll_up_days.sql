@@ -1,4 +1,4 @@
--- Recompute the daily sums of whole days in [p_from, p_to), of one organization or of all, from the hourly ones.
+-- Recompute the daily sums of the days in [p_from, p_to) from the hourly sums, of one organization or of all.
 CREATE OR REPLACE FUNCTION credits_roll_up_days(p_from timestamptz, p_to timestamptz, p_organization_id uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- End a dispatched invocation, whatever became of it: 'settled', 'corrected' (an estimate, by exact counts, once),
--- 'repeated' (nothing changes), or 'refused' (the token is not its execution's, or the usage record was pruned).
--- A correction adds its hour up anew, so it keeps the mark of what is pruned from moving, and changes nothing behind it.
+-- End a dispatched invocation and charge it. `result` is 'settled', 'corrected' (exact counts replace an estimate, once),
+-- 'repeated' (nothing changes), or 'refused' (another dispatch's token, or the usage record was pruned).
+-- A correction recomputes its hour from the records, so it locks the mark of pruning and changes nothing before it.
 CREATE OR REPLACE FUNCTION credits_settle(
     p_id uuid, p_token uuid, p_status text, p_provider text, p_prompt_tokens bigint, p_completion_tokens bigint,
     p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean, p_cache_write_tokens bigint DEFAULT 0,

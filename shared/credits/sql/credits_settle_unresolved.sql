@@ -1,4 +1,4 @@
--- Settle by estimate what is still unresolved so long after its lease.
+-- Settle by estimate the invocations that are still unresolved after the grace period. Returns their number.
 CREATE OR REPLACE FUNCTION credits_settle_unresolved(p_grace interval, p_limit integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     settled bigint := 0;
@@ -14,7 +14,7 @@ BEGIN
         )
         SELECT * FROM ended ORDER BY organization_id
     LOOP
-        -- Nobody will say what it consumed: what was noted as streamed was delivered, and else nothing is owed.
+        -- The exact counts are lost. Streamed tokens were delivered and are charged with the prompt; otherwise nothing is.
         PERFORM credits_charge(i, 'failed', NULL, CASE WHEN i.streamed_tokens > 0 THEN i.estimated_prompt_tokens ELSE 0 END,
             i.streamed_tokens, 0, 0, true);
         settled := settled + 1;

@@ -1,4 +1,4 @@
--- The highest share of a budget that is told of when it is spent: 50, 80 or 100 per cent, or 0.
+-- The highest share of a budget that has been spent, of those that are alerted: 100, 80 or 50 per cent, or 0.
 CREATE OR REPLACE FUNCTION credits_share(unit text, spent bigint, amount bigint) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE

@@ -1,4 +1,4 @@
--- Whether an organization's storage is unpaid and its grace over. Part of every upload: plpgsql keeps the plan.
+-- Whether an organization's grace period for unpaid storage is over. It is a part of every upload; plpgsql caches the plan.
 CREATE OR REPLACE FUNCTION credits_storage_is_refused(p_organization_id uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (

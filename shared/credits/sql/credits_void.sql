@@ -1,4 +1,4 @@
--- Give back the hold of an invocation that was never dispatched.
+-- Release the hold of an invocation that was not dispatched. Returns false if it was dispatched or has ended.
 CREATE OR REPLACE FUNCTION credits_void(p_id uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     ended invocations;
