@@ -117,7 +117,7 @@ def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCa
 def test_a_call_whose_replies_could_not_be_heard_is_not_accepted(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "LISTENING_SECONDS", 0.05)
+    monkeypatch.setattr(replies, "SUBSCRIBE_TIMEOUT_SECONDS", 0.05)
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         deaf = ReplyChannel(dead)
         with pytest.raises(ModelsOverloaded):

@@ -163,7 +163,7 @@ def test_a_state_is_no_good_at_another_distribution_that_could_take_it(scene: Sc
 
 def test_a_state_that_has_expired_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("shared.media.network_setup.slack_installations.LIFE", timedelta(seconds=-1))
+        patch.setattr("shared.media.network_setup.slack_installations.LIFETIME", timedelta(seconds=-1))
         state = scene.state()
     scene.refuse(scene.come_back(state=state, code=scene.slack.agree("T9")), 401, "signature_invalid")
 
