@@ -65,7 +65,7 @@ ELSEWHERE = {
     "shared/identity/bootstrap.py": "tests/shared/identity/test_bootstrap.py",
     "shared/identity/credentials/reencryption.py": "tests/shared/identity/credentials/test_reencryption.py",
     "shared/identity/token_endpoint/workflow_exchange.py": "tests/web/identity/test_workflow_exchange.py",
-    "shared/media/importing/paused_imports.py:resume_held": "tests/shared/media/importing/test_paused_imports.py",
+    "shared/media/importing/paused_imports.py:resume_paused": "tests/shared/media/importing/test_paused_imports.py",
     "shared/media/importing/leases.py": "tests/shared/media/importing/test_killed_workers.py",
     "shared/models/heartbeats.py:Heartbeats._renew": "tests/journeys/models/test_dead_workers.py",
     "web/console/pages/sign_in.py:return_from_provider": "tests/web/console/test_provider_sign_in.py",

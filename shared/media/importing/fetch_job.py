@@ -31,7 +31,7 @@ from shared.media.importing.download import Download
 from shared.media.importing.import_notifications import notify_import
 from shared.media.importing.imports import STANDARD, FetchMedia, Import
 from shared.media.importing.leases import RenewedLease, start_lease_renewal
-from shared.media.importing.paused_imports import hold, should_pause
+from shared.media.importing.paused_imports import pause, should_pause
 from shared.media.importing.storage import store_fetched
 from shared.media.network_settings import get_credentials
 from shared.media.networks.registry import find_network
@@ -208,7 +208,7 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
         # Ordered by blame: our side first, then the operator's, then the source's.
         if error.kind in _OWN_FAILURES and claims.postpone(session, claimed, code=error.code):
             outcome = "postponed"
-        elif should_pause(claimed, error) and hold(session, fetcher.settings, claimed, code=error.code):
+        elif should_pause(claimed, error) and pause(session, fetcher.settings, claimed, code=error.code):
             outcome = "held"
         elif is_transient(error) and claimed.spent_attempts < fetcher.settings.media_attempts:
             outcome = "put_back" if _release_for_retry(session, claimed, error) else "lost"

@@ -29,21 +29,21 @@ BATCH_SIZE = 500
 """Imports of a distribution queued again at once: fewer than QUEUED_IMPORTS allows."""
 CHANGES_SEEN = timedelta(minutes=15)
 """Changes of this age are still considered: paid storage is accepted only by the next charge."""
-MOST_DISTRIBUTIONS = 200
+MAX_DISTRIBUTIONS = 200
 """Distributions with paused imports checked in one run."""
 _FOR_THE_NETWORK = (SourceRefused.code, NetworkNotConfigured.code)
 """Codes of causes that only the network or its settings resolve, and no change in the audit log."""
 
 _table = media_imports.c
 # The wait is a quarter of the import's age: exponential, from a minute to six hours.
-_HOLD = text(
+_PAUSE = text(
     """
 UPDATE media_imports SET state = 'Held', code = :code, attempts = attempts - 1, is_ready = false,
     due_at = now() + greatest(interval '1 min', least(interval '6 h', (now() - created_at) / 4)) * (0.5 + random())
 WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :max_age
 """
 )
-_HELD = _table.state == text("'Held'")
+_IS_PAUSED = _table.state == text("'Held'")
 _OLDEST = text(
     "SELECT id FROM media_imports WHERE state = 'Held' AND due_at <= now() ORDER BY due_at LIMIT :limit"
 )
@@ -74,14 +74,14 @@ def should_pause(claimed: Import, error: DomainError) -> bool:
     return needs_operator(error) and not (claimed.network == STANDARD and isinstance(error, SourceRefused))
 
 
-def hold(session: Session, settings: Settings, claimed: Import, *, code: str) -> bool:
+def pause(session: Session, settings: Settings, claimed: Import, *, code: str) -> bool:
     """Pause an import without counting the attempt.
 
     Return False if it has been paused for as long as records are kept, or the caller has lost its lease.
     """
     max_age = timedelta(days=settings.media_record_days)
     values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": max_age}
-    return session.execute(_HOLD, values).rowcount == 1
+    return session.execute(_PAUSE, values).rowcount == 1
 
 
 def resume(session: Session, distribution_id: UUID, *, network: str) -> int:
@@ -90,11 +90,11 @@ def resume(session: Session, distribution_id: UUID, *, network: str) -> int:
 
 
 @sweep("media.resume_held", queue=RETENTION, every_seconds=30)
-def _resume_held(context: Context) -> int:
-    return resume_held(context.database)
+def _resume_paused(context: Context) -> int:
+    return resume_paused(context.database)
 
 
-def resume_held(database: Database) -> int:
+def resume_paused(database: Database) -> int:
     """Queue paused imports again that are due or may be fetchable now; return how many."""
     with database.transaction() as session:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
@@ -116,7 +116,7 @@ def _find_changed(session: Session) -> Sequence[UUID]:
     """Return distributions with paused imports in organizations with a change within CHANGES_SEEN."""
     now = session.execute(select(func.now())).scalar_one()
     since = least_id(now - CHANGES_SEEN)
-    return session.execute(_CHANGED, {"since": since, "limit": MOST_DISTRIBUTIONS}).scalars().all()
+    return session.execute(_CHANGED, {"since": since, "limit": MAX_DISTRIBUTIONS}).scalars().all()
 
 
 def _may_import(session: Session, distribution_id: UUID) -> bool:
@@ -129,7 +129,7 @@ def _may_import(session: Session, distribution_id: UUID) -> bool:
 
 def _queue_again(session: Session, *which: ColumnElement[bool]) -> int:
     # A CTE is evaluated once; a joined subquery with LIMIT might be evaluated for each row and exceed the limit.
-    held = select(_table.id).where(_HELD, *which).order_by(_table.created_at).limit(BATCH_SIZE)
+    held = select(_table.id).where(_IS_PAUSED, *which).order_by(_table.created_at).limit(BATCH_SIZE)
     batch = held.with_for_update(skip_locked=True).cte("batch")
     queued = (
         update(media_imports)

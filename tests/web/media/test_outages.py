@@ -23,7 +23,7 @@ from shared.files.metering.storage_charges import accrue_storage
 from shared.files.metering.storage_prices import StoragePrice
 from shared.identity.tokens import signing_keys
 from shared.media.importing.import_notifications import KIND
-from shared.media.importing.paused_imports import resume_held
+from shared.media.importing.paused_imports import resume_paused
 from shared.media.notifications.notification_channel import DistributionChannel
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
@@ -118,7 +118,7 @@ class Desk:
 
     def work(self) -> None:
         """Queue again, fetch and tell what is due by now, as the workers do in their time."""
-        resume_held(self.front.services.database)
+        resume_paused(self.front.services.database)
         fetch(self.front)
         channels = {KIND: DistributionChannel(Encryption(self.front.settings), lambda _, body: body)}
         sender = Sender(self.front.services.database, self.front.settings, channels)

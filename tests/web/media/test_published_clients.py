@@ -20,7 +20,7 @@ from twilio.rest import Client
 
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import disable_deployment, enable_deployment
-from shared.media.importing.paused_imports import resume_held
+from shared.media.importing.paused_imports import resume_paused
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
 from tests.support.front import LOCAL_EGRESS, Front
@@ -113,7 +113,7 @@ def test_a_disabled_deployments_webhooks_are_acknowledged_and_stored_later(
         assert states(line) == [("Held", "target_disabled")]
         with front.services.database.transaction() as session:
             enable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
-        assert resume_held(front.services.database) == 1
+        assert resume_paused(front.services.database) == 1
         fetch(front)
         assert states(line) == [("Stored", None)]
 

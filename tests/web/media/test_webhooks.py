@@ -23,7 +23,7 @@ from shared.identity.directory.distributions import (
 )
 from shared.identity.directory.organizations import resume_organization, suspend_organization
 from shared.media.importing import import_queue
-from shared.media.importing.paused_imports import resume_held
+from shared.media.importing.paused_imports import resume_paused
 from tests.support import networks
 from tests.support.front import Front, open_front
 from tests.support.media_samples import JPEG, OGG, PDF, PNG
@@ -351,10 +351,10 @@ def test_a_suspended_organizations_webhook_is_acknowledged_and_held(front: Front
     assert line.send(message(line), FORGED).status_code == 401
     (held,) = line.imports()
     assert (held.state, held.code, held.is_ready) == ("Held", "organization_suspended", False)
-    assert resume_held(front.services.database) == 0
+    assert resume_paused(front.services.database) == 0
     with front.services.database.transaction() as session:
         resume_organization(session, actor=OPERATOR, organization_id=line.organization_id)
-    assert resume_held(front.services.database) == 1
+    assert resume_paused(front.services.database) == 1
     assert [one.state for one in line.imports()] == ["Queued"]
 
 

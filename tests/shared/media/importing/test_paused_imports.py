@@ -16,7 +16,7 @@ from shared.media.errors import ImportNotFound, ImportNotRetryable, TooManyImpor
 from shared.media.importing import paused_imports
 from shared.media.importing.claims import purge_imports
 from shared.media.importing.imports import Import, ImportState
-from shared.media.importing.paused_imports import BATCH_SIZE, resume_held
+from shared.media.importing.paused_imports import BATCH_SIZE, resume_paused
 from shared.media.importing.retries import retry_import, retry_imports
 from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.identity import make_settings
@@ -53,12 +53,12 @@ def test_what_a_disabled_deployment_held_up_is_stored_once_it_is_enabled(desk: D
     held = desk.read(queued)
     assert (held.state, held.code, held.attempts) == (ImportState.HELD, "target_disabled", 0)
     assert desk.source.count("/late") == 0
-    assert resume_held(desk.database) == 0
+    assert resume_paused(desk.database) == 0
     desk.push(other, attachment(desk.source.serve("/other", content(PNG.content))))
     assert desk.work() == 1
     with desk.database.transaction() as session:
         enable_deployment(session, actor=OPERATOR, deployment_id=deployment_id)
-    assert resume_held(desk.database) == 1
+    assert resume_paused(desk.database) == 1
     desk.work()
     assert desk.read(queued).state is ImportState.STORED
     assert len(desk.files_of(mailbox)) == 1
@@ -74,7 +74,7 @@ def test_a_held_import_that_nobody_helps_fails_when_records_are_forgotten(desk: 
         "UPDATE media_imports SET due_at = now(), created_at = now() - make_interval(days => :days)",
         days=desk.fetcher.settings.media_record_days,
     )
-    assert resume_held(desk.database) == 1
+    assert resume_paused(desk.database) == 1
     desk.work()
     assert (desk.read(queued).state, desk.read(queued).code) == (ImportState.FAILED, "target_disabled")
 
@@ -165,8 +165,8 @@ def test_many_held_imports_are_queued_in_batches(desk: Desk) -> None:
         more=BATCH_SIZE,
         id=queued.id,
     )
-    assert resume_held(desk.database) == BATCH_SIZE
-    assert resume_held(desk.database) == 1
+    assert resume_paused(desk.database) == BATCH_SIZE
+    assert resume_paused(desk.database) == 1
 
 
 def hold_all(desk: Desk, mailbox: Mailbox, count: int, *, due_in: str) -> None:
@@ -214,7 +214,7 @@ def test_one_organizations_held_imports_do_not_keep_anothers_waiting(
     hold_all(desk, crowd, 2 * BATCH_SIZE, due_in="-1 h")
     hold_all(desk, lone, 1, due_in="-1 min")
     acts_are_past()
-    assert resume_held(desk.database) == BATCH_SIZE
+    assert resume_paused(desk.database) == BATCH_SIZE
     assert count_queued(desk, lone) == 1
 
 
@@ -225,12 +225,12 @@ def test_only_organizations_in_which_something_was_done_are_looked_at(
     for mailbox in (changed, idle):
         hold_all(desk, mailbox, 2, due_in="1 h")
     acts_are_past()
-    assert resume_held(desk.database) == 0
+    assert resume_paused(desk.database) == 0
     with desk.database.transaction() as session:
         top_up(
             session, actor=OPERATOR, organization_id=changed.organization_id, amount=1, reference=str(uuid4())
         )
-    assert resume_held(desk.database) == 2
+    assert resume_paused(desk.database) == 2
     assert (count_queued(desk, changed), count_queued(desk, idle)) == (2, 0)
 
 
@@ -252,7 +252,7 @@ def test_what_others_do_meanwhile_hides_nothing_that_was_done(
         session.execute(
             acts, [{"id": new_id(), "organization_id": busy.organization_id} for _ in range(10_000)]
         )
-    assert resume_held(desk.database) == 1
+    assert resume_paused(desk.database) == 1
 
 
 def test_a_look_at_what_changed_is_bounded_and_takes_organizations_in_turn(
@@ -263,6 +263,6 @@ def test_a_look_at_what_changed_is_bounded_and_takes_organizations_in_turn(
     lone = desk.mailbox()
     for mailbox in (*crowd, lone):
         hold_all(desk, mailbox, 1, due_in="1 h")
-    monkeypatch.setattr(paused_imports, "MOST_DISTRIBUTIONS", 2)
-    assert resume_held(desk.database) == 2
+    monkeypatch.setattr(paused_imports, "MAX_DISTRIBUTIONS", 2)
+    assert resume_paused(desk.database) == 2
     assert count_queued(desk, lone) == 1

@@ -10,7 +10,7 @@ from shared.encryption import Encryption
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import update_distribution
 from shared.media.importing.imports import Import, ImportState
-from shared.media.importing.paused_imports import resume_held
+from shared.media.importing.paused_imports import resume_paused
 from shared.media.network_setup.network_administration import put_network_settings, remove_network_settings
 from shared.media.networks.registry import NETWORKS
 from tests.shared.media.conftest import Desk, Mailbox, make_mailbox
@@ -160,9 +160,9 @@ def test_a_token_that_is_mended_at_the_network_is_noticed_without_a_word(connect
         "UPDATE network_settings SET value_encrypted = :good WHERE name = 'authToken'",
         good=Encryption(wire.desk.fetcher.settings).encrypt(wire.stand_in.settings["authToken"]),
     )
-    assert resume_held(wire.desk.database) == 0
+    assert resume_paused(wire.desk.database) == 0
     wire.desk.sql("UPDATE media_imports SET due_at = now() WHERE state = 'Held'")
-    assert resume_held(wire.desk.database) == 1
+    assert resume_paused(wire.desk.database) == 1
     assert wire.end_of(queued) == (ImportState.STORED, None)
 
 
