@@ -36,6 +36,7 @@ class AuthorityLost(Exception):
 # The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
 UNEXPIRED = "(files.retention_expires_at IS NULL OR files.retention_expires_at > clock_timestamp())"
 is_unexpired: ColumnElement[bool] = literal_column(UNEXPIRED, Boolean)
+# The order matters: a deleted file may also be past its deadline, and neither needs its blob.
 _availability = case(
     (files.c.state == "Deleted", "Deleted"),
     (or_(files.c.state == "Expired", ~is_unexpired), "Expired"),
@@ -51,6 +52,7 @@ _columns = (
     files.c.owner_id,
     files.c.revision,
     files.c.retention_expires_at,
+    # A file that no sweep has ended yet ended at its deadline.
     func.coalesce(files.c.ended_at, files.c.retention_expires_at).label("ended_at"),
     _availability,
     versions.c.id.label("version_id"),
@@ -69,6 +71,7 @@ SELECT_FILE = select(*_columns).select_from(_joined)
 # Built once: assembling a statement costs as much as running it.
 _FILE = SELECT_FILE.where(files.c.id == bindparam("file_id"))
 _FILE_LOCK = select(files.c.id).where(files.c.id == bindparam("file_id")).with_for_update()
+# The file id too: a version id of another file must not open it.
 _VERSION = select(versions).where(
     versions.c.id == bindparam("version_id"), versions.c.file_id == bindparam("file_id")
 )

@@ -42,6 +42,7 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
             is_placed=is_placed,
             is_damaged=file.is_damaged,
         )
+    # An earlier version has a blob of its own, placed or damaged independently of the current one.
     version = get_version(session, file_id, version_id)
     blob = session.execute(_BLOB, {"version_id": version_id}).one_or_none()
     return Content(

@@ -59,11 +59,13 @@ def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation)
             references=[{"kind": at.kind, "referenceId": at.reference_id} for at in references]
         )
     deleted_at = _end(session, file_id)
+    # The operation keeps the deadline too: a replay reports what was true at the first attempt.
     row = operation_values(operation, None) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
     mark_for_deletion(
         session, EndedFile(id=file_id, organization_id=file.organization_id, versions=file.revision)
     )
+    # Sent after the commit; if the message is lost, the schedule's next job finds the rows.
     session.enqueue(CollectGarbage())
     record(
         session, actor, "file.deleted", file_id, organization_id=file.organization_id, owner_id=file.owner_id

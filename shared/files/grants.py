@@ -149,6 +149,7 @@ def create_grant(
 
     Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
     """
+    # The id is not secret and is listed; the token is returned once and only its hash is stored.
     token, grant_id = issue(Prefix.GRANT), new_id()
     with database.autocommit() as session:
         file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
@@ -241,6 +242,7 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
     Raises GrantNotFound for a token that was never of this file, GrantExpired for one that no longer works, and
     OrganizationSuspended if the organization of its creator is suspended.
     """
+    # A malformed token needs no query.
     if not is_well_formed(token, Prefix.GRANT):
         raise GrantNotFound
     row = session.execute(_GRANTED, {"token_hash": hash_secret(token), "file_id": file_id}).one_or_none()

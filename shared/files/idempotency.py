@@ -51,6 +51,7 @@ class Operation:
     def of(cls, caller: Caller, kind: OperationKind, operation_id: UUID, **asked: Any) -> Self:
         """Return the operation of a caller's attempt with these parameters."""
         return cls(
+            # The executing identity and not the owner: two agents of one owner may choose the same operationId.
             executor_id=caller.executor.id,
             kind=kind,
             operation_id=operation_id,
@@ -94,6 +95,7 @@ class Prechecked:
 
 def hash_request(**values: Any) -> bytes:
     """Return a hash of a request's parameters, independent of their order."""
+    # Sorted keys: a client may send its parameters in any order when it retries.
     return hashlib.sha256(json.dumps(values, default=str, sort_keys=True).encode()).digest()
 
 
@@ -157,6 +159,7 @@ def serialized() -> Iterator[None]:
         raise OperationInProgress from None
     except UniqueViolation:
         raise OperationConflict from None
+    # SQLAlchemy wraps psycopg2's error if it ran the statement; `fetch_one` does not.
     except IntegrityError as error:
         if isinstance(error.orig, UniqueViolation):
             raise OperationConflict from None

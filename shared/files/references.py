@@ -36,6 +36,7 @@ class ReferenceKind(StrEnum):
 
 def list_references(session: Session, file_id: UUID, *, limit: int = REFERENCE_LIMIT) -> list[Reference]:
     """Return the references to a file, oldest first, at most a thousand by default."""
+    # The id breaks ties of references that one transaction added.
     query = select(references).where(references.c.file_id == file_id)
     rows = session.execute(query.order_by(references.c.created_at, references.c.reference_id).limit(limit))
     return [

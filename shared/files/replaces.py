@@ -140,6 +140,7 @@ def precheck_replace(
     """
     operation = _operation(caller, request)
     with database.autocommit() as session:
+        # In one session with the operation's state, which needs the file's payer.
         file = _get_file(session, store, caller, request)
         earlier = get_idempotency_state(session, operation, payer_id=file.payer_id)
     if earlier.outcome is None:
@@ -212,6 +213,7 @@ def _get_file(session: Session, store: BlobStore, caller: Caller, request: Repla
 
 
 def _require_replaceable(file: File, request: ReplaceRequest) -> None:
+    # In this order, so that a client learns of what no retry can repair before what a newer version can.
     if not file.purpose.supports_replace:
         raise ReplaceNotSupported
     refuse_ended(file)

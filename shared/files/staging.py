@@ -35,6 +35,7 @@ from shared.identity.authentication.revalidation import AUTHORITY_LOST, REQUIRE_
 from shared.ids import new_id
 from shared.observability.telemetry import UPLOADED_BYTES
 
+# More than the time limit of the reception: sealing, and a commit that waits for a lock, come after it.
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
 
@@ -145,7 +146,9 @@ class StagedContent:
                 self._may_be_committed = not in_transaction
                 raise
         failpoints.hit("upload.committed")
+        # A block that wrote no row, as a lost race, has committed nothing: its bytes are deleted.
         self._may_be_committed = self._written_bytes is not None
+        # A piece counts with its whole, when the version is committed.
         UPLOADED_BYTES.inc(0 if self._is_piece else self._written_bytes or 0)
 
     def write_rows(
@@ -233,6 +236,7 @@ class StagedContent:
     def _mark_for_deletion(self) -> None:
         mine = (blob_rows.c.version_id == self.version_id, blob_rows.c.state == "receiving")
         with self._database.transaction() as session:
+            # Only while it is `receiving`: a sweep may have marked it already, and claimed it.
             session.execute(blob_rows.update().where(*mine).values(state="doomed", lease_until=None))
             session.enqueue(CollectGarbage())
 

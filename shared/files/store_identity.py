@@ -171,11 +171,13 @@ def adopt_store(session: Session, *, actor: Actor, marked: Marked) -> StoreRecor
 
 
 def _lock(session: Session) -> None:
+    # Exclusive, but readable: two processes that start at once must not both claim a store.
     session.execute(text("LOCK TABLE blob_stores IN EXCLUSIVE MODE"))
 
 
 def _mark(marked: Marked) -> UUID:
     """Return the store's id, and write a marker first if it has none."""
+    # A marker that a process wrote before a crash is reused, so that it is not lost.
     store_id = marked.find_id()
     if store_id is None:
         marked.write_id(new_id())

@@ -60,6 +60,7 @@ def refuse_wrong_store(store: BlobStore) -> None:
     try:
         store.require()
     except DomainError as error:
+        # Only a store that responded with another marker: retrying cannot repair a wrong setting.
         if isinstance(error, BlobStoreUnavailable) and error.is_wrong:
             log.warning("process.not_started", reason=error.detail)
             sys.exit(os.EX_CONFIG)

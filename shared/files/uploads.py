@@ -125,6 +125,7 @@ def upload(
         return replay(store, get_outcome(database, operation), content)
     return Receipt(
         version=staged.version(row, content, file_id=file_id, revision=1),
+        # The route sets the purpose; messaging media comes in by `imports.py` alone.
         purpose=Purpose.AGENT_ARTIFACT,
         retention_expires_at=request.retention_expires_at,
         availability=staged_availability(store),
@@ -156,6 +157,7 @@ def precheck_upload(database: Database, caller: Caller, request: UploadRequest) 
 
 def _authorize(caller: Caller, request: UploadRequest) -> Owner:
     owner = authorize_creation(caller)
+    # The parameter only confirms the payer: a client cannot choose another.
     if request.organization_id is not None and request.organization_id != caller.payer_id:
         raise PayerMismatch
     return owner

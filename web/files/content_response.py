@@ -28,6 +28,7 @@ from shared.files.resources import Version
 from web.files.presentation import Presentation, describe, protect
 from web.files.ranges import ByteRange, Selection, select_bytes
 
+# As large as a checked chunk.
 BLOCK_BYTES = 256 << 10
 
 _CONDITIONS = {

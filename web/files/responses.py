@@ -79,6 +79,7 @@ def receipt_answer(call: RequestContext, receipt: Receipt, *, first_status: int)
     preference = read_preference(
         call.http.headers.get("Prefer"), longest_wait_seconds=settings.upload_wait_seconds
     )
+    # 202 for the first attempt only: a client polls by repeating its request.
     is_pending = preference.responds_async and not receipt.replayed
     if receipt.availability is Availability.PENDING:
         is_pending = wait_while_staged(call.services.database, receipt.version.id, preference.wait_seconds)

@@ -186,11 +186,14 @@ def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
         raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
     is_last, offset = read_flag(http), read_number(http, "Upload-Offset", is_required=True)
     check_length(http, size)
+    # The upload keeps its first request's owner and payer, even if this request has no attribution.
     caller = uploads.bound_caller(call.services.revalidator, call.caller, upload)
     if upload.is_finished:
         return _complete(call, caller, upload)
+    # The response carries both offsets, from which the client continues without another request.
     if offset != upload.received_bytes:
         raise _mismatch(upload.received_bytes, offset)
+    # Refused before any byte is received; a body without a length is refused when it exceeds the size.
     if upload.received_bytes + (http.content_length or 0) > size:
         raise errors.InconsistentUploadLength
     _receive(call, caller, upload)

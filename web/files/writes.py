@@ -170,6 +170,7 @@ def _write(
 def _receive(call: RequestContext, byte_size: int, sink: Sink) -> ReceivedContent:
     """Receive the request's one part, with limits of size, pace and concurrency."""
     headers = call.http.headers
+    # Limits how many bodies are received at once, and how slowly one may be sent.
     with call.services.receptions.admit(call.http.environ) as body:
         return receive_file_part(
             body,

@@ -48,6 +48,7 @@ from shared.files.blobs.staging import (
 
 CHUNK_BYTES = 256 * 1024
 BATCH_THREADS = 4
+# Below this, starting threads costs more than the system calls.
 THREADS_FROM_ITEMS = 64
 REPLACED = "The directory of the blob store was replaced while in use."
 

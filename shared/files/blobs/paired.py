@@ -73,6 +73,7 @@ class PairedBlobStore:
         if placed and self._may_be_incomplete(version_id):
             reader.close()
             return _ElsewhereReader(in_second())
+        # A local file was opened and found; across the network absence shows at the first range.
         return reader if reader.file is not None else _EitherReader(reader, in_second)
 
     def can_read_staged(self, version_id: UUID) -> bool:
@@ -84,6 +85,7 @@ class PairedBlobStore:
 
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Remove from both; a blob that one could not remove is a failure."""
+        # The first store's failures override: it is where new content goes.
         return {**self.second.remove(blobs), **self.first.remove(blobs)}
 
     def abort(self, version_id: UUID) -> None:

@@ -39,6 +39,7 @@ SMALLEST_PART_BYTES = 8 << 20
 MAX_PARTS = 10_000
 DELETIONS_PER_REQUEST = 1_000
 ABORT_ATTEMPTS = 3
+# A measurement lists up to 256 shards.
 LISTINGS_AT_ONCE = 8
 
 
@@ -193,6 +194,7 @@ class S3BlobStore:
             self._abort_upload(blob.version_id, upload_id)
 
     def _abort_upload(self, version_id: UUID, upload_id: str) -> None:
+        # A part that was being sent during an abort may be stored after it (S3's documentation says so): abort again.
         for _ in range(ABORT_ATTEMPTS):
             self._bucket.abort_upload(version_id, upload_id)
             if not self._bucket.find_parts(version_id, upload_id):

@@ -29,9 +29,11 @@ from shared.files.blobs.base import (
 from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.blobs.measuring import measured
 
+# Content is of the service alone; other accounts of the host read nothing.
 FILE_MODE = 0o600
 UNLOCKED_SUFFIX = ".new"
 WRITEBACK_BYTES = 8 << 20
+# Each attempt fails only if a sweep runs between two system calls.
 LOCK_ATTEMPTS = 100
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SYNC_FILE_RANGE_WRITE = 2
@@ -240,6 +242,7 @@ def _create_locked(path: str) -> int:
     for _ in range(LOCK_ATTEMPTS):
         descriptor = os.open(unlocked, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
         try:
+            # Under its own name only with its lock: a sweep deletes every file that it can lock.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink > 0:
                 os.link(unlocked, path)  # unlike a rename it never replaces an existing name

@@ -57,6 +57,7 @@ def split_by_size(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[End
     few: list[EndedFile] = []
     many: list[EndedFile] = []
     held = 0
+    # The smallest first, so that one huge file leaves the others to this transaction.
     for file in sorted(ended, key=lambda each: each.versions):
         held += file.versions
         (few if held <= AT_ONCE else many).append(file)

@@ -86,6 +86,7 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         ids = {"ids": [str(file_id) for file_id in due]}
         ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
+        # Marking a file of many versions here would hold the locks of the whole batch.
         few, many = split_by_size(ended)
         enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
         values = {"file_ids": [str(file.id) for file in few], "lease": LEASE}

@@ -25,6 +25,7 @@ from shared.runtime.batches import drain, run_in_batches
 log = get_logger(__name__)
 
 BATCH_SIZE = 500
+# Removing a batch on S3 may take minutes.
 LEASE = timedelta(minutes=5)
 _CLAIM = text(
     """
@@ -52,6 +53,7 @@ def _collect_doomed(context: StoreContext) -> int:
 
 def collect_garbage(database: Database, store: BlobStore) -> int:
     """Remove all content that is pending deletion or has ended, batch by batch; return how many blobs were removed."""
+    # Before the store is checked: this needs only the database.
     _give_up_dead_receptions(database)
     store.require()
     removed = 0

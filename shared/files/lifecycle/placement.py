@@ -29,8 +29,10 @@ from shared.runtime.batches import drain
 
 log = get_logger(__name__)
 
+# Longer than a batch takes; short enough to retry a crashed worker's rows within a minute.
 LEASE = timedelta(seconds=60)
 BATCH_SIZE = 100
+# A local placement takes milliseconds, one on S3 up to seconds: poll often at first, then four times a second.
 _POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
 
 _FREE = "state = 'staged' AND (lease_until IS NULL OR lease_until < now())"
@@ -144,6 +146,7 @@ def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int
     failpoints.hit("placement.placed")
     placed = [blob.version_id for blob in claimed if blob.version_id not in failures]
     with database.autocommit() as session:
+        # Only rows still `staged`: those deleted meanwhile belong to the collector.
         session.execute(_LIVE, {"placed": placed})
         _report_failures(session, failures)
     failpoints.hit("placement.recorded")

@@ -29,6 +29,7 @@ log = get_logger(__name__)
 
 BATCH_SIZE = 20
 CHUNK_BYTES = 1 << 20
+# Often enough that restored content is readable soon; rarely enough not to use the budget for damaged content.
 DAMAGED_AGAIN = timedelta(hours=1)
 
 _CLAIM = text(
@@ -94,6 +95,7 @@ def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
         is_sound = digest == bytes(row.content_sha256)
         if is_sound and row.chunk_checksums is None:
             _keep_checksums(database, row.version_id, checksums)
+    # The store is away: that says nothing of the content.
     except BlobStoreUnavailable:
         return False
     except (BlobMissing, BlobDamaged):

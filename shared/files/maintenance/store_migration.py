@@ -40,6 +40,7 @@ log = get_logger(__name__)
 BATCH_SIZE = 5000
 THREADS = 4
 LEASE = timedelta(minutes=1)
+# A quarter of the lease: a slow chunk delays a renewal without losing the lease.
 RENEWED_SECONDS = 15.0
 PAUSE_SECONDS = 2.0
 
@@ -211,6 +212,7 @@ def _give_back(database: Database, claim: _Claim, error: DomainError) -> _Outcom
         return (
             _Outcome.NOTHING_TO_DO
         )  # deleted meanwhile, and what was copied of it removed; or another's by now
+    # An error of the store concerns every version: end the run.
     if not isinstance(error, BlobMissing | BlobDamaged):
         raise error
     log.warning("blob.not_moved", version_id=claim.version_id, error=error.code)
@@ -220,6 +222,7 @@ def _give_back(database: Database, claim: _Claim, error: DomainError) -> _Outcom
 def _copy(database: Database, pair: PairedBlobStore, claim: _Claim) -> Blob:
     target: BlobStore = pair.first
     if claim.has_remains:
+        # The unfinished copy of a crashed run would occupy the name, or its parts.
         target.abort(claim.version_id)
     # Begin before the source is opened: a removal in between either leaves nothing to read, or aborts this upload.
     upload_id = target.begin(claim.version_id)

@@ -66,6 +66,7 @@ def _place(database: Database, store: BlobStore, found: Discrepancy) -> bool:
 def _keep(database: Database, store: BlobStore, found: Discrepancy) -> bool:
     """Insert the missing row of a version again, if the stored bytes match its digest."""
     rows = [row for row in find_details(database, [found.version_id]) if row.state is None]
+    # Without a matching digest the bytes may be of an unfinished copy.
     if not rows or not is_as_recorded(store, rows[0]):
         return False
     with database.transaction() as session:

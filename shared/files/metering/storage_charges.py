@@ -61,11 +61,13 @@ def measure_storage(database: Database, *, price: StoragePrice, slack: timedelta
     """
     with database.transaction() as session:
         session.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
+        # The first run ever: there is no mark to continue from.
         if session.execute(_BEGIN, {"slack": slack}).rowcount:
             count_stored(session)
         span = session.execute(_LOCK_MARK, {"slack": slack}).one_or_none()
         if span is None:
             return False
+        # The previous release has measured since: it moves the mark and writes no parts.
         if not span.has_parts:
             count_parts(session)
         record_price(session, price, span._asdict())

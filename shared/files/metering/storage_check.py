@@ -100,6 +100,7 @@ class _Comparison:
         self._expected: dict[tuple[date, UUID], _Measured] = {}
         self._values: dict[str, Any] | None = None
         self._after: _Place | None = (UUID(int=0), _LAST_REVISION)
+        # The mark's lock keeps the meter out until the rows are read: both sides are of one moment.
         with database.transaction() as session:
             mark = session.execute(_LOCK_MARK).one_or_none()
             if mark is None:
@@ -117,6 +118,7 @@ class _Comparison:
         batch = {"after": file_id, "after_revision": revision, "size": BATCH_SIZE, "most": BATCH_VERSIONS}
         with database.autocommit() as session:
             rows = session.execute(_ADD_UP, {**self._values, **batch}).all()
+        # The query returns one row even without versions, with a null id at the end.
         self._after = None if rows[0].last_id is None else (rows[0].last_id, rows[0].to_revision)
         for row in rows:
             if row.organization_id is not None:
@@ -144,6 +146,7 @@ class _Comparison:
 
 def _report(found: Sequence[StorageDiscrepancy]) -> None:
     LEDGER_DISCREPANCIES.labels(KIND).set(len(found))
+    # A fault of the meter may concern every organization: the count tells of all, the log of some.
     for at in found[:MAX_REPORTED]:
         log.warning(
             "storage.discrepancy",

@@ -51,6 +51,7 @@ def complete(
     `replace` do.
     """
     request = resumable.request
+    # The client repeats its last request because the response was lost.
     if resumable.is_finished:
         prechecked = precheck(database, store, actor.caller, request)
         if prechecked.outcome is None:
@@ -64,6 +65,7 @@ def complete(
             receipt = replace(database, store, actor, request, receive, revalidate=revalidate)
         else:
             receipt = upload(database, store, actor.caller, request, receive, revalidate=revalidate)
+    # A retry would read the same pieces: only a new upload can send the right content.
     except DigestMismatch:
         end(database, resumable.id, UploadState.CANCELLED)
         raise

@@ -57,6 +57,7 @@ def purge_uploads(database: Database) -> int:
     """Delete uploads that ended more than a day ago and have no pieces left; return how many."""
     long_ago = func.now() - literal(ENDED_KEPT)
     limit = bindparam("limit", type_=Integer)
+    # The row is what the collector finds the pieces by.
     has_pieces = exists().where(ended_content.c.id == uploads.c.id)
     old = select(uploads.c.id).where(uploads.c.ended_at < long_ago, ~has_pieces).limit(limit)
     forget = delete(uploads).where(uploads.c.id.in_(old))

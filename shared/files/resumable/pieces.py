@@ -37,6 +37,7 @@ from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.revalidation import authority
 
+# One part on S3, so a piece needs one buffer and one request.
 PIECE_BYTES = 8 << 20
 PIECE_SECONDS = 2.0
 """The longest time for one piece, so that a connection that stalls loses no more than that."""
@@ -94,6 +95,7 @@ def append(
             database, store, size=AtMost(room), time_limit_seconds=time_limit_seconds, is_piece=True
         ) as staged:
             size, failure, is_end = _receive(staged, body, buffer, room)
+            # A body without bytes needs no piece.
             if size:
                 staged.seal()
                 values = _values(caller, upload, offset, kept)

@@ -118,6 +118,7 @@ def begin(
 
 def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
     """Take the lease of an upload of the caller. Raises UploadNotFound, UploadEnded."""
+    # A new lease makes each older request's next piece fail: its sender has lost the connection and begun again.
     mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
     taken = update(uploads).where(*mine).values(lease=uuid4()).returning(*_COLUMNS)
     with database.autocommit() as session:
@@ -237,6 +238,7 @@ def _require_open(row: Any, caller: Caller) -> ResumableUpload:
     if row is None or (is_attributed and caller.owner is not None and caller.owner.id != row.owner_id):
         raise UploadNotFound
     upload = _read(row)
+    # Past its deadline it has ended, although the sweep has not marked it yet.
     is_over = upload.state is UploadState.RECEIVING and upload.seconds_left <= 0
     if is_over or upload.state in (UploadState.CANCELLED, UploadState.EXPIRED):
         raise UploadEnded
