@@ -98,7 +98,7 @@ SEVERAL = {
     "tests/deploy/test_alerts.py::test_every_alert_leads_to_what_to_do": "each alert has its own severity",
     "tests/deploy/embedded/test_embedded.py::"
     "test_in_a_closed_directory_postgres_passes_it_and_reads_no_files_but_its_own": "containers differ",
-    "tests/web/a2a/test_errors.py::test_settings_that_close_doors": "a worker may have begun the turn meanwhile",
+    "tests/web/a2a/test_errors.py::test_settings_that_disable_features": "a worker may have begun the turn meanwhile",
 }
 """Why a test takes any of several answers: which one it gets is decided by what it does not control."""
 

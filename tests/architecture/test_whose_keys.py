@@ -36,8 +36,8 @@ class Whose:
 REPLAYS = "tests/web/files/test_operation_replays.py::"
 OTHERS = f"{REPLAYS}test_an_operation_id_of_others_says_nothing_to_an_agent"
 PIECES = "tests/web/files/test_resumable_uploads.py::test_an_operation_begun_by_others_is_another"
-SENT = "tests/web/a2a/test_messages.py::test_a_key_belongs_to_its_caller_and_whom_it_works_for_and_the_agent"
-DOOR = "tests/web/inbound/test_messages.py::test_a_message_id_of_another_distribution_is_another_message"
+SENT = "tests/web/a2a/test_messages.py::test_idempotency_key_belongs_to_caller_principal_and_agent"
+DOOR = "tests/web/inbound/test_messages.py::test_message_id_is_unique_within_its_distribution"
 ENTERED = (
     "tests/shared/credits/test_calls.py::test_an_id_and_a_reference_of_another_organization_are_not_ones_own"
 )

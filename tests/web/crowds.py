@@ -1,7 +1,7 @@
-"""Many requests at once over the front in this process, some of which wait until they are let go on.
+"""Many simultaneous requests to the front in this process, some of which wait until a gate is opened.
 
-For tests of what a crowd leaves to others: begin a `Crowd` of hostile requests, wait until they hold all that they
-get, ask as the victim meanwhile, and look at what became of the crowd.
+For tests of fairness: start a `Crowd` of hostile requests, wait until they hold all slots that they can get, send
+requests as the victim meanwhile, and check how the crowd's requests ended.
 """
 
 import io
@@ -21,7 +21,7 @@ Request = Callable[[], TestResponse]
 
 
 class HeldBody(io.RawIOBase):
-    """A body whose sender stops in the middle until the gate is opened."""
+    """A body that stops in the middle until the gate is opened."""
 
     def __init__(self, content: bytes, gate: threading.Event) -> None:
         super().__init__()
@@ -38,22 +38,22 @@ class HeldBody(io.RawIOBase):
 
 
 class Crowd:
-    """Requests under way, each in a thread of its own."""
+    """Requests in progress, each in its own thread."""
 
     def __init__(self, requests: list[Request], threads: ThreadPoolExecutor) -> None:
         self.answers: list[Future[TestResponse]] = [threads.submit(request) for request in requests]
 
     def statuses(self) -> Counter[int]:
-        """How the requests ended, once all have."""
+        """Return the number of requests for each status, once all have ended."""
         return Counter(answer.result(PATIENCE_SECONDS).status_code for answer in self.answers)
 
     def refusals(self) -> list[TestResponse]:
-        """Those that were refused a slot."""
+        """Return the responses that refuse a slot."""
         ended = [answer.result(PATIENCE_SECONDS) for answer in self.answers]
         return [answer for answer in ended if answer.status_code in (429, 503)]
 
     def wait_until_settled(self, pool: Pool) -> None:
-        """Wait until each of the requests holds a slot of the pool or was refused one."""
+        """Wait until each request holds a slot of the pool or was refused one."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while pool.waiting or pool.in_use + sum(answer.done() for answer in self.answers) < len(self.answers):
             assert time.monotonic() < deadline, f"{pool.in_use} in use, {pool.waiting} waiting"
@@ -62,7 +62,7 @@ class Crowd:
 
 @contextmanager
 def crowd(requests: list[Request], gate: threading.Event) -> Iterator[Crowd]:
-    """Begin these requests; at the end of the block the gate is opened and all are waited for."""
+    """Start these requests. At the end of the block, open the gate and wait for all of them."""
     with ThreadPoolExecutor(max(1, len(requests))) as threads:
         try:
             yield Crowd(requests, threads)

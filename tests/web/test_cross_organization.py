@@ -1,7 +1,7 @@
-"""Nothing of one organization is reached with a credential of another: every operation of the OpenAPI document.
+"""No credential reaches resources of another organization: every operation of the OpenAPI document.
 
-Requests are made from the document itself, so that a new operation is covered the day it is declared, or fails here
-because its request needs what no schema tells (`BODIES`) or names a resource that `World.resources` does not have.
+Requests are generated from the document, so a new operation is covered at once. It fails here if its request needs
+something that no schema describes (`BODIES`), or a resource that `World.resources` does not have.
 """
 
 import json
@@ -95,7 +95,7 @@ BODIES: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """Acme's resources by the parameter that names them, and the credentials of Acme and of Globex as headers."""
+    """Acme's resources by path parameter, and the credentials of Acme and of Globex as headers."""
 
     front: Front
     acme: UUID
@@ -109,14 +109,14 @@ class World:
     secrets: list[str] = field(repr=False)
 
     def path(self, template: str) -> str:
-        """Fill an address with Acme's resources."""
+        """Fill a path with Acme's resources."""
         resources = dict(self.resources)
         if template.startswith("/files"):
             resources["versionId"] = self.file_version
         return re.sub(r"\{(\w+)\}", lambda match: resources[match[1]], template)
 
     def ask(self, name: str, headers: dict[str, str]) -> TestResponse:
-        """Ask for an operation on Acme's resources."""
+        """Call an operation on Acme's resources."""
         method, template, operation = OPERATIONS[name]
         body = EXAMPLES.body(operation, BODIES.get(name))
         query = EXAMPLES.query(operation)
@@ -134,7 +134,7 @@ class World:
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """One organization with an agent, a distribution, and everybody who may ask in its name."""
+    """An organization with an agent, a distribution, and all kinds of callers."""
 
     organization_id: UUID
     deployment: CreatedDeployment
@@ -206,7 +206,7 @@ def world(front: Front) -> Iterator[World]:
 
 
 def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
-    """Make one of everything that a path can name."""
+    """Create one resource for each path parameter."""
     deployment_id, distribution_id = (
         str(acme.deployment.deployment.id),
         str(acme.distribution.distribution.id),
@@ -290,7 +290,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
 
 
 def begin_upload(front: Front, acme: Tenant) -> str:
-    """Begin a resumable upload; give its id."""
+    """Start a resumable upload. Return its id."""
     headers = {
         **acme.credentials["deployment"],
         "Upload-Complete": "?0",
@@ -318,7 +318,7 @@ def make_notification(front: Front, acme: Tenant) -> str:
 
 
 def names_a_resource(name: str) -> bool:
-    """Tell whether an operation is about a resource; a browser's preflight says the same of every address."""
+    """Return whether an operation concerns a resource; a browser's preflight is the same for every URL."""
     return OPERATIONS[name][0] != "OPTIONS" and bool(
         set(re.findall(r"\{(\w+)\}", OPERATIONS[name][1])) - SHARED
     )
@@ -360,7 +360,7 @@ def test_what_names_no_resource_shows_none_of_another_organization(world: World,
 
 @pytest.mark.parametrize("name", [name for name in NAMING if OPERATIONS[name][0] == "GET"])
 def test_the_resources_that_were_asked_for_are_there(world: World, name: str) -> None:
-    """Without this a wrong address would pass for a refusal."""
+    """Without this, a wrong URL would look like a refusal."""
     if "webhooks" in OPERATIONS[name][1] or ":subscribe" in OPERATIONS[name][1]:
         pytest.skip("a signed request, or the stream of a task that may have ended")
     statuses = {kind: world.ask(name, headers).status_code for kind, headers in world.insiders.items()}
@@ -385,7 +385,7 @@ def test_a_push_that_is_signed_by_another_distribution_is_refused(world: World) 
 
 
 def assert_tells_nothing(world: World, name: str, answer: TestResponse) -> None:
-    """Check that no id of Acme's is in an answer, but those that the address itself named."""
+    """Check that a response contains no id of Acme, except those in the URL."""
     asked = world.path(OPERATIONS[name][1])
     told = [
         secret
@@ -410,7 +410,7 @@ FORM = {
 
 
 def visit(world: World, name: str, person: Person) -> TestResponse:
-    """Open a page of the console, or post its form, with a session of a person; about Acme's resources."""
+    """Open a console page, or send its form, about Acme's resources with a person's session."""
     front, route = world.front, CONSOLE[name]
     with front.services.database.transaction() as session:
         link = issue_link(session, actor=OPERATOR, user_id=person.user_id)
@@ -467,7 +467,7 @@ def test_the_console_shows_and_does_nothing_in_another_organization(
 
 @pytest.mark.parametrize("name", [name for name in CONSOLE if name.startswith("GET") and "<id:" in name])
 def test_the_pages_that_were_asked_for_are_there(world: World, name: str) -> None:
-    """Without this a wrong address would pass for a refusal."""
+    """Without this, a wrong URL would look like a refusal."""
     assert (
         visit(world, name, world.front.identity.person(world.acme, Role.WORKSPACE_OWNER)).status_code == 200
     )

@@ -1,4 +1,4 @@
-"""An answer that the OpenAPI document does not describe fails the test that gets it."""
+"""A response that the OpenAPI document does not describe fails the test that receives it."""
 
 import json
 from pathlib import Path
@@ -85,9 +85,7 @@ def test_the_test_client_refuses_an_answer_that_is_not_described(front: Front) -
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-def test_a_front_that_runs_as_a_process_writes_down_what_its_streams_tell(
-    tmp_path: Path, is_held: bool
-) -> None:
+def test_web_process_records_undocumented_stream_events(tmp_path: Path, is_held: bool) -> None:
     frames = iter([b": ping\n\n", b"", b'data: {"object": 7}\n\n', b'data: {"cut'])
     app = Flask(__name__)
     app.add_url_rule("/v1/chat/completions", view_func=lambda: "", methods=["POST"])

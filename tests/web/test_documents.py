@@ -1,4 +1,4 @@
-"""What the service says of itself: the OpenAPI document, the pages that show it, and a page for every problem."""
+"""The service's self-description: the OpenAPI document, its pages, and a page for every problem."""
 
 import json
 import re
@@ -108,7 +108,7 @@ def test_operation_names_are_unique(document: Any) -> None:
 def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Front) -> None:
     for operation in found(declared(front)):
         if not operation.authentication.has_caller or operation.authentication is Authentication.SESSION:
-            continue  # a page of the console leads to signing in: tests/web/console/test_declarations.py
+            continue  # a console page redirects to sign-in: tests/web/console/test_declarations.py
         path = operation.path.replace("<reference_kind:kind>", "Task").replace("<network:network>", "slack")
         path = path.replace("<month:month>", "2026-01")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
@@ -142,7 +142,7 @@ def test_every_code_of_an_operation_has_a_page_that_shows_the_code(front: Front,
         assert f" {code.lower()}</span>" in page.text
 
 
-def test_every_problem_is_in_the_index_and_says_what_it_means_and_what_to_do(front: Front) -> None:
+def test_every_problem_is_in_the_index_with_meaning_and_remedy(front: Front) -> None:
     index = front.get("/problems").text
     for code, problem in found(list_problems().items()):
         page = front.get(f"/problems/{code}").text
@@ -195,12 +195,12 @@ def test_an_operation_can_be_tried_by_the_command_on_its_page(front: Front, docu
 
 
 def is_to_come(path: str) -> bool:
-    """Tell whether there may be nothing yet: there is no agent, and `make guide` builds the guide."""
+    """Return whether a page may be missing: there is no agent, and the guide is built by `make guide`."""
     return "agent-card" in path or path == "/docs/guide/"
 
 
 def test_what_pages_link_to_is_there(front: Front) -> None:
-    # Its first look opens the store and connects, which a busy machine may not end within a second.
+    # The first check opens the store and connects, which may take more than a second on a busy machine.
     wait_until(lambda: front.get("/readyz").status_code == 200, "the front is ready")
     for path in (
         "/",
@@ -273,7 +273,7 @@ def test_every_schema_says_what_it_is_and_which_members_it_has(document: Any) ->
 
 
 def test_no_description_leads_into_the_source(document: Any) -> None:
-    """What is said to maintainers stands in a comment; a reader of the reference has no checkout."""
+    """Notes for maintainers belong into comments: a reader of the reference has no source code."""
     inside = re.compile(r"\.py\b|\b(?:docs|shared|web|workers|deploy|tests)/|\brows?\b")
     said = [text for text in find_descriptions(document) if inside.search(text)]
     assert said == []
@@ -301,7 +301,7 @@ def test_a_limit_is_described_with_its_maximum(document: Any) -> None:
 
 
 def test_content_comes_in_by_three_operations(document: Any) -> None:
-    """Agents upload and replace, distributions push media; there is no upload of just any file."""
+    """Agents upload and replace, distributions push media. There is no general upload."""
     takes = [
         (method, path)
         for path, operations in document["paths"].items()
@@ -315,8 +315,8 @@ def test_content_comes_in_by_three_operations(document: Any) -> None:
     ]
 
 
-def test_nobody_enables_a_model_or_configures_its_provider(document: Any) -> None:
-    """The catalog alone says what there is; a key may be limited to a part of it."""
+def test_no_operation_enables_a_model_or_configures_a_provider(document: Any) -> None:
+    """Only the catalog defines models; a key may be limited to some of them."""
     changes = [
         path
         for path, operations in document["paths"].items()

@@ -1,4 +1,4 @@
-"""The guide: a site built of the repository's pages, served by the front without leave for a script not its own."""
+"""The guide: a static site built from the repository's pages, served without permission for foreign scripts."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as `make guide` does; its generator refuses a link that leads nowhere."""
+    """Build the site as `make guide` does. The generator refuses broken links."""
     built = tmp_path_factory.mktemp("guide")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", "docs/site/mkdocs.yml"]
     subprocess.run([*command, "--site-dir", built], cwd=ROOT, check=True, timeout=120)
@@ -73,7 +73,7 @@ def test_a_page_may_run_its_own_scripts_and_no_other(guide: Front) -> None:
         assert b"style=" not in answer.data
 
 
-def test_a_page_asked_for_without_its_slash_is_found_where_its_links_hold(guide: Front) -> None:
+def test_guide_page_without_trailing_slash_redirects(guide: Front) -> None:
     for path in ("/docs/guide", "/docs/guide/guides/files"):
         answer = guide.get(path)
         assert (answer.status_code, answer.headers["Location"]) == (308, f"{path}/")
@@ -102,7 +102,7 @@ def test_the_references_name_every_command_setting_and_error(guide: Front) -> No
 
 
 def codes_of_a_front() -> list[str]:
-    """The codes of what a front loads; tests have loaded more, and have errors of their own."""
+    """Return the error codes of the modules that a web process loads; tests load more modules."""
     ask = "import json, web.app, web.openapi.problems as it; print(json.dumps(list(it.list_problems())))"
     found = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, check=True, capture_output=True, timeout=60)
     codes: list[str] = json.loads(found.stdout)

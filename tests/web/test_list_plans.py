@@ -1,8 +1,8 @@
-"""Every list is read by an index: a page costs what is on it, however much its owner has.
+"""Every list uses an index: a page costs as much as its own rows, however much the owner has.
 
-The lists are those of the OpenAPI document, asked for with every value of every filter by everybody who may; what the
-database did for them is read from its plans, and of each filter some value changes the page. A new list fails here
-until `large_owner.py` fills its table, a new filter until its schema gives its values, or an example of one.
+The lists come from the OpenAPI document. Each is requested with every value of every filter by all kinds of callers.
+Query plans show which rows were read, and each filter must change the page with some value. A new list fails here until
+`large_owner.py` fills its table, a new filter until its schema has values or examples.
 """
 
 import itertools
@@ -83,7 +83,7 @@ NO_LISTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Large:
-    """An owner of much, and everybody who may ask for it."""
+    """An owner of many resources, and all kinds of callers."""
 
     front: Front
     resources: Mapping[str, str]
@@ -91,28 +91,28 @@ class Large:
     plans: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def rows_read(self, statement: Statement) -> tuple[int, str]:
-        """Give how many rows a statement reads, and its plan; the same one, as who asks takes each time, once."""
+        """Return the number of rows that a statement reads, and its plan; cached for repeated statements."""
         key = f"{statement.text} {statement.parameters}"
         if key not in self.plans:
             self.plans[key] = rows_read(self.front.services.database, statement)
         return self.plans[key]
 
     def get(self, template: str, by: str, query: Mapping[str, str]) -> Any:
-        """Ask for a page; None where they may not."""
+        """Request a page. Return None if the caller may not read it."""
         path = re.sub(r"\{(\w+)\}", lambda match: self.resources[match[1]], template)
         answer = self.front.client.get(path, headers=self.credentials[by], query_string=query)
         return answer.get_json() if answer.status_code == 200 else None
 
 
 def described() -> Iterator[tuple[str, str, Any]]:
-    """Each GET, by its name, with its path and description."""
+    """Yield each GET by name, with its path and description."""
     for path, methods in DOCUMENT["paths"].items():
         if "get" in methods:
             yield methods["get"]["operationId"], path, methods["get"]
 
 
 def holds_objects(schema: Mapping[str, Any]) -> bool:
-    """Tell whether an answer has an array of objects."""
+    """Return whether a response contains an array of objects."""
     return any(
         member.get("type") == "array" and "$ref" in member.get("items", {})
         for member in resolve(schema).get("properties", {}).values()
@@ -142,7 +142,7 @@ def large(front: Front) -> Iterator[Large]:
         large_owner.fill(session.connection, resources, acme.organization_id)
         large_owner.analyze(session.connection)
     with pytest.MonkeyPatch.context() as patch:
-        # What looks at two pages of the newest goes on to the indexes, as it does in a large organization.
+        # The planner reads two pages of the newest rows from the table; a large organization makes it use the index.
         for module in (listing, searching, usage_records):
             patch.setattr(module, "SCANNED_FILES", 2 * PAGE)
         yield Large(front=front, resources=resources, credentials=everybody(front, acme))
@@ -152,7 +152,7 @@ def everybody(front: Front, acme: Tenant) -> Mapping[str, Mapping[str, str]]:
     return {**acme.credentials, "operator": bearer(front.identity.operator().authorization)}
 
 
-def test_what_answers_with_an_array_is_a_list_or_known_to_be_none() -> None:
+def test_every_response_with_an_array_is_a_list_or_a_known_exception() -> None:
     found = {
         name
         for name, _, operation in described()
@@ -165,10 +165,10 @@ def test_what_answers_with_an_array_is_a_list_or_known_to_be_none() -> None:
 @pytest.mark.parametrize("name", LISTS)
 def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
     template, operation = LISTS[name]
-    # An agent answers at a second address alike: what is combined is asked at the first.
+    # An agent's second URL responds in the same way, so combinations are only tested at the first.
     is_again = name.removesuffix("_agent_item") in LISTS.keys() - {name}
     seen: dict[frozenset[str], list[dict[str, Any]]] = {}
-    served: set[str] = set()  # who was refused by each filter alone is refused by two
+    served: set[str] = set()  # a caller refused with each single filter is refused with two of them
     for query in found(queries(operation, large.resources, is_whole=name in WHOLE, in_pairs=not is_again)):
         is_pair = len(query.keys() - _PAGE_SIZES) > 1
         pages = {
@@ -190,7 +190,7 @@ def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
 
 
 def look(large: Large, name: str, template: str, by: str, query: Mapping[str, str]) -> Any:
-    """Ask for a page; fail for a statement that read much more than what was given. None where they may not ask."""
+    """Request a page. Fail if a statement read many more rows than were returned. Return None if refused."""
     with recorded_statements(large.front.services.database, beginning=QUERIES) as statements:
         page = large.get(template, by, query)
     if page is None:
@@ -209,7 +209,7 @@ def look(large: Large, name: str, template: str, by: str, query: Mapping[str, st
 def queries(
     operation: Any, resources: Mapping[str, str], *, is_whole: bool, in_pairs: bool
 ) -> Iterator[dict[str, str]]:
-    """Every value of every filter, alone and, in pairs, with every value of another."""
+    """Yield every value of every filter alone, and in pairs with every value of another one."""
     parameters = {
         parameter["name"]: resolve(parameter["schema"])
         for parameter in operation["parameters"]
@@ -231,7 +231,7 @@ def queries(
 
 
 def values_of(schema: Mapping[str, Any], resource: str | None) -> list[str]:
-    """Give values that a parameter may have, among them one that next to nothing has, or the resource it names."""
+    """Return values for a parameter, including one that matches almost nothing, or the resource that it names."""
     if resource is not None:
         return [resource]
     for choice in schema.get("anyOf", ()):
@@ -243,7 +243,7 @@ def values_of(schema: Mapping[str, Any], resource: str | None) -> list[str]:
         return [str(uuid4())]
     if schema.get("format") == "date-time":
         return ["2100-01-01T00:00:00Z"]
-    if schema.get("type") == "integer":  # a lower bound of 0 fits all, the largest nearly nothing
+    if schema.get("type") == "integer":  # a lower bound of 0 matches all rows, the largest nearly none
         return [str(schema[bound]) for bound in ("minimum", "maximum") if bound in schema] or ["0"]
     return [str(example) for example in schema.get("examples", ["nothing-has-this"])]
 
@@ -267,17 +267,19 @@ read in one piece: a file's references, a month's statement.
 
 @pytest.fixture(scope="module")
 def cookie(large: Large) -> str:
-    """The cookie of the owner's session, which looks at the large organization."""
+    """The session cookie of the owner, with the large organization selected."""
     owner_id, organization_id = (UUID(large.resources[name]) for name in ("userId", "organizationId"))
     return begin_session(large.front, owner_id, organization_id)
 
 
 @pytest.mark.parametrize("path", CONSOLE)
-def test_a_page_of_the_console_costs_few_statements_and_what_is_on_it(
+def test_console_page_costs_few_queries_and_reads_only_its_rows(
     large: Large, cookie: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (console_queries, activity, files, ledger, tasks):
-        monkeypatch.setattr(module, "ROWS", PAGE)  # of fifty rows of a few thousand all are read
+        monkeypatch.setattr(
+            module, "ROWS", PAGE
+        )  # with fifty of a few thousand rows, a full scan would be cheaper
     address = re.sub(r"<\w+:(\w+)>", lambda match: large.resources[_camel(match[1])], path)
     client = large.front.app.test_client(use_cookies=False)
     with recorded_statements(large.front.services.database, beginning=QUERIES) as statements:

@@ -1,4 +1,4 @@
-"""`model.execute` counts over an organization alone: over identities it spends nobody's credits, at no door."""
+"""`model.execute` must be granted on an organization: granted on identities alone, it allows no call on any route."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ CALLS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Narrow:
-    """A tenant whose deployment's daemon is a ProjectAgent over its own identity and the receiving one alone."""
+    """A tenant whose deployment's daemon is a ProjectAgent of its own identity and the receiving one only."""
 
     front: Front
     tenant: Tenant

@@ -1,7 +1,6 @@
-"""A body that is not what a route takes is refused as the OpenAPI document says: every operation with a JSON body.
+"""Every operation with a JSON body refuses an invalid body as the OpenAPI document says.
 
-The test client holds each answer against the document, its status and its code, so a route that answers what it does
-not declare fails here.
+The test client validates status and code of each response against the document, so an undeclared response fails here.
 """
 
 from typing import Any
@@ -44,7 +43,7 @@ REFUSED: dict[str, tuple[dict[str, Any], set[int]]] = {
 
 
 def bearer_of(world: World, name: str) -> dict[str, str]:
-    """Give the credentials with which an operation reads its body."""
+    """Return the credentials with which an operation reads its body."""
     own = OPERATIONS[name][1].startswith("/distributions/") and not name.startswith("retry_")
     return world.insiders["distribution" if own else "owner"]
 

@@ -1,4 +1,4 @@
-"""A suspended organization answers 403 `organization_suspended` to all who act in it, on every route."""
+"""A suspended organization gets 403 `organization_suspended` on every route, for all its callers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,7 +53,7 @@ def suspended(world: World) -> Iterator[World]:
 
 
 def serves(kind: str, name: str) -> bool:
-    """Tell whether an operation serves these callers although their organization is suspended."""
+    """Return whether an operation serves these callers although their organization is suspended."""
     path = OPERATIONS[name][1]
     if kind == "operator":
         return path.startswith("/admin")

@@ -1,4 +1,4 @@
-"""Limits and waits that operators set to 0, and switches that they turn, do what their text says."""
+"""Limits and timeouts set to 0, and disabled features, behave as the settings' documentation says."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_an_absent_store_is_read_as_false_where_operators_say_so(switched: Front
     person = switched.identity.person(switched.identity.organization().id, bound=True)
     body = {"model": "scripted/echo", "input": "hello"}
     answer = switched.post("/v1/responses", person.authorization, json=body)
-    # It was understood: what it lacks is credits.
+    # The request was understood; it only lacks credits.
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (402, "insufficient_credits")
 
 

@@ -1,4 +1,4 @@
-"""Ask an agent through werkzeug's client, checking every answer against the protocol's schemas."""
+"""An A2A client for tests, which validates every response against the protocol's schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.front import Front
 
 @dataclass(frozen=True, kw_only=False)
 class Client:
-    """Somebody who asks one agent; `prefix` is empty for the one at the root."""
+    """A client of one agent; `prefix` is empty for the agent at the root."""
 
     front: Front
     prefix: str
@@ -25,7 +25,7 @@ class Client:
     headers: Mapping[str, str]
 
     def with_headers(self, **headers: str) -> Client:
-        """The same with these headers, `A2A_Extensions` meaning A2A-Extensions."""
+        """Return a client with more headers; `A2A_Extensions` stands for A2A-Extensions."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return replace(self, headers={**self.headers, **named})
 
@@ -40,7 +40,7 @@ class Client:
         return self.ask("POST", path, json=request(text, **more))
 
     def task(self, text: str = "hello", **more: Any) -> dict[str, Any]:
-        """Send and give the task that came back."""
+        """Send a message and return its task."""
         answer = self.send(text, **more)
         assert answer.status_code == 200, answer.get_data(as_text=True)
         body = parse(answer.get_data())
@@ -49,7 +49,7 @@ class Client:
         return task
 
     def stream(self, text: str = "hello", **more: Any) -> list[dict[str, Any]]:
-        """Send and give all events of the answer."""
+        """Send a message and return all events of its stream."""
         return events(self.send(text, path="/message:stream", **more))
 
     def read(self, task_id: str, query: str = "") -> dict[str, Any]:
@@ -68,14 +68,14 @@ class Client:
 
 
 def request(text: str, **more: Any) -> dict[str, Any]:
-    """A send's body; `message` members and `configuration` or `metadata` beside it."""
+    """Return the body of a send; `more` contains members of the message, `configuration` or `metadata`."""
     beside: dict[str, Any] = {name: more.pop(name) for name in ("configuration", "metadata") if name in more}
     said = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **more}
     return {"message": said, **beside}
 
 
 def events(answer: TestResponse) -> list[dict[str, Any]]:
-    """The events of a stream that has ended."""
+    """Return the events of a stream that has ended."""
     assert answer.status_code == 200, answer.get_data(as_text=True)
     assert answer.mimetype == "text/event-stream"
     return list(read_events(answer.get_data(as_text=True)))
@@ -92,7 +92,7 @@ def read_events(text: str) -> Iterator[dict[str, Any]]:
 
 
 def reason(answer: TestResponse) -> str:
-    """The reason of an error."""
+    """Return the reason of an error."""
     error = json.loads(answer.get_data())["error"]
     assert error["code"] == answer.status_code
     found: str = error["details"][0]["reason"]
@@ -104,7 +104,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def states(stream: list[dict[str, Any]]) -> list[str]:
-    """The states that a stream tells, the task's first."""
+    """Return the states in a stream, beginning with the task's."""
     found = []
     for event in stream:
         status = event.get("task", event.get("statusUpdate", {})).get("status")

@@ -1,4 +1,4 @@
-"""An organization with a scripted agent, and people and deployments who may or may not talk to it."""
+"""An organization with a scripted agent, and callers with and without permission to send messages to it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """Who there is."""
+    """The callers and the agent of the tests."""
 
     front: Front
     acme: UUID
@@ -60,7 +60,7 @@ class Cast:
         return Client(self.front, f"/agents/{self.agent.deployment.id}", authorization, headers)
 
     def new_agent(self, script: str = SCRIPT, **draft: Any) -> tuple[CreatedDeployment, Client]:
-        """Another agent of Acme, and the member's client of it."""
+        """Create another agent of Acme, and return it with the member's client."""
         created = self.front.identity.deployment(self.acme)
         give_script(self.front, created, script, **draft)
         return created, self.at(created, self.member.authorization)
@@ -73,12 +73,12 @@ class Cast:
 
 
 def give_script(front: Front, agent: CreatedDeployment, script: str, **draft: Any) -> BehaviorSettings:
-    """Give an agent a scripted behavior."""
+    """Create a scripted behavior of an agent."""
     return give_behavior_to(front, agent.deployment.id, script, **draft)
 
 
 def give_behavior_to(front: Front, deployment_id: UUID, script: str | None, **draft: Any) -> BehaviorSettings:
-    """Give a deployment's agent a behavior, scripted unless the draft says otherwise."""
+    """Create a behavior of a deployment's agent, scripted unless the draft names another kind."""
     with front.services.database.transaction() as session:
         return create_behavior(
             session,
@@ -98,14 +98,14 @@ def give_behavior_to(front: Front, deployment_id: UUID, script: str | None, **dr
 
 @pytest.fixture(scope="module")
 def cast(front: Front) -> Iterator[Cast]:
-    """The cast, in this module's database, with a worker."""
+    """The cast in this module's database, with a worker."""
     with answering_turns(front.services):
         yield make_cast(front)
     front.services.agents.watch.close()
 
 
 def make_cast(front: Front) -> Cast:
-    """Make everybody."""
+    """Create all callers and the agent."""
     acme = front.identity.organization("Acme").id
     globex = front.identity.organization("Globex").id
     agent = front.identity.deployment(acme, "Helper")

@@ -1,4 +1,4 @@
-"""A front in a process of its own, which takes one message; for `tests.support.mortals`."""
+"""A web process that accepts one message and can be killed, for `tests.support.mortals`."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from web.dependencies.services import build_services
 
 
 def take(settings: Settings, path: str, headers: dict[str, str], body: dict[str, Any]) -> None:
-    """Take one message."""
+    """Accept one message."""
     services = build_services(settings)
     create_app(settings, services).test_client().post(path, headers=headers, json=body)

@@ -1,4 +1,4 @@
-"""The agents of an organization are listed for all who may talk to them, in pages."""
+"""`GET /agents` lists an organization's agents in pages, for everyone who may send messages to them."""
 
 import pytest
 

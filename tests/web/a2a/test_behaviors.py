@@ -1,4 +1,4 @@
-"""Administering behaviors: what an agent's card shows, and what answers."""
+"""Administration of behaviors: the skills on an agent's card, and the behavior that handles a message."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SCRIPTED = "rules: [{steps: [{complete: '%s'}]}]"
 
 
 class Administrator:
-    """Somebody who manages Acme's deployments."""
+    """An administrator of Acme's deployments."""
 
     def __init__(self, cast: Cast) -> None:
         person = cast.front.identity.person(cast.acme, Role.WORKSPACE_ADMIN)

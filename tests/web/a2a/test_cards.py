@@ -1,4 +1,4 @@
-"""Cards: what an agent says of itself, to whom, and for how long that may be kept."""
+"""Agent cards: their content, who may read them, and how long they may be cached."""
 
 from sqlalchemy import text
 
@@ -48,7 +48,7 @@ def test_a_card_may_be_kept_and_asked_for_again(cast: Cast) -> None:
     assert not again.get_data()
 
 
-def test_a_card_that_lost_a_skill_is_not_the_one_that_was_kept(cast: Cast) -> None:
+def test_conditional_get_returns_a_card_that_lost_a_skill(cast: Cast) -> None:
     created, client = cast.new_agent()
     skill = give_script(cast.front, created, SCRIPT, name="more")
     before = client.ask("GET", WELL_KNOWN).headers

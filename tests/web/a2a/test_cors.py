@@ -1,4 +1,4 @@
-"""Web pages talk to agents from the origins that operators name."""
+"""CORS: pages of the configured origins can use agents."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ PAGE = "https://app.example"
 
 @pytest.fixture(scope="module")
 def shared(front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """A front that lets one origin in."""
+    """A front that allows one origin."""
     blobs = tmp_path_factory.mktemp("blobs")
     settings = front.settings
     with open_front(settings.database_url, settings.redis_url, blobs, a2a_cors_origins=(PAGE,)) as opened:

@@ -1,4 +1,4 @@
-"""Administering endpoints: who answers for a deployment, and what nobody is shown."""
+"""Administration of endpoints: which server handles a deployment's messages, and which secrets are never returned."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CREDENTIAL = {"header": "X-API-Key", "value": SECRET}
 
 
 class Administrator:
-    """Somebody who manages Acme's deployments, and one deployment."""
+    """An administrator of Acme, with one deployment."""
 
     def __init__(self, cast: Cast) -> None:
         person = cast.front.identity.person(cast.acme, Role.WORKSPACE_ADMIN)

@@ -1,4 +1,4 @@
-"""Every error of the protocol's table, and what the service has besides, in the protocol's shape."""
+"""Every error of the protocol's table, and the service's own errors, in A2A's format."""
 
 import json
 from uuid import uuid4
@@ -158,7 +158,9 @@ def test_a_stream_too_many(cast: Cast, tmp_path_factory: pytest.TempPathFactory)
         for path in ("/message:send", "/message:stream"):
             refused = client.send("nobody takes this", path=path, taskId=task["id"])
             assert status_of(refused) == (429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS")
-        assert cast.member.read(task["id"]) == task  # what is refused was not taken, and may be sent again
+        assert (
+            cast.member.read(task["id"]) == task
+        )  # a refused message was not accepted, and may be sent again
         first.close()
         again = client.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False)
         assert again.status_code == 200
@@ -217,7 +219,7 @@ def test_configurations_that_nothing_can_be_called(cast: Cast) -> None:
     assert cast.member.ask("DELETE", path).status_code == 200
 
 
-def test_settings_that_close_doors(cast: Cast, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_settings_that_disable_features(cast: Cast, tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = cast.front.settings
     with open_front(
         settings.database_url,
@@ -240,7 +242,7 @@ def test_settings_that_close_doors(cast: Cast, tmp_path_factory: pytest.TempPath
         ):
             assert status_of(answer) == (400, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED")
         assert status_of(client.send("x" * 1000))[:2] == (413, "INVALID_ARGUMENT")
-        # The agent of this message never ends: the wait does, and the task is given as it is.
+        # The agent never finishes this message. The wait ends, and the response is the current task.
         assert client.task("hang")["status"]["state"] in {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
         front.services.agents.watch.close()
 

@@ -1,4 +1,4 @@
-"""Extensions by the book: activated by name, echoed everywhere, required where declared so, their data checked."""
+"""Extensions: activated by name, listed in every response, required if so declared, with validated data."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The JSON-RPC binding: the same operations at an agent's base, errors by number, streams of whole responses."""
+"""The JSON-RPC binding: the same operations at an agent's base URL, error numbers, and streams of full responses."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def result(answer: TestResponse, shape: str | None = None) -> Any:
 
 
 def error(answer: TestResponse, request_id: Any = "7") -> tuple[int, str]:
-    """The number and the reason."""
+    """Return the number and the reason of an error."""
     assert answer.status_code == 200
     assert answer.mimetype == "application/json"
     body = parse(answer.get_data())

@@ -1,4 +1,4 @@
-"""A front dies while it takes a message: the same message under the same key is then taken once, and answered."""
+"""A web process is killed while it accepts a message. Sent again with the same key, it is accepted exactly once."""
 
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ def test_a_message_is_taken_once_whenever_its_front_dies(
     again = client.ask("POST", "/message:send", json=body)
     assert again.status_code == 200
     assert client.list()["totalSize"] == 1
-    # Nobody heard of the turn; the worker looks by itself.
+    # The wake-up message of the turn was lost; the worker finds it by polling.
     task_id = client.list()["tasks"][0]["id"]
     client.ask("GET", f"/tasks/{task_id}:subscribe").get_data()
     assert client.read(task_id)["status"]["state"] == "TASK_STATE_COMPLETED"

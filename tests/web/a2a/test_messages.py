@@ -1,4 +1,4 @@
-"""Sending: blocking and not, streams, turns of one task, contexts, keys that let a message be taken once."""
+"""Sending messages: blocking or not, streams, further turns of a task, contexts, and idempotency keys."""
 
 from uuid import uuid4
 
@@ -44,7 +44,7 @@ def test_who_does_not_wait_gets_the_task_at_once(cast: Cast) -> None:
 def test_a_message_to_who_did_not_wait_is_a_completed_task(cast: Cast) -> None:
     task = cast.member.task("ping", configuration={"returnImmediately": True})
     stream = cast.member.ask("GET", f"/tasks/{task['id']}:subscribe")
-    if stream.status_code == 200:  # it came before the end
+    if stream.status_code == 200:  # the subscription arrived before the end
         assert states(events(stream))[-1] == "COMPLETED"
     again = cast.member.ask("GET", f"/tasks/{task['id']}:subscribe")
     assert (again.status_code, reason(again)) == (400, "UNSUPPORTED_OPERATION")
@@ -83,7 +83,7 @@ def test_a_task_goes_on_with_its_next_message(cast: Cast) -> None:
     assert [text_of(message) for message in answered["history"]] == ["ask", "Which one?", "the first"]
 
 
-def test_the_stream_of_a_second_turn_begins_with_the_task_that_works_again(cast: Cast) -> None:
+def test_stream_of_a_second_turn_begins_with_the_working_task(cast: Cast) -> None:
     asked = cast.member.task("ask")
     stream = cast.member.stream("the second", taskId=asked["id"])
     assert states(stream)[0] == "SUBMITTED"
@@ -151,7 +151,7 @@ def test_the_history_is_as_long_as_asked_for(cast: Cast) -> None:
         assert [text_of(message) for message in again.get("history", [])] == expected
 
 
-def test_a_stream_that_is_asked_for_again_has_as_much_history_as_asked_for(cast: Cast) -> None:
+def test_repeated_stream_has_the_requested_history_length(cast: Cast) -> None:
     for length in (0, 1):
         body = request("work", configuration={"historyLength": length})
         client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
@@ -199,7 +199,7 @@ def test_the_same_key_takes_a_message_once_however_its_agent_has_changed(cast: C
     assert reason(refused) == "EXTENSION_SUPPORT_REQUIRED"
 
 
-def test_a_key_belongs_to_its_caller_and_whom_it_works_for_and_the_agent(cast: Cast) -> None:
+def test_idempotency_key_belongs_to_caller_principal_and_agent(cast: Cast) -> None:
     identity, key, body = cast.front.identity, str(uuid4()), request("work")
     direct = cast.client(identity.authorization(cast.caller_agent))
     principal = identity.principal(cast.acme)

@@ -1,4 +1,4 @@
-"""The tasks of all agents of an organization, for those who hold TaskRead in it."""
+"""The list of all tasks of an organization's agents, which requires TaskRead."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

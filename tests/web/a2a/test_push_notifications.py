@@ -1,4 +1,4 @@
-"""Updates that are posted: every one, in order, with the credentials that the client gave, to addresses that may be."""
+"""Push notifications: every update, in order, with the client's credentials, and only to permitted addresses."""
 
 import runpy
 import threading
@@ -28,7 +28,7 @@ PATH = "/tasks/{task}/pushNotificationConfigs"
 
 @dataclass
 class Receiver:
-    """Somewhere that updates are posted to, which may fail to take the first of them."""
+    """A server that receives updates, and can refuse the first of them."""
 
     url: str = ""
     received: list[tuple[dict[str, str], Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Receiver:
 
 @pytest.fixture(scope="module")
 def cast(front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
-    """The cast at a front that may post to this host."""
+    """The cast at a front that may send to this host."""
     settings = front.settings
     with (
         open_front(
@@ -231,7 +231,7 @@ def test_a_task_has_so_many_configurations_and_no_more(cast: Cast) -> None:
 
     assert {create(number) for number in range(CONFIGURATIONS_LIMIT)} == {200}
     assert create(CONFIGURATIONS_LIMIT) == 400
-    assert create(0) == 200  # in the place of the one that is there
+    assert create(0) == 200  # replaces the existing one
 
 
 def test_configurations_are_listed_in_pages(cast: Cast) -> None:
@@ -281,7 +281,7 @@ def test_this_host_and_plain_http_are_refused_unless_operators_allow_them(front:
         assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
 
 
-def test_no_part_of_an_address_that_may_be_secret_is_kept_in_clear(cast: Cast) -> None:
+def test_secret_parts_of_a_push_url_are_not_stored_in_clear(cast: Cast) -> None:
     url = "https://example.com/hooks/path1?key=query1"
     task = cast.member.task("work")
     made = cast.member.ask("POST", PATH.format(task=task["id"]), json={"url": url}).get_json()
@@ -294,7 +294,7 @@ def test_no_part_of_an_address_that_may_be_secret_is_kept_in_clear(cast: Cast) -
 
 
 def _cut_addresses() -> str:
-    """Give the statement by which the migration cuts addresses."""
+    """Return the migration's statement that shortens stored addresses."""
     (path,) = Path(versions.__path__[0]).glob("*_push_addresses.py")
     return str(runpy.run_path(str(path))["CUT"])
 

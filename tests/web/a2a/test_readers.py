@@ -1,4 +1,4 @@
-"""Who reads the tasks of a deployment: its administrators, the deployment itself, and each caller their own."""
+"""Who may read a deployment's tasks: its administrators, the deployment itself, and each caller their own."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -29,7 +29,7 @@ OUTSIDERS = ("another organization's owner", "another organization's deployment"
 
 @pytest.fixture(scope="module")
 def readers(cast: Cast) -> Mapping[str, Client]:
-    """Everybody who asks for tasks of the agent."""
+    """All callers that request tasks of the agent."""
     identity = cast.front.identity
     globex = identity.organization("Globex").id
     daemon = identity.authorization(cast.agent)
@@ -65,7 +65,7 @@ def readers(cast: Cast) -> Mapping[str, Client]:
 
 @pytest.fixture(scope="module")
 def task(cast: Cast) -> dict[str, Any]:
-    """A task of the member's that waits for them."""
+    """A task of the member that waits for input."""
     return cast.member.task("ask", contextId="of-the-member")
 
 

@@ -1,4 +1,4 @@
-"""Cards of deployments that answer elsewhere: their agent's words at our address, kept fresh."""
+"""Cards of deployments with an endpoint: the remote agent's texts under our URL, refreshed regularly."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from tests.web.a2a.conftest import give_script
 
 @dataclass(frozen=True, kw_only=True)
 class Routed:
-    """A deployment with an endpoint, and somebody who may talk to it."""
+    """A deployment with an endpoint, and a caller who may send messages to it."""
 
     front: Front
     deployment_id: UUID
@@ -42,7 +42,7 @@ class Routed:
             )
 
     def refresh(self) -> int:
-        """Let the card be due, and read what is due."""
+        """Make the card due and refresh all due cards. Return their number."""
         services = self.front.services
         with services.database.transaction() as session:
             due = "UPDATE deployment_endpoints SET next_check_at = now() WHERE deployment_id = :id"
@@ -66,7 +66,7 @@ class Routed:
 
 @pytest.fixture(scope="module")
 def developing(front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """A front that may reach this host."""
+    """A front that may connect to this host."""
     urls = (front.settings.database_url, front.settings.redis_url)
     with open_front(*urls, tmp_path_factory.mktemp("blobs"), any_store=True, **DEVELOPING) as opened:
         yield opened

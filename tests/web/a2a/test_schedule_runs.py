@@ -1,4 +1,4 @@
-"""A run links to its task and its files, for the administrators of the deployment and for the deployment itself."""
+"""A run links to its task and files, for the deployment's administrators and for the deployment itself."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def reporter(cast: Cast) -> CreatedDeployment:
 
 @pytest.fixture(scope="module")
 def run(cast: Cast, reporter: CreatedDeployment, receiver: Identity, admin: str) -> Mapping[str, Any]:
-    """What became of a schedule's one tick, on behalf of the receiver."""
+    """The run of a schedule's single tick, for the receiving identity."""
     front, deployment_id = cast.front, reporter.deployment.id
     path = f"/admin/deployments/{deployment_id}/schedules"
     sent = {**DAILY, "principalIdentityId": str(receiver.id)}
@@ -84,7 +84,7 @@ def test_the_task_and_its_files_are_read_by(
     (file,) = run["files"]
     assert f"/files/{file['id']}/" in link
     found = cast.front.get(file["url"].removeprefix(base), authorization)
-    if who == "the deployment":  # has it by the task's link; the file is the receiver's
+    if who == "the deployment":  # may use the task's link, but the file belongs to the receiving identity
         assert found.status_code == 404
     else:
         assert found.get_json()["owner"]["id"] == str(receiver.id)

@@ -1,4 +1,4 @@
-"""Administrators keep schedules over HTTP; nobody else sees them."""
+"""Administration of schedules over HTTP, and its permissions."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ SENT: dict[str, Any] = {
 
 
 class Place:
-    """A deployment, its administrator, and where its schedules are."""
+    """A deployment, its administrator, and the URL of its schedules."""
 
     def __init__(self, front: Front) -> None:
         self.organization_id = front.identity.organization().id

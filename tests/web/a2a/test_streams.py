@@ -1,4 +1,4 @@
-"""What a stream does while there is nothing to tell, and when it can tell no more."""
+"""Streams while nothing happens, and streams that fail."""
 
 import json
 from functools import partial
@@ -19,7 +19,7 @@ from web.a2a import streams
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what happens after ten seconds happen at once."""
+    """Reduce the ten seconds without an event to zero."""
     monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.05)
 
 
@@ -73,7 +73,7 @@ def test_a_stream_that_has_begun_waits_on_no_thread(cast: Cast, says_more: bool)
     pieces = iter(stream.response)
     assert b"data: " in next(pieces)
     while next(pieces):
-        pass  # until there is nothing yet
+        pass  # run until there is nothing to send
     stream.close()
     assert asked == []
 
@@ -86,7 +86,7 @@ def test_what_happens_while_a_stream_begins_is_told_at_once(cast: Cast) -> None:
     with cast.front.services.agents.watch.watch(UUID(task["id"])) as told:
         assert client.ask("POST", f"/tasks/{task['id']}:cancel").status_code == 200
         assert told.wait(60)
-    # Nobody heard the wake-up so far; the server asks for the first pieces now.
+    # No wake-up was received so far. Now the server reads the first pieces.
     pieces = iter(stream.response)
     assert b"INPUT_REQUIRED" in next(pieces)
     assert b"CANCELED" in next(pieces)
@@ -101,7 +101,7 @@ def test_a_stream_outlasts_the_answer_to_the_message_before_its_own(cast: Cast) 
     assert states(told)[-3:] == ["INPUT_REQUIRED", "SUBMITTED", "COMPLETED"]
 
 
-def test_a_task_that_was_answered_with_a_message_is_not_shown_any_more(cast: Cast) -> None:
+def test_task_answered_with_a_message_is_not_shown(cast: Cast) -> None:
     _, client = cast.new_agent("rules: [{steps: [{message: pong}]}]")
     context = client.send("hello").get_json()["message"]["contextId"]
     database = cast.front.services.database

@@ -1,4 +1,4 @@
-"""Reading, listing, cancelling and following tasks; and that nobody else's are there."""
+"""Reading, listing, cancelling and subscribing to tasks; tasks of other callers do not exist for a caller."""
 
 import threading
 from typing import Any
@@ -16,7 +16,7 @@ from tests.web.a2a.conftest import Cast
 
 
 def hang(client: Client) -> dict[str, Any]:
-    """A task that works until it is cancelled."""
+    """Create a task that works until it is cancelled."""
     task = client.task("hang", configuration={"returnImmediately": True})
     wait_until(lambda: client.read(task["id"])["status"]["state"].endswith("WORKING"), "the agent has begun")
     return task
@@ -215,7 +215,7 @@ def test_the_tasks_of_others_are_not_there(cast: Cast, who: str) -> None:
     assert client.send("x", referenceTaskIds=[task["id"]]).status_code == 200
     assert task["id"] not in str([found["id"] for found in client.list()["tasks"]])
     assert cast.member.read(task["id"])["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    # Nor is anybody told that a task of somebody else has ended.
+    # The response must not reveal either that another caller's task has ended.
     over = client.ask("POST", f"/tasks/{cast.member.task('work')['id']}:cancel")
     assert (over.status_code, reason(over)) == (404, "TASK_NOT_FOUND")
 

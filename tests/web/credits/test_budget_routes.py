@@ -1,4 +1,4 @@
-"""Budgets over HTTP: who sets and reads them, what a refused call is told, and what a key says of itself."""
+"""Budgets over HTTP: permissions, the error of a refused call, and what `GET /v1/key` reports."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ MICRO = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """An organization with a credit, its owner, and a member with a key of it."""
+    """An organization with one credit, its owner, and a member with an API key."""
 
     front: Front
     calls: Calls
@@ -120,7 +120,7 @@ def test_a_member_reads_the_budgets_of_itself_and_its_keys_alone(world: World) -
     assert read.status_code == 404
 
 
-def test_a_call_beyond_a_budget_is_refused_for_good_with_what_remains_and_when_it_resets(
+def test_call_beyond_budget_is_refused_finally_with_remainder_and_reset_time(
     world: World,
 ) -> None:
     budget = world.create(world.member.api_key_id, amount="0.000001")
@@ -138,7 +138,7 @@ def test_a_call_beyond_a_budget_is_refused_for_good_with_what_remains_and_when_i
     assert 1 <= int(answer.headers["Retry-After"]) <= 86_400
 
 
-def test_a_call_beyond_a_rate_is_told_to_wait_for_the_next_minute(world: World) -> None:
+def test_call_beyond_a_rate_may_retry_in_the_next_minute(world: World) -> None:
     world.create(world.member.api_key_id, amount="0", unit="requests", period="minute", model="scripted/echo")
     answer = world.call_model()
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (429, "rate_limit_exceeded")
@@ -146,7 +146,7 @@ def test_a_call_beyond_a_rate_is_told_to_wait_for_the_next_minute(world: World) 
     assert answer.get_json()["error"]["unit"] == "requests"
 
 
-def test_a_call_that_needs_more_tokens_than_a_minute_has_is_not_to_be_retried(world: World) -> None:
+def test_call_with_more_tokens_than_the_minute_budget_is_refused_finally(world: World) -> None:
     world.create(world.member.api_key_id, amount="1", unit="tokens", period="minute")
     answer = world.call_model()
     assert (answer.status_code, answer.headers["x-should-retry"]) == (429, "false")
@@ -166,7 +166,7 @@ def test_a_key_calls_the_models_that_it_was_allowed(world: World) -> None:
     assert world.key(world.member)["models"] is None
 
 
-def test_a_key_is_shown_the_models_that_it_was_allowed_and_no_others(world: World) -> None:
+def test_key_lists_only_its_allowed_models(world: World) -> None:
     path = f"{world.path}/api-keys/{world.member.api_key_id}/models"
     all_models = _listed(world, world.member)
     kept, hidden = all_models[0], all_models[1]

@@ -1,4 +1,4 @@
-"""Credits and usage over HTTP: what is read, by whom, and in which dialect refusals speak."""
+"""Credits and usage over HTTP: reports, permissions, and error formats."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.identity import Person
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """An organization with credits, and those who ask about it."""
+    """An organization with credits, and its callers."""
 
     front: Front
     calls: Calls
@@ -191,7 +191,7 @@ def test_an_owner_does_not_lend_itself_an_overdraft(world: World) -> None:
     assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
     assert world.credits()["overdraft"] == "0"
     assert world.set_policy(world.operator, policy="active", overdraft="2").get_json()["overdraft"] == "2"
-    # What an operator lent stays when the owner sets a limit, with or without repeating it.
+    # The operator's overdraft is kept when the owner sets a limit, with or without repeating it.
     for body in ({}, {"overdraft": "2"}):
         limited = world.set_policy(world.owner, policy="limit", spendingLimit="10", **body)
         assert (limited.get_json()["overdraft"], limited.get_json()["spendingLimit"]) == ("2", "10")
@@ -265,7 +265,7 @@ def test_the_ledger_is_read_page_by_page_newest_first(world: World) -> None:
     assert world.front.get(path, world.member.authorization).status_code == 403
 
 
-def test_usage_is_summed_by_what_is_asked_for_with_the_last_call_in_it(world: World) -> None:
+def test_usage_is_summed_by_requested_dimension_including_the_last_call(world: World) -> None:
     principal, user = uuid4(), world.owner.user_id
     world.calls.top_up(1_000_000)
     world.calls.charge(30, model="acme/one", attribution=Attribution(user_id=user, principal_id=principal))
@@ -378,6 +378,6 @@ def test_refusals_below_v1_speak_the_clients_dialect(
     assert refused.content_type == "application/json"
 
 
-def test_a_method_that_an_address_does_not_take_is_refused_in_the_dialect(world: World) -> None:
+def test_unsupported_method_is_refused_in_the_error_format_of_the_path(world: World) -> None:
     refused = world.front.post("/v1/credits", world.owner.authorization)
     assert (refused.status_code, refused.get_json()["error"]["code"]) == (405, "method_not_allowed")

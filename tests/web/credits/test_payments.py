@@ -1,4 +1,4 @@
-"""The payments' door: what a payment system signed is entered once, whatever comes again, and nothing else is."""
+"""Payment events: a signed event is entered exactly once, however often it arrives, and nothing else is entered."""
 
 import base64
 import hashlib
@@ -42,14 +42,14 @@ SOURCES = {
 def front(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Front]:
-    """A front that knows two payment systems."""
+    """A front with two configured payment systems."""
     directory: Path = tmp_path_factory.mktemp("blobs")
     with open_front(database_url, valkey_server.url, directory, payment_sources=SOURCES) as front:
         yield front
 
 
 class Payer:
-    """An organization, and the events of payments for it."""
+    """An organization, and payment events for it."""
 
     def __init__(self, front: Front) -> None:
         self.front = front
@@ -175,7 +175,7 @@ def test_payments_whose_ids_begin_alike_are_paid_back_apart(payer: Payer) -> Non
     assert payer.discrepancies() == []
 
 
-def test_a_refund_of_a_payment_that_is_not_known_yet_is_to_be_sent_again(payer: Payer) -> None:
+def test_refund_of_an_unknown_payment_must_be_sent_again(payer: Payer) -> None:
     answer = payer.tell(payer.refunded(100))
     assert (answer.status_code, answer.get_json()["code"]) == (409, "payment_unknown")
     payer.result(payer.paid())
@@ -230,9 +230,7 @@ def test_an_event_that_is_not_about_credits_is_ignored(payer: Payer, event: Any)
         {"metadata": {"credits": "-1"}},
     ],
 )
-def test_a_payment_that_cannot_be_made_credits_of_fails_so_that_it_shows(
-    payer: Payer, changed: dict[str, Any]
-) -> None:
+def test_payment_that_cannot_become_credits_fails_visibly(payer: Payer, changed: dict[str, Any]) -> None:
     answer = payer.tell(payer.paid(**changed))
     assert (answer.status_code, answer.get_json()["code"]) == (422, "payment_not_understood")
     assert payer.balance == 0
@@ -271,7 +269,7 @@ def refused(answer: TestResponse) -> None:
     assert (answer.status_code, answer.get_json()["code"]) == (401, "signature_invalid")
 
 
-def test_a_signature_is_good_for_five_minutes_for_its_body_and_with_a_secret_of_its_source(
+def test_payment_signature_is_valid_for_five_minutes_its_body_and_its_source(
     payer: Payer,
 ) -> None:
     body = json.dumps(payer.paid()).encode()

@@ -1,4 +1,4 @@
-"""Statements over HTTP: JSON, files for spreadsheets, and who may read them."""
+"""Statements over HTTP: JSON, CSV files, and permissions."""
 
 from datetime import UTC, datetime
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What storage costs, day by day, for the organization and for those who administer it."""
+"""Storage cost by day, for the organization and for its administrators."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """An organization that has stored 60 GiB for three days and 30 for two before, and who asks about it."""
+    """An organization that stored 60 GiB for three days, and 30 GiB for the two days before; and its callers."""
 
     front: Front
     organization_id: UUID
@@ -37,7 +37,7 @@ def world(postgres_server: EmbeddedPostgres, front: Front) -> World:
     organization_id = front.identity.organization().id
     database = front.services.database
     today = midnight_before(-1)
-    MovedClock(postgres_server, database).move_to(today + DAY / 2)  # no day ends meanwhile
+    MovedClock(postgres_server, database).move_to(today + DAY / 2)  # so that no day ends during the test
     with database.transaction() as session:
         began = {"at": today - 5 * DAY}
         session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), began)
@@ -107,7 +107,7 @@ def test_who_stores_nothing_reads_zeros(front: Front, world: World) -> None:
     assert report["measured_to"] is not None
 
 
-def test_storage_is_broken_down_by_any_dimensions_and_the_groups_are_what_was_charged(world: World) -> None:
+def test_storage_groups_of_any_dimensions_add_up_to_the_amount_charged(world: World) -> None:
     report = world.usage("?group_by=purpose,distribution")
     assert (report["group_by"], report["is_truncated"]) == ("purpose,distribution", False)
     (group,) = report["groups"]

@@ -1,4 +1,4 @@
-"""Reports on usage over HTTP: cut by any dimensions, as a series, filtered, as JSON and as CSV."""
+"""Usage reports over HTTP: by any dimension, as a series, filtered, as JSON and as CSV."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ DAEMON, KEY = uuid4(), uuid4()
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """An organization whose member and whose agent have called two models."""
+    """An organization whose member and agent have called two models."""
 
     front: Front
     calls: Calls
@@ -82,7 +82,7 @@ def test_a_report_by_one_dimension_reads_as_it_always_did(world: World) -> None:
 
 
 @pytest.mark.parametrize("interval", ["hour", "day"])
-def test_a_series_has_a_sum_for_each_step_in_which_something_was_used(world: World, interval: str) -> None:
+def test_usage_series_has_a_sum_for_each_step_with_usage(world: World, interval: str) -> None:
     now = datetime.now(UTC)
     world.calls.run(
         "UPDATE usage_records SET occurred_at = :at WHERE model = 'acme/two'", at=now - timedelta(days=2)
@@ -173,7 +173,7 @@ def test_a_cell_of_a_table_is_never_a_formula(world: World, model: str) -> None:
     assert model not in cells
 
 
-def test_what_is_too_long_is_cut_off_in_json_and_refused_as_a_table(
+def test_long_usage_report_is_truncated_as_json_and_refused_as_csv(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage_reports, "MAX_GROUPS", 1)

@@ -1,4 +1,4 @@
-"""Usage records one by one: filters, files for spreadsheets; and the open holds of calls in progress."""
+"""Usage records: filters and CSV files; and the open holds of calls in progress."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ KEY, PRINCIPAL, DAEMON = uuid4(), uuid4(), uuid4()
 
 @pytest.fixture
 def calls(front: Front) -> Calls:
-    """Three calls: of 3 tokens by a key, of 5 for a principal, and one of 7 by a daemon that failed two days ago."""
+    """Three calls: 3 tokens by a key, 5 for a principal, and 7 by a daemon, which failed two days ago."""
     calls = Calls(front.services.database, front.identity.organization().id)
     calls.top_up(1_000_000)
     calls.charge(3, model="acme/one", attribution=Attribution(user_id=uuid4(), api_key_id=KEY))
@@ -141,7 +141,7 @@ def test_open_holds_are_those_of_calls_in_progress(front: Front, calls: Calls, a
 
 
 def test_open_holds_are_newest_first_whatever_their_ids(front: Front, calls: Calls, admin: Person) -> None:
-    """The id of an agent's call tells no time: it is made from its turn's."""
+    """The id of an agent's call does not contain a time, because it is derived from its turn's id."""
     made = [str(calls.hold(1, invocation_id=UUID(int=at))) for at in (5, 9, 2, 7)]
     path = f"/admin/organizations/{calls.organization_id}/credits/holds"
     cursor: str | None = ""

@@ -1,4 +1,4 @@
-"""What a request may cost before it is refused, and how much the refusal may say."""
+"""The cost of a request that is refused, and the size of its error response, are limited."""
 
 import json
 import threading
@@ -79,7 +79,7 @@ def test_a_text_that_never_ends_is_refused_at_once() -> None:
 
 
 class Strict(BaseModel):
-    """Takes one field and no other."""
+    """A model with one field, which refuses others."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -95,7 +95,7 @@ def test_a_request_with_thousands_of_mistakes_is_refused_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("path", ["/files", "/v1/models", "/tasks"])
-def test_an_error_names_twenty_fields_in_a_few_words_and_counts_the_rest(front: Front, path: str) -> None:
+def test_error_names_twenty_fields_shortened_and_counts_the_rest(front: Front, path: str) -> None:
     errors = [FieldError(location="body", name="n" * 9000, message="m" * 9000) for _ in range(25)]
     with front.app.test_request_context(path):
         answer = answer_domain_error(ValidationFailed(errors=errors))
@@ -149,10 +149,10 @@ def test_a_principal_selector_is_refused_beside_a_grant_too(front: Front) -> Non
     )
 
 
-def test_a_script_that_takes_long_to_read_is_read_outside_of_any_transaction(
+def test_slow_script_is_parsed_outside_of_any_transaction(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Postgres held its transaction, and its locks, for as long as YAML took."""
+    """Otherwise Postgres would hold a transaction and its locks while YAML is parsed."""
     organization = front.identity.organization()
     owner = front.identity.person(organization.id, Role.WORKSPACE_OWNER)
     deployment = front.identity.deployment(organization.id).deployment
@@ -160,7 +160,7 @@ def test_a_script_that_takes_long_to_read_is_read_outside_of_any_transaction(
     here = threading.get_ident()
     taken: set[int] = (
         set()
-    )  # by the thread that answers; others of the front may take connections at any time
+    )  # checked in the thread of the request; other threads may use connections at any time
 
     def counting(text: str) -> Any:
         open_transactions.append(len(taken))
@@ -186,7 +186,7 @@ def test_a_script_that_takes_long_to_read_is_read_outside_of_any_transaction(
     assert open_transactions == [0]
 
 
-def test_a_script_may_not_be_larger_than_what_is_read_within_a_second(front: Front) -> None:
+def test_script_size_is_limited_to_a_second_of_parsing(front: Front) -> None:
     organization = front.identity.organization()
     owner = front.identity.person(organization.id, Role.WORKSPACE_OWNER)
     deployment = front.identity.deployment(organization.id).deployment

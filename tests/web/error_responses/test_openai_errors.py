@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape: which type, parameter and retry each code has."""
+"""OpenAI's error format: the type, parameter and retry header of each code."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_each_code_of_the_specification_has_its_type(
     assert is_final_status(status)
 
 
-def test_the_field_an_error_names_is_its_param_and_its_data_stand_beside_it() -> None:
+def test_error_param_is_the_named_field_with_data_beside_it() -> None:
     error = openai_body(402, "insufficient_credits", "No.", param="model", available="0")["error"]
     assert (error["param"], error["available"]) == ("model", "0")
 

@@ -1,7 +1,7 @@
-"""Though others ask for ten times what a pool of the front has, an honest caller of another organization is served.
+"""A well-behaved caller is served although another organization requests ten times the slots of a pool.
 
-Each pool is tried by a `Trial`: what a hostile request is, what an honest one is, how refusals must look. A saboteur's
-run, in which shares are switched off, must fail every one of them.
+Each pool has a `Trial`: the hostile request, the honest request, and the refusals. With fair sharing switched off,
+every trial must fail.
 """
 
 import math
@@ -59,7 +59,7 @@ class Scene:
     def ask(
         self, asker: Asker | None, method: str, path: str, *, address: str = "192.0.2.1", **options: Any
     ) -> TestResponse:
-        """Send one request over a connection of its own."""
+        """Send one request on its own connection."""
         return self.front.app.test_client().open(
             path,
             method=method,
@@ -102,7 +102,7 @@ def open_scene(database_url: str, valkey_url: str, directory: Path, **settings: 
         )
 
 
-# What hostile and honest requests are.
+# Hostile and honest requests.
 
 
 def upload_path(size: int) -> str:
@@ -178,7 +178,7 @@ def get_a_token(scene: Scene) -> None:
 INDEFINITE = "retention_is_indefinite"
 
 
-# How refusals look.
+# Refusals.
 
 
 def is_problem(answer: TestResponse) -> bool:
@@ -202,7 +202,7 @@ def is_oauth_error(answer: TestResponse) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One way to use a pool up, and what must work beside it."""
+    """A way to exhaust a pool, and a request that must succeed meanwhile."""
 
     pool: str
     hostile: Callable[[Scene, int], TestResponse]
@@ -245,10 +245,10 @@ SIZES: dict[str, dict[str, object]] = {
 
 
 def try_it(scene: Scene, trial: Trial) -> None:
-    """Have ten times as many hostile requests as the pool has slots, and honest ones beside them."""
+    """Send ten times as many hostile requests as the pool has slots, and honest requests at the same time."""
     pool: Pool = getattr(scene.front.services.pools, trial.pool)
     threads = scene.front.services.pools.requests
-    before = threads.in_use  # of answers that this test has not read to their end
+    before = threads.in_use  # by responses that this test has not read completely
     requests: list[Request] = [partial(trial.hostile, scene, number) for number in range(TIMES * pool.slots)]
     with crowd(requests, scene.gate) as hostile:
         hostile.wait_until_settled(pool)
@@ -267,13 +267,13 @@ def try_it(scene: Scene, trial: Trial) -> None:
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one store that belongs to this module's database."""
+    """The only blob store of this module's database."""
     return tmp_path_factory.mktemp("blobs")
 
 
 @pytest.fixture
 def armed() -> Iterator[None]:
-    """Switch shares off in the pools that are made from now on."""
+    """Disable fair sharing in pools that are created from now on."""
     failpoints.arm(UNFAIR)
     yield
     failpoints._armed.pop(UNFAIR)
@@ -301,18 +301,18 @@ def test_without_shares_nobody_is_served_beside(
         try_it(scene, trial)
 
 
-# Who a request is counted for, and when its slots come back.
+# The tenant that a request counts for, and the release of its slots.
 
 
 @pytest.fixture(scope="module")
 def scene(database_url: str, valkey_server: EmbeddedValkey, blobs: Path) -> Iterator[Scene]:
-    """A front with room for everybody."""
+    """A front with enough slots for all requests."""
     with open_scene(database_url, valkey_server.url, blobs) as scene:
         yield scene
 
 
 def tenants(pool: Pool) -> dict[Any, int]:
-    """Who uses how much of a pool."""
+    """Return the number of a pool's slots that each tenant uses."""
     return {name: tenant.use for name, tenant in pool._tenants.items()}
 
 
@@ -377,8 +377,8 @@ def test_health_checks_wait_for_nobody(scene: Scene, path: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/files", 401)])
-def test_what_is_answered_without_a_slot_ends_its_connection(scene: Scene, path: str, status: int) -> None:
-    """So that no client can have many such answers wait for it, none of which it reads."""
+def test_response_without_a_slot_closes_its_connection(scene: Scene, path: str, status: int) -> None:
+    """Otherwise a client could collect such responses without reading them."""
     answer = scene.ask(None, "GET", path)
     assert (answer.status_code, answer.headers["Connection"]) == (status, "close")
     assert "Connection" not in scene.ask(None, "GET", "/problems").headers

@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, its trace, its host, its metrics, and the answers of no operation at all."""
+"""What every request has: an id, a trace, a host check, metrics, and responses for unknown operations."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from tests.web.files.asking import refuse
 
 
 class Lines(logging.Handler):
-    """Keeps every line the process would have logged."""
+    """Collects the log lines of the process."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)

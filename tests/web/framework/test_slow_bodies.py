@@ -1,6 +1,6 @@
-"""Who is revoked while their body comes is refused: every operation with a small body, made from the OpenAPI document.
+"""A caller who is revoked while the body arrives is refused: every operation with a small body in the OpenAPI document.
 
-A body whose reading does something stands for a sender who takes their time. The rows are put back after each request.
+Reading the body revokes the caller, which simulates a slow client. The rows are restored after each request.
 """
 
 import io
@@ -55,7 +55,7 @@ Act = Callable[[], object]
 
 
 class SlowBody(io.RawIOBase):
-    """A body while whose sender is waited for something happens."""
+    """A body that runs a function while the server waits for it."""
 
     def __init__(self, content: bytes, meanwhile: Act) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_an_owner_who_becomes_a_member_while_the_body_comes_changes_nothing(worl
 
 @contextmanager
 def taking_roles(world: World) -> Iterator[Act]:
-    """Give what takes all roles of daemons from them, until the block ends."""
+    """Return a function that removes all roles from daemons; the end of the block restores them."""
     taken: list[Any] = []
 
     def take() -> None:
@@ -173,7 +173,7 @@ def test_an_agent_that_loses_its_role_while_the_body_comes_is_refused(world: Wor
     assert is_refused(name, answer), answer.text
 
 
-def test_a_form_of_a_session_that_is_signed_out_while_it_comes_does_nothing(front: Front) -> None:
+def test_form_of_a_session_signed_out_while_it_arrives_has_no_effect(front: Front) -> None:
     organization_id = front.identity.organization().id
     person = front.identity.person(organization_id)
     with front.services.database.transaction() as session:
@@ -217,7 +217,7 @@ def test_a_user_of_a_suspended_organization_turns_to_another_however_slowly(fron
     assert answer.status_code == 200, answer.text
 
 
-def test_a_body_that_comes_within_the_life_of_a_cached_row_costs_no_statement(
+def test_body_within_the_cache_time_of_a_row_costs_no_query(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     blobs = tmp_path_factory.mktemp("cached")

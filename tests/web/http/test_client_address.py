@@ -1,4 +1,4 @@
-"""The client's address: believed from trusted proxies alone, counted, logged and audited."""
+"""The client's address: accepted from trusted proxies only, and used for counting, logs and audit."""
 
 import json
 import time
@@ -38,7 +38,7 @@ PROXIES = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:ffff::/48", "127.0.0.1/
         ("10.0.0.1", "203.0.113.9," + "10.0.0.2," * 99, "10.0.0.1"),
     ],
 )
-def test_the_header_is_read_from_its_right_end_as_far_as_proxies_are_trusted(
+def test_forwarded_for_is_read_from_the_right_while_proxies_are_trusted(
     peer: str, forwarded: str, found: str
 ) -> None:
     environ = {"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": forwarded}
@@ -59,7 +59,7 @@ def guess(front: Front, address: str, token: str = "wrong") -> TestResponse:
 
 @pytest.fixture
 def strict(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Any:
-    """Open fronts that allow two guesses a minute."""
+    """Open fronts that allow two failed attempts a minute."""
     return lambda **settings: open_front(
         database_url, valkey_server.url, tmp_path, failed_logins_per_minute=2, **settings
     )

@@ -1,4 +1,4 @@
-"""The bounds of a JSON body: the last that is read, and the first that is refused before anything is made of it."""
+"""The limits of a JSON body: the largest that is accepted, and the smallest that is refused before it is parsed."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_what_is_no_strict_json_is_refused(body: bytes) -> None:
 
 
 def test_a_key_that_stands_twice_is_found_in_one_pass() -> None:
-    # Comparing each with each would take longer than a test may.
+    # Comparing each key with each other would take longer than a test may.
     names = [f'"k{number:06}":0' for number in range(200_000)]
     body = "{" + ",".join([*names, names[-1]]) + "}"
     with pytest.raises(MalformedJson, match='"k199999" is repeated'):

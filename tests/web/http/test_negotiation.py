@@ -1,4 +1,4 @@
-"""`Accept` is read as RFC 9110 has it, by one helper for all routes that negotiate."""
+"""`Accept` is evaluated as in RFC 9110, by one function for all routes."""
 
 import pytest
 from flask import Request

@@ -1,4 +1,4 @@
-"""Bodies have a time in which to arrive: who sends slowly is cut off while others are served."""
+"""Deadlines of request bodies: slow clients are cut off, and others are served meanwhile."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ GRACE_SECONDS = 0.05
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with gunicorn(threads=8, ROOM="7") as port:  # of which one address gets three
+    with gunicorn(threads=8, ROOM="7") as port:  # one address may use three of the slots
         yield port
 
 
@@ -39,7 +39,7 @@ def upload(port: int, body: bytes, *, chunk_bytes: int | None = None, query: str
 
 
 def upload_at_once(port: int, body: bytes) -> Reply:
-    """Send head and body as one piece."""
+    """Send head and body in one piece."""
     head = f"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(head.encode() + body)
@@ -57,7 +57,7 @@ def send_body(connection: socket.socket, body: bytes, chunk_bytes: int | None) -
 
 
 def drip(connection: socket.socket, beginning: bytes) -> None:
-    """Send a few bytes a second until the other side has had enough."""
+    """Send a few bytes a second until the server closes the connection."""
     with suppress(OSError):
         for byte in beginning + b"x" * 1000:
             connection.sendall(bytes([byte]))
@@ -112,7 +112,7 @@ def test_a_steady_sender_may_take_longer_than_the_grace(port: int) -> None:
         assert read_reply(connection).status == 201
 
 
-def test_an_address_that_sends_as_many_bodies_as_it_may_is_refused_another(port: int) -> None:
+def test_address_with_its_maximum_of_bodies_is_refused_another(port: int) -> None:
     waiting = [begin_upload(port, 1000) for _ in range(3)]
     time.sleep(0.2)
     with begin_upload(port, 1000) as another:
@@ -155,7 +155,7 @@ def test_a_connection_serves_the_next_request_after_a_refused_body(port: int) ->
         assert read_reply(connection).body == b"well"
 
 
-def test_the_rest_of_a_long_refused_body_is_never_taken_for_a_request(port: int) -> None:
+def test_rest_of_a_long_refused_body_is_never_parsed_as_a_request(port: int) -> None:
     smuggled = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000
     body = multipart(CONTENT + smuggled)
     with begin_upload(port, len(body), "?5") as connection:
@@ -204,7 +204,7 @@ def test_under_another_server_bodies_are_received_without_a_clock() -> None:
 
 
 class ReadAfterSleeping(io.RawIOBase):
-    """Reads a connection, after the process has slept while somebody waited for bytes."""
+    """Reads a connection after the process was paused during the wait for bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class ReadAfterSleeping(io.RawIOBase):
         return self._connection.recv_into(buffer)
 
 
-def test_a_sender_whose_bytes_arrived_while_the_process_slept_is_not_cut_off() -> None:
+def test_sender_with_bytes_arrived_during_a_pause_is_not_cut_off() -> None:
     pool = Pool("uploads", 1, max_wait_seconds=0)
     receptions = BodyReceiver(pool, grace_seconds=GRACE_SECONDS, minimum_bytes_per_second=1 << 30)
     ours, theirs = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Shapes of the wire: none is built before it is used, and then its names are those that are sent."""
+"""Models are built only when they are first used, and then have the names that clients send."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

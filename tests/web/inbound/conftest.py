@@ -1,4 +1,4 @@
-"""A distribution whose deployment has a scripted agent, and who pushes messages to it."""
+"""A distribution that pushes messages to its deployment's scripted agent."""
 
 import json
 import time
@@ -50,7 +50,7 @@ class Door:
 
     @property
     def agent(self) -> Client:
-        """The deployment itself, for the receiving identity: it sees the tasks of the distribution's messages."""
+        """The deployment's client for the receiving identity: it sees the tasks of the distribution's messages."""
         front, deployment = self.front, self.connector.deployment
         minted = front.post("/oauth/attributions", self.connector.authorization, json={}).json or {}
         return Client(
@@ -63,7 +63,7 @@ class Door:
     def push(
         self, text: str | None = "hello", authorization: str | None = None, **fields: Any
     ) -> TestResponse:
-        """Push a message of its own, unless `fields` name it."""
+        """Push a new message, or the one that `fields` identify."""
         return self.post(authorization or self.connector.authorization, json=message(text, **fields))
 
     def push_signed(self, text: str = "hello", secret: str | None = None, **fields: Any) -> TestResponse:
@@ -75,18 +75,18 @@ class Door:
         return self.front.post(self.path, authorization, **options)
 
     def taken(self, text: str | None = "hello", **fields: Any) -> dict[str, Any]:
-        """Push a message that is taken; give the answer."""
+        """Push a message that must be accepted. Return the response."""
         answer = self.push(text, **fields)
         assert answer.status_code == 202, answer.text
         body: dict[str, Any] = parse(answer.get_data())
         return body
 
     def answered(self, text: str = "hello", **fields: Any) -> dict[str, Any]:
-        """Push a message and give its task once the agent has answered."""
+        """Push a message. Return its task once the agent has replied."""
         return self.settled(self.taken(text, **fields)["taskId"])
 
     def settled(self, task_id: str, *states: str) -> dict[str, Any]:
-        """Give a task once it is in one of these states, COMPLETED unless they are named."""
+        """Return a task once it is in one of these states; COMPLETED by default."""
         wanted = states or ("TASK_STATE_COMPLETED",)
         deadline = time.monotonic() + 60
         while (task := self.agent.read(task_id))["status"]["state"] not in wanted:
@@ -95,26 +95,26 @@ class Door:
         return task
 
     def route(self) -> int:
-        """Route what is due, as the worker does."""
+        """Route due messages, as the worker does."""
         settings = self.front.settings
         made = MessageForwarder(settings=settings, router=self.front.services.agents.router)
         return route_due_messages(MessageDispatcher(database=self.front.services.database, forwarder=made))
 
     def set_endpoint(self, url: str) -> None:
-        """Name where notifications go."""
+        """Set the notification endpoint."""
         with self.front.services.database.transaction() as session:
             set_endpoint(
                 session, self.front.settings, actor=OPERATOR, distribution_id=self.connector.id, url=url
             )
 
     def notifications(self, event: str) -> list[dict[str, Any]]:
-        """Give what waits to be posted of one kind of event, in order."""
+        """Return the pending notifications of one event type, in order."""
         statement = "SELECT body FROM deliveries WHERE destination_id = :id AND event = :event ORDER BY id"
         rows = sql(self.front, statement, id=self.connector.id, event=event)
         return [parse(bytes(row.body)) for row in rows]
 
     def rows(self) -> list[Any]:
-        """Every message of the distribution, in order."""
+        """Return all messages of the distribution, in order."""
         statement = "SELECT * FROM distribution_messages WHERE distribution_id = :id ORDER BY id"
         return sql(self.front, statement, id=self.connector.id)
 
@@ -125,7 +125,7 @@ def message(text: str | None = "hello", **fields: Any) -> dict[str, Any]:
 
 
 def make_door(front: Front, script: str = SCRIPT) -> Door:
-    """A distribution of an organization of its own."""
+    """Create a distribution of an organization of its own."""
     connector = make_connector(front)
     give_script(front, connector.deployment, script, input_modes=("*/*",))
     return Door(connector=connector)
@@ -133,7 +133,7 @@ def make_door(front: Front, script: str = SCRIPT) -> Door:
 
 @pytest.fixture(scope="module")
 def front_settings() -> Mapping[str, object]:
-    """Attachments may lie on this machine."""
+    """Attachments may be fetched from this machine."""
     return LOCAL_EGRESS
 
 
@@ -145,7 +145,7 @@ def source() -> Iterator[MediaSource]:
 
 @pytest.fixture(scope="module")
 def door(front: Front) -> Iterator[Door]:
-    """A distribution of this module's, with a worker that answers."""
+    """This module's distribution, with a worker."""
     with answering_turns(front.services):
         yield make_door(front)
     front.services.agents.watch.close()

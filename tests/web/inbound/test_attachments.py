@@ -1,4 +1,4 @@
-"""Attachments of a message are imported first; the agent is sent one message that has them as files."""
+"""Attachments are imported first. Then the agent gets one message that contains them as files."""
 
 import time
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ def attach(url: str, **fields: Any) -> dict[str, Any]:
 
 
 def said(door: Door, task_id: str) -> list[dict[str, Any]]:
-    """Give the parts of the last thing that was said to a task's agent."""
+    """Return the parts of the last message to a task's agent."""
     parts: list[dict[str, Any]] = door.settled(task_id)["history"][-1]["parts"]
     return parts
 
@@ -65,8 +65,8 @@ def test_the_file_is_the_receiving_identitys_and_held_by_the_task(door: Door, so
     )
 
 
-def test_what_the_agent_is_given_opens_the_file(door: Door, source: MediaSource) -> None:
-    """The agent of this script says what it was sent."""
+def test_link_sent_to_the_agent_opens_the_file(door: Door, source: MediaSource) -> None:
+    """This script's agent repeats what it has received."""
     url = source.serve("/image", content(PNG.content))
     taken = door.taken("echo", attachments=[attach(url, **IMAGE)])
     fetch(door.front)
@@ -125,7 +125,7 @@ def test_messages_of_a_conversation_keep_their_order(
     conversation = uuid4().hex
     url = source.serve("/image", content(PNG.content))
     with monkeypatch.context() as ahead:
-        # The first comes to a front whose clock is ahead of the other's; by it ids are made.
+        # Ids contain the time, and this web process has a clock ahead of the other: the first message has the larger id.
         ahead.setattr(ids, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + ahead_seconds * 10**9))
         first = door.taken("first", conversationId=conversation, attachments=[attach(url, **IMAGE)])
     second = door.taken("second", conversationId=conversation)
@@ -173,7 +173,7 @@ def test_other_attachments_under_the_same_id_are_a_conflict(door: Door, source: 
     assert (answer.status_code, (answer.json or {})["code"]) == (409, "message_conflict")
 
 
-def test_who_may_read_no_files_any_more_is_refused_attachments_and_is_not_told_of_those_before(
+def test_distribution_without_file_permission_gets_no_attachments_and_no_earlier_imports(
     front: Front, source: MediaSource
 ) -> None:
     door = make_door(front)
@@ -227,7 +227,7 @@ def test_so_many_messages_wait_for_a_distribution_and_no_more(front: Front) -> N
 
 
 def receive_limited(door: Door, conversation: str, *, limit: int) -> MessageState:
-    """Take a message, of which so many may wait, that has to wait behind those of its conversation."""
+    """Accept a message that must wait for earlier ones of its conversation, with a limit on waiting messages."""
     services, settings = door.front.services, door.front.settings
     limited = MessageForwarder(
         settings=settings.model_copy(update={"queued_imports": limit}), router=services.agents.router

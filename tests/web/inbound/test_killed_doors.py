@@ -1,4 +1,4 @@
-"""`kill -9` of the front or the worker at every step of a message: its agent is sent it once."""
+"""`kill -9` of the web process or the worker at every step of a message: the agent gets it exactly once."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from tests.web.media.conftest import fetch, sql
 
 
 def route(settings: Settings) -> None:
-    """Route what is due, in a process of its own."""
+    """Route due messages in a process of its own."""
     door = MessageForwarder(settings=settings, router=Router.of(settings))
     route_due_messages(
         MessageDispatcher(database=Database(settings.database_url, pool_size=2), forwarder=door)

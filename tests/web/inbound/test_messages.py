@@ -1,4 +1,4 @@
-"""A distribution pushes a text; the agent of its deployment is sent one message, for the receiving identity."""
+"""A distribution pushes a text, and its deployment's agent gets one message for the receiving identity."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -105,7 +105,7 @@ def test_a_repeated_message_gives_the_first_answer(door: Door) -> None:
     ]
 
 
-def test_a_message_id_of_another_distribution_is_another_message(front: Front, door: Door) -> None:
+def test_message_id_is_unique_within_its_distribution(front: Front, door: Door) -> None:
     said, stranger = message("once"), make_door(front)
     first = door.post(door.connector.authorization, json=said).json or {}
     own = stranger.post(stranger.connector.authorization, json=said).json or {}

@@ -1,4 +1,4 @@
-"""A network's webhook brings a message to the agent, where the distribution routes messages."""
+"""A network's webhook delivers a message to the agent, if the distribution routes messages."""
 
 import json
 from collections.abc import Iterator
@@ -125,9 +125,7 @@ def test_what_the_agent_refuses_is_acknowledged_and_recorded(front: Front, line:
     assert (row.state, row.code) == ("Refused", "permission_denied")
 
 
-def test_a_message_to_an_account_is_sent_to_the_agent_of_its_own_distribution(
-    line: Line, front: Front
-) -> None:
+def test_message_to_an_account_reaches_the_agent_of_its_distribution(line: Line, front: Front) -> None:
     if line.stand_in.name != "slack":
         pytest.skip("accounts of each network: tests/web/media/test_network_accounts.py")
     app = open_line(front, line.stand_in)

@@ -1,4 +1,4 @@
-"""A distribution that asks for a stream is told what the agent says about its message."""
+"""A distribution that requests a stream gets the agent's response to its message as events."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ STREAM = {"Accept": "text/event-stream"}
 
 @pytest.fixture(scope="module")
 def asked(front: Front) -> Iterator[Door]:
-    """A distribution whose agent does what the texts say."""
+    """A distribution whose agent follows the instructions in texts."""
     with answering_turns(front.services):
         yield make_door(front, SCRIPT.replace("rules:\n", f"rules:{FILE}"))
     front.services.agents.watch.close()
@@ -55,7 +55,7 @@ def stream_signed(door: Door, said: dict[str, Any]) -> TestResponse:
 def streaming(
     door: Door, said: dict[str, Any], push: Callable[[Door, dict[str, Any]], TestResponse] = stream
 ) -> Iterator[list[TestResponse]]:
-    """Push a message that waits; its answer is there after the block."""
+    """Push a message that has to wait. Its response is complete after the block."""
     before, answers = len(door.rows()), list[TestResponse]()
     pushing = threading.Thread(target=lambda: answers.append(push(door, said)))
     pushing.start()
@@ -98,7 +98,7 @@ def test_a_repeated_push_is_given_the_answer_again(asked: Door) -> None:
     assert (other.status_code, (other.json or {})["code"]) == (409, "message_conflict")
 
 
-def test_a_question_ends_the_stream_and_its_answer_has_one_of_its_own(asked: Door) -> None:
+def test_question_ends_the_stream_and_the_reply_has_its_own(asked: Door) -> None:
     asking = events(stream(asked, message("ask", conversationId="questions")))
     assert states(asking)[-1] == "INPUT_REQUIRED"
     answering = events(stream(asked, message("this one", conversationId="questions")))
@@ -111,7 +111,7 @@ def test_files_have_links(asked: Door) -> None:
     assert asked.front.get(part["url"]).text == "the report"
 
 
-def test_a_message_that_waits_for_its_attachment_is_streamed_from_its_routing_on(
+def test_message_waiting_for_an_attachment_is_streamed_after_routing(
     asked: Door, source: MediaSource
 ) -> None:
     url = source.serve("/image", content(PNG.content))
@@ -166,7 +166,7 @@ def test_a_message_that_is_refused_later_says_so(asked: Door, source: MediaSourc
     assert "target_disabled" in (refused.json or {})["detail"]
 
 
-def test_a_message_that_is_not_routed_before_its_front_stops_is_to_be_sent_again(
+def test_message_not_routed_before_the_drain_must_be_sent_again(
     asked: Door, source: MediaSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait_while_stopping(*arguments: Any, **more: Any) -> PendingResponse:
@@ -178,7 +178,7 @@ def test_a_message_that_is_not_routed_before_its_front_stops_is_to_be_sent_again
     monkeypatch.setattr(door_streaming, "POLL_SECONDS", 0.05)
     door, url = make_door(asked.front, SCRIPT), source.serve("/image", content(PNG.content))
     said = message("hello", attachments=[attach(url, **IMAGE)])
-    for _ in range(2):  # the second time it is taken for the same
+    for _ in range(2):  # the second push is recognized as a repetition
         refused = stream(door, said)
         assert (refused.status_code, (refused.json or {})["code"]) == (503, "unavailable")
         assert refused.headers["Retry-After"] == "1"

@@ -1,4 +1,4 @@
-"""What the agent does about a message is told to the distribution's notification endpoint, in order."""
+"""The distribution's notification endpoint gets the agent's updates in order."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ ENDPOINT = "https://bot.example/notifications"
 
 @pytest.fixture(scope="module")
 def told(front: Front) -> Iterator[Door]:
-    """A distribution that has named an endpoint."""
+    """A distribution with a notification endpoint."""
     with answering_turns(front.services):
         door = make_door(front, SCRIPT)
         door.set_endpoint(ENDPOINT)
@@ -101,7 +101,7 @@ def test_an_answer_is_told_under_the_message_that_it_answers(told: Door) -> None
     assert named == sorted(named, key=[asking["messageId"], answer["messageId"]].index)
 
 
-def test_a_file_is_linked_when_it_is_told_and_no_row_holds_the_link(told: Door) -> None:
+def test_update_contains_a_file_link_that_no_row_stores(told: Door) -> None:
     taken = told.taken("file")
     told.settled(taken["taskId"])
     (body,) = [
@@ -118,7 +118,7 @@ def test_a_file_is_linked_when_it_is_told_and_no_row_holds_the_link(told: Door) 
     assert told.front.get(part["url"]).data == b"the report"
 
 
-def test_a_client_that_talks_to_the_agent_is_no_news_for_the_distribution(told: Door) -> None:
+def test_direct_client_of_the_agent_causes_no_update_for_the_distribution(told: Door) -> None:
     before = len(told.notifications("message.update"))
     told.agent.task("go")
     assert len(told.notifications("message.update")) == before

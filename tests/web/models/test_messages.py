@@ -1,4 +1,4 @@
-"""The door of Anthropic's dialect: credentials, refusals, counting, and the catalog in its shape."""
+"""Anthropic's dialect over HTTP: credentials, errors, token counts, and the catalog in its format."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def test_a_body_that_is_no_json_object_is_refused(world: World, path: str, conte
     assert refusal(answer) == (400, "invalid_request_error", "malformed_json")
 
 
-def test_a_call_that_no_worker_takes_is_refused_for_now_and_costs_nothing(world: World) -> None:
+def test_call_without_a_worker_is_refused_temporarily_and_costs_nothing(world: World) -> None:
     for stream in (False, True):
         answer = ask(world, MESSAGES, {**ASK, "stream": stream})
         assert refusal(answer) == (529, "overloaded_error", "overloaded")
@@ -170,7 +170,7 @@ def test_the_catalog_is_paged_where_a_limit_is_given(world: World) -> None:
 def test_a_parameter_that_makes_no_sense_is_refused_as_documented(
     world: World, method: str, path: str
 ) -> None:
-    # The client of the tests holds each answer against the document.
+    # The test client validates each response against the OpenAPI document.
     options = {"json": PROMPT} if method == "POST" else {}
     answer = world.front.ask(method, path, world.member.authorization, **options)
     assert answer.status_code == 422

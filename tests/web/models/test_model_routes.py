@@ -1,4 +1,4 @@
-"""The model routes without any worker: what is read, what is refused, and in which order."""
+"""The model routes without a worker: what is parsed, what is refused, and in which order."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ ENDPOINTS = pytest.mark.parametrize("path", [CHAT, RESPONSES])
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """An organization with credits and a member."""
+    """An organization with credits, and a member."""
 
     front: Front
     organization_id: UUID
@@ -120,9 +120,7 @@ def test_what_a_body_has_wrong_is_named(world: World, path: str, field: str) -> 
 
 
 @ENDPOINTS
-def test_another_model_beside_the_named_one_is_refused_by_name_and_holds_nothing(
-    world: World, path: str
-) -> None:
+def test_second_model_parameter_is_refused_by_name_without_a_hold(world: World, path: str) -> None:
     answer = world.ask(path, models=["openai/o1-pro"], route="fallback")
     error = answer.get_json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "models")
@@ -131,7 +129,7 @@ def test_another_model_beside_the_named_one_is_refused_by_name_and_holds_nothing
 
 
 @ENDPOINTS
-def test_a_call_that_no_worker_takes_is_refused_for_now_and_costs_nothing(world: World, path: str) -> None:
+def test_call_without_a_worker_is_refused_temporarily_and_costs_nothing(world: World, path: str) -> None:
     for stream in (False, True):
         answer = world.ask(path, stream=stream)
         assert (answer.status_code, code_of(answer)) == (503, "overloaded")
@@ -149,7 +147,7 @@ def test_storing_is_refused_with_a_code_that_both_routes_document(world: World) 
         assert code in str(documented[path]["post"]["responses"]["400"])
 
 
-def test_a_response_without_store_is_refused_unless_the_operator_reads_it_as_false(world: World) -> None:
+def test_response_without_store_is_refused_unless_absent_means_false(world: World) -> None:
     answer = world.front.post(
         RESPONSES, world.member.authorization, json={"model": "scripted/echo", "input": "hello"}
     )

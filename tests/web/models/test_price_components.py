@@ -1,6 +1,6 @@
-"""Every component of a price reaches everything that it is for, through a real database.
+"""Every component of a price affects everything that it should, in a real database.
 
-Each costs a prime for a token, so that an amount tells which of them are in it.
+Each token price is a prime number, so an amount shows which components it contains.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ _ENTERED = "SELECT -sum(amount) FROM ledger_entries WHERE reference = :id"
 
 
 class Tenant:
-    """Calls of one organization to a model of these prices."""
+    """Calls of one organization to a model with these prices."""
 
     def __init__(self, database: Database, prices: Mapping[str, int]) -> None:
         self.factory = IdentityFactory(database, make_settings())
@@ -69,7 +69,7 @@ class Tenant:
             return settle(session, invocation_id, token, outcome).cost
 
     def amounts(self, invocation_id: UUID) -> list[int]:
-        """What the usage record and the ledger say that a call cost."""
+        """Return the cost of a call in its usage record and in the ledger."""
         with self.calls.database.autocommit() as session:
             return [
                 int(session.execute(text(statement), {"id": str(invocation_id)}).scalar() or 0)
@@ -78,7 +78,7 @@ class Tenant:
 
 
 def entry(prices: Mapping[str, int]) -> ModelEntry:
-    """Read an entry of which each token costs so many µcr of each kind; what is not named is free."""
+    """Return a catalog entry with these prices in µcr for each token; others are zero."""
     lines = [f'{name}_price = "{format_credits(prices.get(name, 0) * MICRO)}"' for name in COMPONENTS]
     head = '[providers.one]\nkind = "scripted"\n[[models]]\nid = "acme/one"\n'
     upstreams = '\nupstreams = [{ provider = "one", model = "echo" }]\n'
@@ -96,7 +96,7 @@ def test_a_component_is_held_charged_recorded_and_corrected(
     dispatched = tenant.calls.dispatch(invocation.id)
     assert dispatched is not None
     assert dispatched.prices == tenant.entry.prices
-    # By estimate first, so that both ways to charge are taken.
+    # The estimate first, so that both ways of charging are covered.
     tenant.settle(invocation.id, dispatched.token, None)
     cost = tenant.settle(invocation.id, dispatched.token, COUNTS)
     assert cost == tenant.entry.prices.price(COUNTS) > 0

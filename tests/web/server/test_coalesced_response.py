@@ -1,4 +1,4 @@
-"""An answer's head leaves with the first piece of its body; nothing of the framing changes."""
+"""A response's head is sent with the first piece of its body, without any change of the framing."""
 
 import logging
 import socket
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @pytest.fixture
 def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A connection on which each send is received by itself."""
+    """A connection on which each send is received separately."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         theirs.settimeout(60)
@@ -28,7 +28,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture
 def ask(connection: tuple[socket.socket, socket.socket]) -> Ask:
-    """Have an application answer; give what was sent, send by send."""
+    """Let an application answer. Return the bytes of each send."""
     ours, theirs = connection
 
     def ask(application: Any, method: str = "GET") -> list[bytes]:
@@ -131,7 +131,7 @@ def test_an_answer_that_fails_in_its_middle_is_broken_off(
         start_response("200 OK", [])
         return Pieces()
 
-    # As gunicorn leaves a connection: its own error page would become a part of the answer.
+    # As gunicorn closes a connection: its own error page would become part of the response.
     with pytest.raises(StopIteration):
         ask(application)
     received = b"".join(iter(lambda: connection[1].recv(1 << 20), b""))

@@ -1,4 +1,4 @@
-"""A front that is asked to end loses no request: what has come is answered, what comes too late is refused."""
+"""A draining web process loses no request: accepted ones are answered, later ones are refused."""
 
 import contextlib
 import http.client
@@ -35,7 +35,7 @@ def application(environ, start_response):
 
 @dataclass
 class Newcomers:
-    """Clients that make a connection for each request, until a front refuses one."""
+    """Clients that open a connection for each request, until one is refused."""
 
     front: TrivialFront
     answered: int = 0
@@ -43,12 +43,12 @@ class Newcomers:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def come(self) -> None:
-        """Ask again and again."""
+        """Send requests until a connection is refused."""
         while True:
             try:
                 connection = self.front.connect()
             except OSError:
-                return  # refused: nothing was sent, and nothing is lost
+                return  # refused: no request was sent, so none is lost
             with connection:
                 try:
                     connection.sendall(post(b"new"))
@@ -96,7 +96,7 @@ def test_kept_connections_are_answered_and_told_to_close(tmp_path: Path) -> None
         assert front.process.wait(60) == 0
 
 
-def test_answers_that_wait_are_ended_whole_before_the_front_ends(tmp_path: Path) -> None:
+def test_deferred_responses_end_completely_before_the_drain_ends(tmp_path: Path) -> None:
     with (
         trivial_front(tmp_path, WAITING, WEB_DRAIN_SECONDS=DRAIN_SECONDS) as front,
         front.connect(post(b"x")) as one,
@@ -105,7 +105,7 @@ def test_answers_that_wait_are_ended_whole_before_the_front_ends(tmp_path: Path)
         waiting = [_begun(connection) for connection in (one, other)]
         front.process.terminate()
         assert [answer.read() for answer in waiting] == [b"ended", b"ended"]
-        # Who asks again over a kept connection is not cut off either.
+        # A client that sends another request on a kept connection is not cut off either.
         one.sendall(post(b"x"))
         late = _begun(one)
         assert late.getheader("Connection") == "close"

@@ -1,4 +1,4 @@
-"""What the front's server refuses by itself is written as its path's clients read errors."""
+"""Refusals that the server sends by itself have the error format of their path."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrivialFront]:
 
 
 def read_refusal(connection: socket.socket) -> tuple[int, dict[str, str], Any]:
-    """Read until the server hangs up; give status, headers and body."""
+    """Read until the server closes the connection. Return status, headers and body."""
     answer = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(1 << 16):
@@ -95,7 +95,7 @@ DIALECTS = [
     ],
     ids=["slow body", "long head", "long field", "two lengths"],
 )
-def test_a_refusal_of_the_server_is_in_the_dialect_of_its_path(
+def test_server_refusal_has_the_error_format_of_its_path(
     front: TrivialFront,
     path: bytes,
     check: Callable[..., None],
@@ -125,7 +125,7 @@ def test_a_request_that_loses_its_room_is_told_so_in_its_dialect(
     check(headers, body, 429, "concurrency_limit")
 
 
-def test_an_unreadable_line_or_a_failing_application_gets_no_page_and_tells_no_detail(
+def test_malformed_request_or_failing_application_gets_no_page_and_no_details(
     tmp_path: Path,
 ) -> None:
     failing = WITH_DIALECTS.replace(

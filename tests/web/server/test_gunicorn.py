@@ -1,4 +1,4 @@
-"""The front server's settings, tried on a real gunicorn."""
+"""The web process's settings, in a real gunicorn."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         ("STORAGE_GRACE_DAYS", "-1"),
     ],
 )
-def test_a_wrong_setting_ends_the_start_with_a_line_that_says_what_to_do(name: str, value: str) -> None:
+def test_invalid_setting_ends_the_start_with_an_instruction(name: str, value: str) -> None:
     service = {"BLOB_STORE": "file:///b", "DATABASE_URL": "postgresql:///d", "REDIS_URL": "redis://h/0"}
     environment = os.environ | service | {"ENCRYPTION_KEYS": "k", name: value}
     started = subprocess.run(
@@ -54,8 +54,8 @@ def test_a_request_waits_for_its_turn_as_long_as_for_a_slot() -> None:
     assert started.stdout == "42.5\n"
 
 
-def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
-    """gunicorn's accepting thread waits two seconds for each connection it closes; ours waits for none."""
+def test_clients_that_do_not_close_delay_no_other_client(port: int) -> None:
+    """gunicorn's accepting thread waits up to two seconds for each connection that it closes; ours does not wait."""
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(_ask(port, b"close")) for _ in range(10)]
         for connection in idle:
@@ -64,7 +64,7 @@ def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
             assert asking.recv(1 << 16).startswith(b"HTTP/1.1 200"), "the client is as patient as ten seconds"
 
 
-def test_requests_that_follow_each_other_are_answered_on_one_connection_until_either_side_hangs_up(
+def test_consecutive_requests_share_a_connection_until_either_side_closes_it(
     port: int,
 ) -> None:
     with _ask(port, b"keep-alive") as asking:

@@ -1,4 +1,4 @@
-"""What the front touches of gunicorn in private is as it was when that was written (`web/server/accept_thread.py`)."""
+"""The private parts of gunicorn that the server overrides are unchanged (`web/server/accept_thread.py`)."""
 
 import inspect
 import re
@@ -36,7 +36,7 @@ USED_OF_WORKER = ("nr", "max_requests", "nr_conns", "worker_connections", "polle
 USED_OF_CONNECTION = ("sock", "initialized", "data_ready", "parser")
 
 
-def test_the_version_that_was_read_is_pinned() -> None:
+def test_gunicorn_version_is_pinned() -> None:
     pinned = re.search(r'"gunicorn==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     assert pinned is not None
     assert gunicorn.__version__ == pinned[1]
@@ -49,7 +49,7 @@ def test_overridden_methods_have_the_parameters_they_had(name: str) -> None:
     assert list(inspect.signature(getattr(ThreadWorker, name)).parameters) == OVERRIDDEN[name]
 
 
-def test_what_is_used_is_there() -> None:
+def test_used_private_attributes_exist() -> None:
     worker = inspect.getsource(ThreadWorker)
     for name in USED_OF_WORKER:
         assert f"self.{name}" in worker, name
@@ -63,8 +63,8 @@ def test_what_is_used_is_there() -> None:
     assert list(inspect.signature(Unreader.take_buffered).parameters) == ["self"]
 
 
-def test_an_answer_to_be_held_leaves_gunicorn_with_its_response() -> None:
-    """It is raised as a BaseException, which nothing in the way may catch, from where the application is called."""
+def test_deferred_response_leaves_gunicorn_by_a_base_exception() -> None:
+    """It is raised as a BaseException, which no code between the application and the worker may catch."""
     for method in (ThreadWorker.handle, ThreadWorker.handle_request):
         source = inspect.getsource(method)
         assert "except BaseException" not in source
@@ -82,7 +82,7 @@ def test_the_response_writes_all_to_its_socket_by_sendall() -> None:
         assert callable(getattr(Response, name))
     for name, parameters in OVERRIDDEN_OF_RESPONSE.items():
         assert list(inspect.signature(getattr(Response, name)).parameters) == parameters, name
-    # All of a body passes `_emit_body`, all of a file `write_file`; both have the head sent first.
+    # The whole body passes `_emit_body`, a file `write_file`. Both send the head first.
     assert inspect.getsource(Response.write).count("self.send_headers()") == 1
     assert inspect.getsource(Response.write).rstrip().endswith("self._emit_body(arg)")
     assert list(inspect.signature(wsgi.create).parameters)[:6] == [
@@ -98,8 +98,8 @@ def test_gunicorn_writes_its_own_refusals_by_one_function() -> None:
     assert inspect.getsource(ThreadWorker.handle).count("self.handle_error(req, conn.sock,") == 2
 
 
-def test_a_stop_passes_where_ours_takes_hold_of_it() -> None:
-    """The master stops by one method, which knows who else listens; a worker then begins to wait by one, once."""
+def test_stop_calls_the_methods_that_ours_override() -> None:
+    """The master stops through one method, which knows other listeners. A worker then calls another one, once."""
     stopping = inspect.getsource(Arbiter.stop)
     assert list(inspect.signature(Arbiter.stop).parameters) == ["self", "graceful"]
     assert "self.reexec_pid == self.master_pid == 0" in stopping
@@ -112,8 +112,8 @@ def test_a_stop_passes_where_ours_takes_hold_of_it() -> None:
     assert "self._accepting = enabled" in inspect.getsource(ThreadWorker.set_accept_enabled)
 
 
-def test_every_look_at_the_connections_is_followed_by_one_for_what_is_late() -> None:
-    """`murder_pending` is where the worker looks at deadlines, also while it stops."""
+def test_every_poll_is_followed_by_murder_pending() -> None:
+    """The worker checks its deadlines in `murder_pending`, also while it drains."""
     loop = inspect.getsource(ThreadWorker.run)
     assert loop.count("self.wait_for_and_dispatch_events(") == loop.count("self.murder_pending()") == 2
     assert "while self.nr_conns > 0" in loop

@@ -1,4 +1,4 @@
-"""Who is given a thread next, without any thread."""
+"""The order in which requests get a thread, tested without threads."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from web.server.ready_queue import ReadyQueue
 
 
-def test_a_burst_of_one_credential_takes_its_part_and_the_rest_follows_in_order() -> None:
+def test_burst_of_one_credential_takes_its_share_and_queues_the_rest() -> None:
     ready_queue = ReadyQueue(max_per_credential=2, max_wait_seconds=5)
     assert [ready_queue.start_or_queue(b"queue", number, 0.0) for number in range(4)] == [
         True,

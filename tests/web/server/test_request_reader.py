@@ -1,4 +1,4 @@
-"""When a request is whole, and who gives way, without any socket."""
+"""When a request is complete, and which one is evicted, tested without sockets."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Answers that wait, under a real gunicorn of two threads, whose clients read well, badly or not at all."""
+"""Deferred responses under a real gunicorn of two threads, with clients that read fast, slowly or not at all."""
 
 import contextlib
 import socket
@@ -98,7 +98,7 @@ def front(tmp_path: Path) -> Iterator[TrivialFront]:
 
 
 @pytest.mark.parametrize("query", [b"", b"?blocking"])
-def test_answers_that_wait_hold_no_thread_and_come_on_connections_that_live_on(
+def test_deferred_responses_use_no_thread_and_keep_their_connections(
     front: TrivialFront, query: bytes
 ) -> None:
     count = 1000
@@ -122,12 +122,12 @@ def test_a_bell_ends_a_wait_at_once(front: TrivialFront) -> None:
 def test_nothing_is_kept_of_answers_and_connections_that_are_over(front: TrivialFront) -> None:
     for _ in range(2):
         _ask_for_rung_answers(front)
-    # The connection that asks is one of them.
+    # This test's own connection counts as one of them.
     kept = post(b"x", path=b"/kept")
     wait_until(lambda: int(front.ask(kept)) <= 2, "answers and connections are let go of")
 
 
-def test_an_answer_whose_time_is_over_while_a_thread_asks_it_delays_no_other(front: TrivialFront) -> None:
+def test_response_due_while_a_thread_reads_it_delays_no_other(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/late?blocking")) as late:
         wait_until((front.directory / "asked").exists, "a thread asks")
         with front.connect(post(b"x", path=b"/rung")) as other:
@@ -136,12 +136,12 @@ def test_an_answer_whose_time_is_over_while_a_thread_asks_it_delays_no_other(fro
         assert read_answer(late) == (200, b"late")
 
 
-def test_answers_that_wait_for_a_server_delay_neither_the_pieces_nor_the_end_of_others(
+def test_blocking_responses_delay_no_other_responses(
     front: TrivialFront,
 ) -> None:
     go = front.directory / "go"
     with contextlib.ExitStack() as stack:
-        stack.callback(go.touch)  # else a front whose test has failed waits for them
+        stack.callback(go.touch)  # otherwise the web process would wait for them if the test fails
         waiting = post(b"x", path=b"/late?blocking")
         late = [stack.enter_context(front.connect(waiting)) for _ in range(BLOCKING_THREADS)]
         wait_until(lambda: _count(front, "asked") == BLOCKING_THREADS, "all threads wait")
@@ -168,7 +168,7 @@ def test_a_request_behind_an_answer_under_way_waits_for_its_end(front: TrivialFr
         assert [read_answer(connection)[1] for _ in range(2)] == [b"done", b"rung"]
 
 
-def test_clients_that_take_nothing_are_hung_up_on_and_little_is_kept_for_them(front: TrivialFront) -> None:
+def test_clients_that_do_not_read_are_disconnected_and_little_is_buffered(front: TrivialFront) -> None:
     assert front.ask() == b"ok"
     worker = psutil.Process(front.process.pid).children()[0]
     before = worker.memory_info().rss

@@ -1,4 +1,4 @@
-"""Requests whose end could be read in two ways are refused by a real gunicorn, and what follows them is no request."""
+"""A real gunicorn refuses requests with an ambiguous end, and does not parse what follows them as a request."""
 
 import contextlib
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def asked(front: TrivialFront) -> list[str]:
 
 
 def refused(front: TrivialFront, request: bytes) -> int:
-    """Send it with a request behind it; see that the connection ends after one answer, and give its status."""
+    """Send a request with another one behind it. Check that one response ends the connection, and return its status."""
     with front.connect(request + SMUGGLED) as connection:
         status, _ = read_answer(connection)
         with contextlib.suppress(ConnectionResetError):
@@ -77,9 +77,7 @@ def refused(front: TrivialFront, request: bytes) -> int:
 
 
 @pytest.mark.parametrize("name", AMBIGUOUS)
-def test_a_request_that_ends_in_two_places_is_refused_with_all_that_follows(
-    front: TrivialFront, name: str
-) -> None:
+def test_request_with_two_lengths_is_refused_with_everything_after_it(front: TrivialFront, name: str) -> None:
     fields, body = AMBIGUOUS[name]
     request = b"POST /ambiguous HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s" % (fields, body)
     assert refused(front, request) == (501 if name == "unknown coding" else 400)
@@ -98,12 +96,12 @@ def test_a_request_that_ends_in_two_places_is_refused_with_all_that_follows(
         b"PO ST / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_a_head_that_is_no_head_is_refused(front: TrivialFront, head: bytes) -> None:
+def test_malformed_head_is_refused(front: TrivialFront, head: bytes) -> None:
     assert refused(front, head) == 400
 
 
-def test_requests_one_after_the_other_are_answered_each(front: TrivialFront) -> None:
-    """Otherwise nothing above would say anything."""
+def test_consecutive_requests_are_each_answered(front: TrivialFront) -> None:
+    """Without this, the tests above would prove nothing."""
     with front.connect(b"POST /first HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx" * 2) as connection:
         assert [read_answer(connection)[0] for _ in range(2)] == [200, 200]
     assert asked(front)[-2:] == ["/first", "/first"]

@@ -1,4 +1,4 @@
-"""A front of two threads among strangers who send little, slowly or nothing."""
+"""A web process with two threads, and anonymous clients that send little, slowly or nothing."""
 
 import contextlib
 import time
@@ -23,7 +23,7 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrivialFront]:
-    """One that gives a request whole minutes, so that only holding nothing can help."""
+    """A server with timeouts of minutes, so that only freeing threads can help."""
     settings = {"WEB_HEAD_SECONDS": "120", "WEB_SMALL_BODY_SECONDS": "120"}
     with trivial_front(tmp_path_factory.mktemp("front"), **settings) as running:
         yield running
@@ -31,7 +31,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrivialFront]:
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[TrivialFront]:
-    """One that waits a second for a head and for a body."""
+    """A server that waits one second for a head and for a body."""
     with trivial_front(tmp_path, WEB_HEAD_SECONDS="1", WEB_SMALL_BODY_SECONDS="1") as running:
         yield running
 
@@ -41,9 +41,7 @@ def hasty(tmp_path: Path) -> Iterator[TrivialFront]:
     [(2100, b""), (1100, HALF_HEAD), (200, post(b"17 bytes of 1000.", length=1000))],
     ids=["silent connections", "unfinished heads", "unfinished bodies"],
 )
-def test_requests_that_do_not_come_to_an_end_hold_nobody_up(
-    front: TrivialFront, count: int, sent: bytes
-) -> None:
+def test_incomplete_requests_delay_no_other_client(front: TrivialFront, count: int, sent: bytes) -> None:
     with many_files(count + 500), contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(front.connect(sent)) for _ in range(count)]
         for _ in range(5):
@@ -92,7 +90,7 @@ def test_chunks_and_announced_bodies_are_read_by_the_thread(front: TrivialFront)
         assert read_answer(asking)[1] == b"hi"
 
 
-def test_a_body_that_stays_away_is_refused_and_a_head_that_does_is_hung_up_on(hasty: TrivialFront) -> None:
+def test_missing_body_is_refused_and_missing_head_closes_the_connection(hasty: TrivialFront) -> None:
     with (
         hasty.connect(post(b"begun", length=1000)) as body,
         hasty.connect(HALF_HEAD) as head,
@@ -140,7 +138,7 @@ def test_the_address_with_most_bytes_makes_room_for_others(tmp_path: Path) -> No
         assert read_answer(patient)[1] == b"a" * 1001
 
 
-def test_a_burst_of_one_credential_waits_for_its_turn_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_burst_of_one_credential_is_queued_and_delays_no_other(tmp_path: Path) -> None:
     request = b"POST /slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mine\r\nContent-Length: 4\r\n\r\nslow"
     with trivial_front(tmp_path, WEB_THREADS="8") as front, contextlib.ExitStack() as stack:
         burst = [stack.enter_context(front.connect(request)) for _ in range(8)]

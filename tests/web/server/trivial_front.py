@@ -1,4 +1,4 @@
-"""A real gunicorn with the front's settings and a trivial application, asked over raw sockets."""
+"""A real gunicorn with the web process's settings and a trivial application, used through raw sockets."""
 
 import contextlib
 import os
@@ -58,14 +58,14 @@ class TrivialFront:
     def ask(
         self, request: bytes = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", *, address: str = "127.0.0.1"
     ) -> bytes:
-        """Send one request on a connection of its own; give the body of the answer."""
+        """Send one request on its own connection. Return the body of the response."""
         with self.connect(request, address=address) as connection:
             return read_answer(connection)[1]
 
 
 @contextlib.contextmanager
 def trivial_front(directory: Path, application: str = APPLICATION, **settings: str) -> Iterator[TrivialFront]:
-    """Run it, with two threads in one process unless `settings` say otherwise."""
+    """Run the server, with two threads in one process unless `settings` differ."""
     (directory / "trivial.py").write_text(application)
     environment = {**os.environ, "PORT": str(find_free_port()), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
     environment |= {"PYTHONPATH": f"{directory}{os.pathsep}{ROOT}", **settings}
@@ -80,7 +80,7 @@ def trivial_front(directory: Path, application: str = APPLICATION, **settings: s
 
 
 def post(body: bytes, *, length: int | None = None, path: bytes = b"/") -> bytes:
-    """Write a request that sends this body, of this announced length."""
+    """Return a request with this body and this declared length."""
     return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
         path,
         len(body) if length is None else length,
@@ -89,7 +89,7 @@ def post(body: bytes, *, length: int | None = None, path: bytes = b"/") -> bytes
 
 
 def read_answer(connection: socket.socket) -> tuple[int, bytes]:
-    """Read one answer that says its length; give its status and body, and leave what follows it."""
+    """Read one response with a declared length. Return its status and body, and leave further bytes unread."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         piece = connection.recv(1)
@@ -105,7 +105,7 @@ def read_answer(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def is_hung_up(connection: socket.socket) -> bool:
-    """Wait until the server has hung up without a word."""
+    """Wait until the server has closed the connection without sending anything."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -114,7 +114,7 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 @contextlib.contextmanager
 def many_files(wanted: int) -> Iterator[None]:
-    """Let this process open so many files."""
+    """Allow this process so many open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     try:
