@@ -125,7 +125,7 @@ def test_messages_of_a_conversation_keep_their_order(
     conversation = uuid4().hex
     url = source.serve("/image", content(PNG.content))
     with monkeypatch.context() as ahead:
-        # Ids contain the time, and this web process has a clock ahead of the other: the first message has the larger id.
+        # Ids contain the time. This web process has a clock ahead of the other, so the first message has the larger id.
         ahead.setattr(ids, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + ahead_seconds * 10**9))
         first = door.taken("first", conversationId=conversation, attachments=[attach(url, **IMAGE)])
     second = door.taken("second", conversationId=conversation)
