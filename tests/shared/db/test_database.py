@@ -41,7 +41,7 @@ def test_the_first_use_after_a_restart_of_postgres_meets_no_dead_connection(tmp_
         postgres.stop()
 
 
-def test_whoever_loses_its_connection_is_told_to_try_again_and_holds_up_nobody(
+def test_lost_connection_raises_unavailable_and_blocks_no_other_caller(
     database_url: str,
 ) -> None:
     narrow = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=1)
@@ -53,9 +53,7 @@ def test_whoever_loses_its_connection_is_told_to_try_again_and_holds_up_nobody(
     narrow.dispose()
 
 
-def test_whoever_is_given_none_but_connections_that_end_at_once_is_told_to_try_again(
-    database_url: str, database: Database
-) -> None:
+def test_connections_that_end_at_once_raise_unavailable(database_url: str, database: Database) -> None:
     doomed = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=2)
 
     @event.listens_for(doomed.engine, "connect")

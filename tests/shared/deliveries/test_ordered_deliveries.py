@@ -118,7 +118,7 @@ def test_an_open_breaker_keeps_the_order(
     assert bodies(server) == list(range(5))
 
 
-def test_what_was_given_up_is_sent_again_in_its_order_and_before_what_came_later(
+def test_replayed_dead_letters_keep_their_place_in_the_order(
     database: Database, sender: Sender, server: Server
 ) -> None:
     destination = uuid4()
@@ -166,7 +166,7 @@ def test_an_end_and_a_new_message_at_once_leave_nothing_held(
     assert bodies(server) == list(range(60))
 
 
-def test_a_removal_and_an_end_at_once_do_not_wait_for_each_other(database: Database) -> None:
+def test_concurrent_removal_and_end_of_a_message_do_not_deadlock(database: Database) -> None:
     destination = uuid4()
     enqueue_in_order(database, "http://unused/", destination, 2)
     with database.transaction() as session:

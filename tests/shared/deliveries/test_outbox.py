@@ -99,7 +99,7 @@ def test_what_waits_for_another_attempt_is_sent_now(
         resend_delivery(session, destination_id=destination, delivery_id=delivery_id)
 
 
-def test_a_replay_begins_where_it_is_told_and_sends_in_order_what_has_not_arrived(
+def test_replay_sends_undelivered_messages_in_order_from_the_given_position(
     database: Database, sender: Sender, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     destination = uuid4()

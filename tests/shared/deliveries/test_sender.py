@@ -329,7 +329,7 @@ def test_no_connection_is_held_while_a_message_is_on_its_way(database_url: str, 
     assert len(server.asked) == 8
 
 
-def test_a_worker_asked_to_stop_finishes_what_is_under_way_and_begins_nothing(
+def test_stopped_sender_finishes_attempts_and_claims_nothing(
     database: Database, sender: Sender, server: Server
 ) -> None:
     gate = Gate()
@@ -355,7 +355,7 @@ class Failing:
         return True
 
 
-def test_a_message_that_nobody_can_send_does_not_keep_others_and_is_given_up(
+def test_undeliverable_message_is_dropped_and_does_not_block_the_queue(
     database: Database, server: Server
 ) -> None:
     server.on("/hook", OK)
@@ -415,7 +415,7 @@ def test_a_claim_that_was_given_up_records_an_arrival_but_no_failure(database: D
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_an_attempt_that_was_under_way_when_its_destination_ended_is_the_last(
+def test_attempt_in_flight_is_the_last_after_its_destination_ended(
     database: Database, sender: Sender, server: Server, *, ordered: bool
 ) -> None:
     server.on("/hook", OK)

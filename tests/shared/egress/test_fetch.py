@@ -196,9 +196,7 @@ def test_a_source_that_keeps_the_pace_has_longer_than_the_grace(server: Server) 
     assert fetched(server.url(), limits=limits) == body
 
 
-def test_a_source_answers_for_no_time_in_which_what_it_sent_is_written(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pace_does_not_count_the_time_of_writing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is slow for a minute is not the source's fault; what the source then takes counts again."""
     body = b"x" * MEBIBYTE
     server.on("/", content(body))

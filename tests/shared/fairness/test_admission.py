@@ -55,7 +55,7 @@ def test_an_empty_pool_serves_anybody(slots: int) -> None:
 
 
 @pytest.mark.parametrize("slots", [2, 8, 28, 256])
-def test_a_newcomer_is_served_beside_a_tenant_that_takes_all_it_can_get(slots: int) -> None:
+def test_newcomer_gets_a_slot_beside_a_greedy_tenant(slots: int) -> None:
     pool = make_pool(slots)
     take_all(pool, HOSTILE)
     assert pool.try_acquire(VICTIM) is not None
@@ -79,7 +79,7 @@ def test_beside_twenty_greedy_tenants_a_newcomer_is_served_next() -> None:
     assert pool.in_use == 0
 
 
-def test_a_tenant_is_refused_for_its_own_use_and_told_when_to_come_again() -> None:
+def test_tenant_over_its_share_is_refused_with_retry_after() -> None:
     pool = make_pool(8)
     take_all(pool, HOSTILE)
     with pytest.raises(ConcurrencyLimited) as refused:
@@ -193,14 +193,14 @@ def test_the_room_for_waiting_is_shared_too() -> None:
     assert (pool.in_use, pool.waiting) == (0, 0)
 
 
-def test_strangers_together_are_one_tenant() -> None:
+def test_anonymous_clients_are_one_tenant() -> None:
     pool = make_pool(64)
     taken = [slot for number in range(200) for slot in take_all(pool, anonymous_key(f"10.0.{number}.1"), 1)]
     assert len(taken) == 32
     assert len(take_all(pool, VICTIM)) >= 16
 
 
-def test_one_address_leaves_room_for_other_strangers() -> None:
+def test_one_address_leaves_room_for_other_anonymous_clients() -> None:
     pool = make_pool(64)
     take_all(pool, anonymous_key("203.0.113.7"))
     assert pool.try_acquire(anonymous_key("198.51.100.9")) is not None
@@ -216,12 +216,12 @@ def test_one_address_leaves_room_for_other_strangers() -> None:
         ("fe80::1%eth0", "fe80::2", True),
     ],
 )
-def test_an_ipv6_stranger_is_known_by_its_network(one: str, other: str, is_same: bool) -> None:
+def test_anonymous_ipv6_client_counts_by_its_network(one: str, other: str, is_same: bool) -> None:
     assert (anonymous_key(one) == anonymous_key(other)) is is_same
     assert anonymous_key(one).tenant == ANONYMOUS
 
 
-def test_a_stranger_hears_that_strangers_are_too_many_while_others_would_be_given_a_slot() -> None:
+def test_anonymous_clients_are_limited_while_tenants_still_get_slots() -> None:
     pool = make_pool(8)
     for number in range(8):
         take_all(pool, anonymous_key(f"10.0.{number}.1"), 1)
@@ -235,7 +235,7 @@ def test_a_stranger_hears_that_strangers_are_too_many_while_others_would_be_give
 
 
 @pytest.mark.parametrize("address", [None, "", "nonsense", ":::", "unix:"])
-def test_an_address_that_is_none_is_a_stranger_too(address: str | None) -> None:
+def test_invalid_address_counts_as_anonymous(address: str | None) -> None:
     assert anonymous_key(address).tenant == ANONYMOUS
 
 

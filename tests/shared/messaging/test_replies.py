@@ -158,7 +158,7 @@ def test_streams_from_many_threads_arrive_whole_and_in_order(
         inbox.close()
 
 
-def test_what_was_on_its_way_over_a_connection_that_broke_is_sent_again(
+def test_replies_on_a_broken_connection_are_sent_again(
     valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as inbox:
@@ -213,7 +213,7 @@ def test_the_last_reply_outlives_a_connection_that_broke(
     assert [reply.kind for reply in received if reply] == [ReplyKind.DATA, ReplyKind.END]
 
 
-def test_an_interruption_is_told_to_all_who_wait_and_to_nobody_after_it(
+def test_interruption_is_reported_to_waiting_requests_only(
     valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
@@ -233,7 +233,7 @@ def pings(valkey: redis.Redis) -> int:
     return stats.get("cmdstat_ping", {"calls": 0})["calls"]
 
 
-def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_still(
+def test_channel_is_pinged_before_it_is_dropped_after_a_suspended_process(
     valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "READ_TIMEOUT_SECONDS", 0.01)
@@ -248,7 +248,7 @@ def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_sti
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
-def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
+def test_silent_channel_is_pinged_and_stays_open(
     valkey: redis.Redis, publisher: ReplyPublisher, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "READ_TIMEOUT_SECONDS", 0.01)

@@ -35,7 +35,7 @@ def test_without_a_collector_nothing_of_opentelemetry_is_imported_and_nothing_is
     assert run(code).strip() == "set()"
 
 
-def test_a_process_starts_where_the_extra_is_missing_and_says_how_to_install_it() -> None:
+def test_process_starts_without_the_tracing_extra_and_logs_the_remedy() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None;"
         "from shared.runtime.log_writer import configure_logging; configure_logging('INFO');"

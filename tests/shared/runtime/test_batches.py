@@ -9,7 +9,7 @@ def test_a_sweep_goes_on_until_a_batch_is_short() -> None:
     assert left == [10]
 
 
-def test_a_sweep_whose_time_is_over_ends_after_its_batch_and_says_so() -> None:
+def test_sweep_over_budget_ends_after_its_batch_as_truncated() -> None:
     left = [10, 10, 10]
     with budget(0) as given:
         assert drain(lambda: left.pop(0), size=10) == 10

@@ -15,7 +15,7 @@ def make(pieces: Generator[bytes]) -> DeferredResponse:
     return DeferredResponse(pieces, WakeUp(), idle_seconds=lambda: 0.0, is_blocking=False)
 
 
-def test_closing_ends_the_pieces_and_then_calls_all_that_asked_for_it_even_if_one_fails() -> None:
+def test_close_ends_the_pieces_and_runs_every_callback() -> None:
     called: list[str] = []
 
     def fail() -> None:

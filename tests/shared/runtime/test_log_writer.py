@@ -99,7 +99,7 @@ def test_more_lines_than_are_kept_wait_for_the_output(log: logging.Logger, writt
     wait_until(lambda: len(written.events) == 3 * MAX_BUFFERED_LINES, "the rest is written")
 
 
-def test_the_lines_of_the_last_moment_are_written_at_the_end_of_the_process() -> None:
+def test_buffered_lines_are_written_at_process_end() -> None:
     assert events(run(LOG_AND + "log.info('started'); log.info('ended'); sys.exit(3)").stdout) == [
         "started",
         "ended",
@@ -157,7 +157,7 @@ def test_a_killed_process_loses_the_lines_of_a_moment_at_the_most(tmp_path: Path
     assert events(output.read_bytes()) == ["early"]
 
 
-def test_lines_that_a_full_disk_does_not_take_are_counted_and_fail_nothing(tmp_path: Path) -> None:
+def test_lines_lost_to_a_full_disk_are_counted_without_failing(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         run = subprocess.run(
             [sys.executable, "-c", LOG_AND_GO_ON],

@@ -79,7 +79,7 @@ def test_two_workspaces_of_one_app_end_at_their_own_identities(front: Front) -> 
     assert [len(line.imports()) for line in (app, first)] == [2, 1]
 
 
-def test_two_workspaces_files_are_fetched_with_their_own_tokens_for_their_own_identities(
+def test_files_of_each_workspace_are_fetched_with_its_own_token(
     front: Front,
 ) -> None:
     with networks.SlackStandIn() as stand_in:

@@ -268,9 +268,7 @@ def test_an_endpoint_that_is_gone_is_disabled_until_it_is_named_again(front: Fro
     assert told.notifications()[0]["state"] == "Delivered"
 
 
-def test_what_happened_while_an_endpoint_was_disabled_is_replayed_in_order_and_told_once(
-    front: Front, told: Told
-) -> None:
+def test_events_missed_by_a_disabled_endpoint_are_replayed_once_in_order(front: Front, told: Told) -> None:
     told.store()
     deliver(front)
     told.server.on(HOOK, content(b"", status="410 Gone"))
@@ -296,9 +294,7 @@ def test_what_happened_while_an_endpoint_was_disabled_is_replayed_in_order_and_t
     assert told.ask("POST", "/notifications/replay", json={}).get_json()["count"] == 1
 
 
-def test_an_endpoint_that_has_just_moved_is_not_disabled_for_what_its_old_address_says(
-    front: Front, told: Told
-) -> None:
+def test_moved_endpoint_is_not_disabled_by_its_old_address(front: Front, told: Told) -> None:
     is_moved: list[bool] = []
 
     def say_that_it_has_moved(connection: socket.socket) -> None:
@@ -350,7 +346,7 @@ def test_a_disabled_distribution_is_told_nothing(front: Front, told: Told) -> No
     assert [listed["lastCode"] for listed in told.notifications()] == ["destination_gone"]
 
 
-def test_what_waits_is_sent_now_and_what_has_arrived_is_not_sent_again(
+def test_resend_sends_waiting_and_refuses_delivered_notifications(
     front: Front, told: Told, server: Server
 ) -> None:
     told.store()

@@ -116,7 +116,7 @@ def test_a_wrong_batch_is_refused_whole(connector: Connector, items: object, cod
     ],
     ids=lambda value: next(iter(value), "") if isinstance(value, dict) else str(value),
 )
-def test_a_wrong_field_of_a_form_is_named_and_its_bytes_are_not_kept(
+def test_invalid_form_field_is_named_and_its_file_discarded(
     connector: Connector, fields: dict[str, object], status: int, code: str
 ) -> None:
     answer = connector.push_form(PNG, **fields)
@@ -124,7 +124,7 @@ def test_a_wrong_field_of_a_form_is_named_and_its_bytes_are_not_kept(
     require_no_stray_bytes(connector)
 
 
-def test_a_form_without_its_file_or_its_end_or_with_something_twice_is_refused(
+def test_incomplete_or_repeated_form_parts_are_refused(
     connector: Connector,
 ) -> None:
     document = ("document", PNG)
@@ -155,7 +155,7 @@ def test_a_page_in_disguise_is_refused(connector: Connector) -> None:
     require_no_stray_bytes(connector)
 
 
-def test_names_and_types_of_a_form_come_from_its_part_unless_its_fields_say_otherwise(
+def test_form_fields_override_the_name_and_type_of_the_part(
     connector: Connector,
 ) -> None:
     odd = Sample(file_name="../../e\u202evil.png", media_type="image/png", content=PNG.content)
@@ -267,7 +267,7 @@ def test_nothing_is_taken_for_whoever_may_not_store_it(
 
 
 @pytest.mark.parametrize(("what", "status", "code"), LOSSES)
-def test_a_push_whose_authority_went_between_its_last_byte_and_its_commit_stores_nothing(
+def test_push_stores_nothing_if_its_authority_ends_before_the_commit(
     front: Front, monkeypatch: pytest.MonkeyPatch, what: str, status: int, code: str
 ) -> None:
     connector = make_connector(front)

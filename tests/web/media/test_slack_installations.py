@@ -126,7 +126,7 @@ def test_a_workspace_that_agrees_is_received_for_with_its_own_token(scene: Scene
     assert dict(parse_qsl(sent.body.decode()))["redirect_uri"] == redirect_uri
 
 
-def test_an_app_is_installed_for_its_own_distribution_which_keeps_its_other_settings(scene: Scene) -> None:
+def test_installation_for_its_own_distribution_keeps_its_other_settings(scene: Scene) -> None:
     answer = scene.come_back(state=scene.state(target=scene.app), code=scene.slack.agree("T9"))
     assert answer.status_code == 200, answer.text
     assert scene.token_of(scene.app).startswith("xoxb-T9-")
@@ -143,7 +143,7 @@ def test_the_stand_in_answers_slacks_own_client_as_it_answers_the_product(scene:
         client.oauth_v2_access(client_id=CLIENT_ID, client_secret=CLIENT_SECRET, code=code)
 
 
-def test_a_state_is_good_once_for_its_distribution_and_as_it_was_sealed(scene: Scene) -> None:
+def test_state_is_valid_once_unaltered_and_for_its_distribution(scene: Scene) -> None:
     state, code = scene.state(), scene.slack.agree("T9")
     sealed = Encryption(scene.front.settings).encrypt
     for wrong in ("", "é", state[:-4], "A" * 5000, sealed("{}").decode(), sealed("null").decode()):

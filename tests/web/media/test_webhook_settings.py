@@ -78,7 +78,7 @@ def test_workers_get_what_was_set_and_the_defaults(front: Front) -> None:
             credentials_of(line, network)
 
 
-def test_a_replaced_signing_secret_is_kept_for_the_overlap_and_a_replaced_token_is_not(front: Front) -> None:
+def test_overlap_keeps_replaced_signing_secrets_and_no_tokens(front: Front) -> None:
     old, new = DiscordStandIn(), DiscordStandIn()
     line = open_line(front, old)
     shown = line.put_settings({**new.settings, "botToken": "another-" * 4}).get_json()["settings"]
@@ -105,7 +105,7 @@ def test_settings_given_again_end_the_overlap_sooner_and_never_later(front: Fron
     assert len(acts_of(line)) == len(acts) + 1
 
 
-def test_what_is_given_again_is_not_replaced_and_what_is_left_out_goes_back_to_its_default(
+def test_repeated_settings_are_kept_and_omitted_ones_reset(
     front: Front,
 ) -> None:
     line = open_line(front, DiscordStandIn())
@@ -189,7 +189,7 @@ def test_what_is_forgotten_takes_no_webhooks(slack: Line) -> None:
     assert slack.front.delete(slack.settings_path, slack.administrator.authorization).status_code == 404
 
 
-def test_what_is_forgotten_while_a_webhook_is_taken_in_takes_it_no_more(
+def test_settings_deleted_while_a_webhook_is_received_refuse_it(
     slack: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slack.put_settings()
@@ -220,7 +220,7 @@ def test_every_change_is_on_record_without_a_value(slack: Line) -> None:
     assert not [value for value in GOOD.values() if value in json.dumps([row.details for row in recorded])]
 
 
-def test_two_who_set_a_network_up_at_once_do_so_one_after_the_other(slack: Line) -> None:
+def test_concurrent_network_setups_are_serialized(slack: Line) -> None:
     def put(number: int) -> int:
         client = slack.front.app.test_client()
         body = {"settings": {**GOOD, "botToken": f"token-{number}-" * 4}}

@@ -73,7 +73,7 @@ def test_a_webhook_is_counted_for_its_organization_once_its_signature_is_verifie
     assert moves == [(ANONYMOUS, line.organization_id)]
 
 
-def test_fifty_at_once_are_one_import(front: Front) -> None:
+def test_concurrent_webhooks_create_one_import(front: Front) -> None:
     line = open_line(front, networks.SlackStandIn())
     body = message(line)
     headers = line.stand_in.sign(body)
@@ -86,7 +86,7 @@ def test_fifty_at_once_are_one_import(front: Front) -> None:
     assert len(line.imports()) == 1
 
 
-def test_what_tells_of_no_attachment_is_acknowledged_and_forgotten(front: Front) -> None:
+def test_webhook_without_attachments_is_acknowledged(front: Front) -> None:
     for stand_in, body in (
         (networks.SlackStandIn(), b'{"type": "event_callback", "event": {"type": "message", "text": "hi"}}'),
         (networks.TwilioStandIn(), b"MessageSid=SM1&NumMedia=0&Body=hi"),
@@ -226,7 +226,7 @@ def test_whatsapps_handshake_is_answered(front: Front) -> None:
         assert (refused.status_code, refused.get_json()["code"]) == (401, "signature_invalid")
 
 
-def test_discord_hears_what_each_of_its_webhooks_wants(front: Front) -> None:
+def test_discord_gets_the_response_of_each_webhook_type(front: Front) -> None:
     line = open_line(front, networks.DiscordStandIn())
     for sent, answered in (
         ({"type": 1, "id": "1", "token": "x"}, {"type": 1}),

@@ -70,7 +70,7 @@ def test_secret_headers_reach_the_source_and_are_erased_with_the_location(
         ("text/" + "x" * 1000, "application/octet-stream"),
     ],
 )
-def test_a_source_names_the_type_only_where_nobody_else_did_and_only_by_a_name_of_one(
+def test_source_content_type_is_used_only_as_last_resort(
     desk: Desk, mailbox: Mailbox, served: str, kept: str
 ) -> None:
     url = desk.source.serve("/untyped", content(b"hello", served))
@@ -81,7 +81,7 @@ def test_a_source_names_the_type_only_where_nobody_else_did_and_only_by_a_name_o
     assert file.media_type == kept
 
 
-def test_what_may_pass_is_tried_again_later(desk: Desk, mailbox: Mailbox) -> None:
+def test_transient_failures_are_retried(desk: Desk, mailbox: Mailbox) -> None:
     answers = in_turn(status(503), status(500), content(PNG.content))
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", answers)))
     desk.work()
@@ -133,7 +133,7 @@ def failing(desk: Desk, request: pytest.FixtureRequest) -> Failing:
     return store  # type: ignore[no-any-return]
 
 
-def test_an_import_waits_for_a_store_that_takes_nothing_and_uses_no_attempts_up(
+def test_full_store_postpones_import_without_counting_attempts(
     desk: Desk, mailbox: Mailbox, failing: Failing
 ) -> None:
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", content(PNG.content))))

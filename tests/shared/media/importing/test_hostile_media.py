@@ -150,7 +150,7 @@ def test_a_source_that_drips_is_given_up(impatient: Desk, mailbox: Mailbox) -> N
     ],
 )
 @pytest.mark.parametrize("is_length_told", [True, False])
-def test_what_was_announced_must_be_true(
+def test_announced_size_and_digest_must_match(
     strict: Desk, mailbox: Mailbox, declared: dict[str, Any], code: str, is_length_told: bool
 ) -> None:
     answer = content(PNG.content) if is_length_told else chunked(PNG.content)
@@ -217,7 +217,7 @@ def test_a_redirect_inside_is_not_followed(strict: Desk, mailbox: Mailbox, insid
     require_nothing_left(strict, mailbox)
 
 
-def test_a_name_that_changes_its_address_between_two_looks_is_refused(strict: Desk, mailbox: Mailbox) -> None:
+def test_dns_rebinding_is_refused(strict: Desk, mailbox: Mailbox) -> None:
     answers = iter([("127.0.0.1",), ("169.254.169.254",)])
     policy = EgressPolicy(allow_private=True, allow_http=True, resolve=lambda *_: next(answers))
     strict.fetcher = replace(strict.fetcher, policy=policy)

@@ -56,9 +56,7 @@ def test_messages_that_share_attachments_never_wait_for_each_other_in_a_circle(
         assert [one.attachment_id for one in batch] == [at.attachment_id for at in order]
 
 
-def test_a_native_network_vouches_for_its_ids_and_a_push_of_ours_does_not(
-    desk: Desk, mailbox: Mailbox
-) -> None:
+def test_only_generic_pushes_must_repeat_their_description(desk: Desk, mailbox: Mailbox) -> None:
     wanted = attachment("https://media.example/?signature=1")
     later = replace(wanted, location={"url": "https://media.example/?signature=2"})
     (first,) = desk.push(mailbox, wanted, network="discord")
@@ -157,7 +155,7 @@ def test_a_claim_sends_for_another_thread_while_more_attachments_wait(desk: Desk
     assert sent == [[FetchMedia()], []]
 
 
-def test_workers_that_look_for_work_at_once_give_a_distribution_no_more_than_it_may_have(desk: Desk) -> None:
+def test_concurrent_claims_respect_the_limit_of_a_distribution(desk: Desk) -> None:
     for _ in range(3):
         mailbox = desk.mailbox()
         for _ in range(6):
@@ -300,9 +298,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-def test_credential_lookup_decide_when_media_is_pushed_and_again_when_it_is_stored(
-    desk: Desk, what: str
-) -> None:
+def test_permissions_are_checked_at_the_push_and_at_the_store(desk: Desk, what: str) -> None:
     mailbox = desk.mailbox()
 
     def answer_too_late(handler: Handler) -> None:

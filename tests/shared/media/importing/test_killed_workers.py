@@ -90,7 +90,7 @@ def test_a_failure_is_recorded_once_whenever_its_worker_dies(
     desk.require_tidy()
 
 
-def test_a_worker_that_is_not_armed_for_a_step_it_takes_ends_well(
+def test_worker_without_an_armed_failpoint_ends_normally(
     desk: Desk, mailbox: Mailbox, tmp_path: Path, source: MediaSource
 ) -> None:
     desk = over(desk, local_settings(tmp_path))

@@ -69,7 +69,7 @@ def test_a_type_of_the_same_family_or_unknown_to_us_is_kept(declared: str, head:
         (None, ELF),
     ],
 )
-def test_a_false_type_or_none_is_no_type(declared: str | None, head: bytes) -> None:
+def test_wrong_or_missing_type_becomes_octet_stream(declared: str | None, head: bytes) -> None:
     assert label(declared, head) == "application/octet-stream"
 
 

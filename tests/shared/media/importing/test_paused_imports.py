@@ -64,7 +64,7 @@ def test_what_a_disabled_deployment_held_up_is_stored_once_it_is_enabled(desk: D
     assert len(desk.files_of(mailbox)) == 1
 
 
-def test_a_held_import_that_nobody_helps_fails_when_records_are_forgotten(desk: Desk) -> None:
+def test_import_that_stays_paused_fails_when_records_expire(desk: Desk) -> None:
     mailbox = desk.mailbox()
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/never", content(PNG.content))))
     with desk.database.transaction() as session:

@@ -362,7 +362,7 @@ shaped = st.recursive(
 
 @settings(max_examples=150)
 @given(payload=shaped)
-def test_whatever_a_payload_looks_like_it_is_read_and_what_is_read_can_be_kept(payload: object) -> None:
+def test_any_payload_is_parsed_into_storable_values(payload: object) -> None:
     for name, network in NETWORKS.items():
         body = json.dumps(payload).encode()
         for attachment in read(name, payload):

@@ -151,7 +151,7 @@ def test_media_that_arrives_after_its_webhook_is_stored(connect: Connect) -> Non
     assert wire.end_of(queued) == (ImportState.STORED, None)
 
 
-def test_a_token_that_is_mended_at_the_network_is_noticed_without_a_word(connect: Connect) -> None:
+def test_token_repaired_at_the_network_resumes_imports_by_itself(connect: Connect) -> None:
     wire = connect(networks.TwilioStandIn)
     (queued,) = wire.push(PNG)
     wire.set_up(authToken="0" * 32)

@@ -215,7 +215,7 @@ def test_a_header_that_is_no_signature_is_refused(network: StandIn, malformed: s
         refuse(network, with_header(sent, name, malformed))
 
 
-def test_what_a_network_declares_as_signed_cannot_be_altered_and_all_else_can(network: StandIn) -> None:
+def test_altered_parts_are_refused_exactly_if_declared_signed(network: StandIn) -> None:
     signature, sent = network_of(network).signature, webhook(network)
     changed = {Subject.BODY: altered_bodies(sent), Subject.ADDRESS: altered_addresses(sent)}
     for subject, forgeries in changed.items():
@@ -239,7 +239,7 @@ def altered_addresses(sent: WebhookRequest) -> Iterator[WebhookRequest]:
         yield replace(sent, public_url=address)
 
 
-def test_a_network_declares_the_headers_by_which_it_proves_itself_and_no_others(network: StandIn) -> None:
+def test_network_declares_exactly_the_headers_of_its_signature(network: StandIn) -> None:
     sent = webhook(network)
     assert set(sent.headers) - {"content-type"} == set(proof_of(network))
 
