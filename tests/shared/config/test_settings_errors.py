@@ -22,7 +22,7 @@ UNBOUNDED = {
 
 
 def complaint(monkeypatch: pytest.MonkeyPatch, **changes: str) -> str | None:
-    """Load the settings; give what is said of them if they are wrong."""
+    """Load the settings; return the message if they are invalid."""
     for name, value in {**GOOD, **changes}.items():
         monkeypatch.setenv(name, value)
     try:
@@ -33,7 +33,7 @@ def complaint(monkeypatch: pytest.MonkeyPatch, **changes: str) -> str | None:
 
 
 def bounded() -> list[str]:
-    """Name the settings that do not take every text."""
+    """Return the settings that do not accept every text."""
 
     def takes(name: str, value: str) -> bool:
         field = Settings.model_fields[name]

@@ -55,7 +55,7 @@ class Pooled:
 
 @pytest.fixture(scope="module")
 def pooled() -> Iterator[Pooled]:
-    """A Postgres of its own: the pooler's account must be let in, and pass every directory on the way."""
+    """Start a Postgres of its own: the pooler's account must be able to read every directory on its path."""
     with tempfile.TemporaryDirectory(prefix="pooled-") as made:
         directory = Path(made)
         directory.chmod(0o755)

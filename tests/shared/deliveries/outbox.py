@@ -70,7 +70,7 @@ def enqueue_many(database: Database, url: str, organization_id: UUID, count: int
 
 @cache
 def _sealed(url: str, headers: Sequence[tuple[str, str]]) -> bytes:
-    """Seal an address once, as the receiver has given it."""
+    """Return an address sealed once, as a receiver supplied it."""
     return seal_address(Encryption(SETTINGS), url=url, headers=dict(headers))
 
 
@@ -86,7 +86,7 @@ def row(database: Database, delivery_id: UUID) -> Any:
 
 
 def let_time_pass(database: Database) -> None:
-    """Let every wait and every lease end."""
+    """End every wait and every lease."""
     with database.transaction() as session:
         ended = "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held"
         session.execute(text(ended))

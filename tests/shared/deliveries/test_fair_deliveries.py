@@ -1,4 +1,4 @@
-"""Nobody's messages wait for the silent endpoints of others, however many these are."""
+"""An organization's messages do not wait for the silent endpoints of others, however many there are."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Ordered messages: what follows a message that failed waits until that one has arrived or was given up."""
+"""Ordered messages: a message waits until the failed one before it was delivered or given up."""
 
 import threading
 from collections.abc import Sequence

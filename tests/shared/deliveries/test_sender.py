@@ -1,4 +1,4 @@
-"""A message arrives at least once, always under its own id, and nobody waits for a destination that is slow."""
+"""A message arrives at least once, always under its own id, and no other waits for a slow destination."""
 
 import socket
 import threading
@@ -173,7 +173,7 @@ def test_an_address_that_is_gone_ends_nothing_that_waits_for_another(
 
 
 class Remembering:
-    """A channel that signs with what it is told to, and remembers whom it was told to disable."""
+    """A channel that signs as configured, and records the destinations that it must disable."""
 
     def __init__(self, address: Address | None) -> None:
         self.address = address
@@ -213,7 +213,7 @@ def test_a_message_to_a_destination_that_was_removed_is_given_up(database: Datab
 
 
 class Gate:
-    """A destination that answers nobody until it is opened, and counts how many wait at once."""
+    """A destination that responds only after it is opened, and counts concurrent requests."""
 
     def __init__(self) -> None:
         self._opened = threading.Event()
@@ -235,7 +235,7 @@ class Gate:
 
 @contextmanager
 def draining(*senders: Sender) -> Iterator[None]:
-    """Let senders send meanwhile, and wait until they have."""
+    """Run senders during a block, and wait until they have ended."""
     threads = [threading.Thread(target=sender.send_due) for sender in senders]
     for thread in threads:
         thread.start()

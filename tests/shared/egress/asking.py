@@ -16,7 +16,7 @@ HASTY = FetchLimits(maximum_bytes=100_000, deadline_seconds=0.3, idle_seconds=10
 
 @contextmanager
 def watched_connections() -> Iterator[list[Any]]:
-    """List every address that this process tries to connect to meanwhile, whatever becomes of it."""
+    """Record every address that this process tries to connect to during a block."""
     connected: list[Any] = []
     connect = socket.socket.connect
 

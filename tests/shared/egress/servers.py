@@ -1,4 +1,4 @@
-"""A server that says exactly what a test wants it to, byte by byte, and remembers what it was asked."""
+"""A server that sends exactly the bytes that a test specifies, and records its requests."""
 
 import contextlib
 import socket
@@ -111,7 +111,7 @@ def redirect(location: str, *headers: str, status: str = "302 Found") -> Answer:
 
 
 def drip(head: bytes, piece: bytes) -> Answer:
-    """Answer with a head, and then a little every moment for as long as somebody listens."""
+    """Respond with a head, and then with a few bytes at short intervals until the client closes."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(head)
@@ -123,7 +123,7 @@ def drip(head: bytes, piece: bytes) -> Answer:
 
 
 def endless(head: bytes, piece: bytes) -> Answer:
-    """Answer with a head, and then as fast as somebody reads."""
+    """Respond with a head, and then with data as fast as the client reads."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(head)

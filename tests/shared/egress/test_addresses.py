@@ -1,4 +1,4 @@
-"""Nothing private is ever connected to, however it is spelt and whatever answers for its name."""
+"""No private address is ever connected to, in any spelling and with any response of a name server."""
 
 from collections.abc import Sequence
 
@@ -208,7 +208,7 @@ def test_four_addresses_of_a_host_are_tried_and_no_fifth() -> None:
 
 
 class SecondLoopbackIsPublic(EgressPolicy):
-    """Takes 127.0.0.2 for the public internet, and 127.0.0.1 for what must not be reached."""
+    """A policy that takes 127.0.0.2 for public, and 127.0.0.1 for forbidden."""
 
     def is_allowed(self, address: str) -> bool:
         return address == "127.0.0.2"

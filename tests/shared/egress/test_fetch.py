@@ -475,7 +475,7 @@ def test_no_path_or_query_appears_in_logs_or_errors(
 
 @contextmanager
 def debug_logging() -> Iterator[None]:
-    """Log as a process does that is told to log everything."""
+    """Log at DEBUG, like a process that is configured to."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     configure_logging("DEBUG")

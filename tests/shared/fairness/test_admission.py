@@ -1,4 +1,4 @@
-"""A pool is shared: nobody uses it up while others want it, and a refusal says whose lack it is."""
+"""A pool is shared: no tenant uses it up while others need it, and a refusal names the cause."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ def make_pool(slots: int = 8, **options: float | int) -> Pool:
 
 
 def take_all(pool: Pool, key: PoolKey, most: int = 1000) -> list[Slot]:
-    """As many slots as a key is given at once."""
+    """Take as many slots as a key can get at once."""
     taken: list[Slot] = []
     while len(taken) < most and (slot := pool.try_acquire(key)) is not None:
         taken.append(slot)
@@ -141,7 +141,7 @@ def test_who_has_waited_elsewhere_for_long_waits_no_more() -> None:
 
 
 def served_order(pool: Pool, keys: list[PoolKey]) -> list[PoolKey]:
-    """Have these wait one after the other for a pool of one slot; the order in which they are served."""
+    """Queue these callers for a pool of one slot; return the order in which they are served."""
     held = pool.acquire(PoolKey("holder", "key"))
     order: list[PoolKey] = []
 

@@ -122,11 +122,11 @@ class Desk:
             return list(result.all()) if result.returns_rows else []
 
     def dies_at(self, point: str) -> list[str]:
-        """Let the first that reaches this point end there; gives a list that then names it."""
+        """Kill the first process that reaches this point; return a list that then contains the point."""
         return die_once(self.patch, point)
 
     def require_tidy(self) -> None:
-        """Sweep as the schedule does, then see that no bytes and no rows are left that nobody promised."""
+        """Sweep as the schedule does, then check that no unexpected bytes or rows are left."""
         for _ in range(2):
             self.let_time_pass()
             place_staged(self.database, self.store)

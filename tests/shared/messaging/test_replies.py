@@ -1,4 +1,4 @@
-"""Replies from workers to the front that waits: in order, never silently incomplete."""
+"""Replies from workers to the waiting web process: in order, and never silently incomplete."""
 
 import logging
 import threading
@@ -41,7 +41,7 @@ def publisher(valkey: redis.Redis) -> Iterator[ReplyPublisher]:
 
 @pytest.fixture
 def channel(valkey: redis.Redis) -> Iterator[ReplyChannel]:
-    """A front's channel."""
+    """Return a web process's channel."""
     channel = ReplyChannel(valkey)
     yield channel
     channel.close()

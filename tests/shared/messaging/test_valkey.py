@@ -11,7 +11,7 @@ from shared.messaging.valkey import ask_together, connect_valkey
 
 @pytest.fixture
 def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
-    """A client with one connection, so that whatever one use leaves behind the next one meets."""
+    """Return a client with one connection, so that a use meets the leftovers of the previous one."""
     with connect_valkey(valkey_server.url, max_connections=1) as client:
         yield client
 

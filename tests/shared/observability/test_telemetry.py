@@ -1,4 +1,4 @@
-"""What a line of the log says: nothing of a request that could not be parsed."""
+"""Log lines contain no text of a request that could not be parsed."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What the metrics of a host say of its processes and sweeps, and the broker of its queues."""
+"""A host's state: its processes and sweeps by its metrics, and the broker's queue depths."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The operations port: three paths for operators, answered whatever else the front does."""
+"""The operations port: three paths for operators, served even if all other threads are busy."""
 
 import http.client
 import json
@@ -106,7 +106,7 @@ application = Application()
 
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The operations port of a front of two processes, each of whose threads is taken for a minute."""
+    """Return the operations port of two web processes with all threads busy for a minute."""
     (tmp_path / "endless.py").write_text(APPLICATION)
     port, operations_port = find_free_port(), find_free_port()
     environment = {**os.environ, "PORT": str(port), "OPERATIONS_PORT": str(operations_port)}

@@ -1,4 +1,4 @@
-"""What a front measures of the whole service."""
+"""The metrics of the whole service that a web process measures."""
 
 from pathlib import Path
 from uuid import uuid4

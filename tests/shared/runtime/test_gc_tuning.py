@@ -1,4 +1,4 @@
-"""How often Python looks for cycles: not while it loads, and again from then on."""
+"""Garbage collection is off while a process loads, and on from then on."""
 
 import gc
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ from tests.support.media_samples import PNG, Sample
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """A distribution with its token and secret, and what it says to the front."""
+    """A distribution with its token and secret, as a client of the service."""
 
     front: Front
     id: UUID
@@ -47,7 +47,7 @@ class Connector:
         return f"Bearer {self.token}"
 
     def push(self, body: object, authorization: str | None = None, **options: Any) -> TestResponse:
-        """Push JSON, with the token unless another credential is given."""
+        """Push JSON, with the token by default."""
         return self._post(authorization or self.authorization, json=body, **options)
 
     def push_form(self, sample: Sample = PNG, **fields: object) -> TestResponse:
@@ -87,7 +87,7 @@ def form(sample: Sample, fields: Mapping[str, object]) -> dict[str, Any]:
 
 
 def encode(*parts: tuple[str, str | Sample]) -> tuple[bytes, str]:
-    """Write a form, part by part; give it with its content type."""
+    """Return a form's body and content type."""
     lines = b""
     for name, value in parts:
         disposition = f'Content-Disposition: form-data; name="{name}"'
@@ -122,7 +122,7 @@ def sign(body: bytes, secret: str, *, at: float | None = None, webhook_id: str =
 def make_connector(
     front: Front, organization_id: UUID | None = None, principal_id: UUID | None = None
 ) -> Connector:
-    """A distribution; of an organization and for an identity of its own unless given."""
+    """Create a distribution, by default with an organization and a receiving identity of its own."""
     identity = front.identity
     organization_id = organization_id or identity.organization().id
     deployment = identity.deployment(organization_id)
@@ -169,7 +169,7 @@ def fetch(front: Front) -> None:
 
 
 def deliver(front: Front) -> None:
-    """Send what is due, and what waits for another attempt, as the worker does in its time."""
+    """Send due and waiting messages, as workers do over time."""
     sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held")
     channels = {KIND: DistributionChannel(Encryption(front.settings), lambda _, body: body)}
     sender = Sender(front.services.database, front.settings, channels)

@@ -1,4 +1,4 @@
-"""A front in a process of its own, which takes one push; for `tests.support.mortals`."""
+"""A web process that receives one push and may be killed; for `tests.support.mortals`."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from web.dependencies.services import build_services
 
 
 def take(settings: Settings, path: str, headers: dict[str, str], options: dict[str, Any]) -> None:
-    """Take one push, whose body `options` give."""
+    """Receive one push with the body that `options` contain."""
     services = build_services(settings)
     create_app(settings, services).test_client().post(path, headers=headers, **options)

@@ -1,4 +1,4 @@
-"""`kill -9` of the front at every step of a push: the distribution pushes again, and there is one import."""
+"""`kill -9` of the web process at every step of a push: the repeated push leads to one import."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,6 +1,6 @@
-"""Messaging media is what was received, for a while: nobody makes, replaces or renews it through the file routes.
+"""Messaging media is received and kept for a time; the file routes cannot create, replace or renew it.
 
-Its owner reads, shares and, with the right role, deletes it, through whichever distribution it came.
+Its owner reads, shares and, with the right role, deletes it, whichever distribution received it.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Scene:
     foreign_owner: Asker
 
     def receive(self, connector: Connector | None = None) -> dict[str, Any]:
-        """Let media come in; give what the file routes call it."""
+        """Import media; return it as the file routes show it."""
         pushed = (connector or self.first).push_form(OGG).json or {}
         return {"id": pushed["fileId"], "versionId": pushed["versionId"], "revision": 1}
 

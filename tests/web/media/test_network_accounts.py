@@ -39,7 +39,7 @@ def imported(*lines: Line) -> list[list[tuple[str, Any]]]:
 
 
 def received(front: Front, *lines: Line) -> list[list[bytes]]:
-    """Fetch what is due; give the digests of the files that each line's own receiving identity has."""
+    """Fetch due imports; return the digests of the files that each line's receiving identity has."""
     fetch(front)
     statement = (
         "SELECT content_sha256 FROM files JOIN file_versions ON file_versions.id = current_version_id"

@@ -1,4 +1,4 @@
-"""A distribution is told what became of its media: signed, once for each event, until it has heard."""
+"""A distribution is notified of its media: signed, once for each event, until it is delivered."""
 
 import json
 import socket
@@ -46,7 +46,7 @@ def server(server: Server) -> Server:
 
 
 class Told:
-    """A distribution that wants to be told, and the administrator who says so."""
+    """A distribution with a notification endpoint, and its administrator."""
 
     def __init__(self, connector: Connector, server: Server) -> None:
         self.connector = connector
@@ -90,7 +90,7 @@ def told(front: Front, connector: Connector, server: Server) -> Told:
 
 
 def expire(front: Front, file_id: str, ago: str = "1 second") -> None:
-    """Let a file's retention have ended so long ago."""
+    """Set the end of a file's retention into the past."""
     for table, column in (("files", "retention_expires_at"), ("expiring_media", "expires_at")):
         key = "id" if table == "files" else "file_id"
         changed = f"UPDATE {table} SET {column} = now() - CAST(:ago AS interval) WHERE {key} = :id"

@@ -49,9 +49,9 @@ def front_settings() -> Mapping[str, object]:
 
 @pytest.fixture
 def clock(postgres_server: EmbeddedPostgres, front: Front, monkeypatch: pytest.MonkeyPatch) -> MovedClock:
-    """The clock of the database, and of who sends and is told: what is signed is good for five minutes.
+    """The clock of the database, the senders and the receivers: signatures are valid for five minutes.
 
-    The front asks for it every time.
+    The web process reads it every time.
     """
     clock = MovedClock(postgres_server, front.services.database)
 
@@ -67,7 +67,7 @@ def clock(postgres_server: EmbeddedPostgres, front: Front, monkeypatch: pytest.M
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What the endpoint was told, as standardwebhooks reads it."""
+    """The messages that the endpoint received, as standardwebhooks reads them."""
 
     id: str
     at: str
@@ -117,7 +117,7 @@ class Desk:
         assert line.send(body, at=self.clock.now.timestamp()).status_code == 200
 
     def work(self) -> None:
-        """Queue again, fetch and tell what is due by now, as the workers do in their time."""
+        """Resume, fetch and send everything due, as workers do over time."""
         resume_paused(self.front.services.database)
         fetch(self.front)
         channels = {KIND: DistributionChannel(Encryption(self.front.settings), lambda _, body: body)}
@@ -127,7 +127,7 @@ class Desk:
         self._hear()
 
     def wait(self, state: str = "Queued") -> None:
-        """Let time pass until all that is in a state may be tried again."""
+        """Move the clock until everything in a state is due again."""
         due: datetime
         ((due,),) = sql(
             self.front,
@@ -176,7 +176,7 @@ def source_is_not_there_yet(desk: Desk) -> None:
 
 
 def token_is_revoked(desk: Desk) -> None:
-    """Slack refuses the token over a weekend, tells of a message once more, and somebody mends the token."""
+    """Slack refuses the token over a weekend, sends a message again, and an administrator replaces the token."""
     settings = dict(desk.slack.stand_in.settings)
     assert desk.slack.put_settings(settings | {"botToken": "xoxb-" + "revoked-" * 4}).status_code == 200
     for sample in (PDF, JPEG):

@@ -1,4 +1,4 @@
-"""What a push may not be, and what it is told; nothing of a refused push is kept."""
+"""Invalid pushes: their error, and that nothing of them is kept."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,7 +29,7 @@ PAGE = Sample(file_name="a.png", media_type="image/png", content=b"<!doctype htm
 def small(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connector]:
-    """A distribution at a front with small limits."""
+    """Return a distribution at a web process with small limits."""
     directory = tmp_path_factory.mktemp("blobs")
     limits = {"max_media_bytes": 1000, "queued_imports": 2}
     with open_front(database_url, valkey_server.url, directory, any_store=True, **limits) as front:
@@ -224,7 +224,7 @@ LOSSES = [
 
 
 def take_authority(connector: Connector, what: str) -> None:
-    """Take away something that the storing of a push rests on."""
+    """Remove one condition that storing a push depends on."""
     deployment = connector.deployment.deployment
     with connector.front.services.database.transaction() as session:
         if what == "deployment":

@@ -1,4 +1,4 @@
-"""A distribution that signs needs no token; a bad signature gets the same 401, whatever is wrong."""
+"""A distribution that signs needs no token; every invalid signature gets the same 401."""
 
 import json
 import time

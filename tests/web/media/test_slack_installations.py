@@ -1,6 +1,6 @@
-"""An administrator begins to install a Slack app; who agrees at Slack comes back, and the workspace is received for.
+"""An administrator starts to install a Slack app, a person consents at Slack, and the workspace is routed.
 
-Slack is a real server; slack_sdk says what the address has to look like, and asks for tokens as the product does.
+Slack is a real server; slack_sdk defines the address, and exchanges codes as the product does.
 """
 
 import json

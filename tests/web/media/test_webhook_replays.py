@@ -1,4 +1,4 @@
-"""A copy of a webhook gains its holder nothing by being sent again, whatever its network signs."""
+"""A replayed copy of a webhook has no effect, for every network's way of signing."""
 
 import time
 from collections.abc import Mapping

@@ -108,7 +108,7 @@ def test_webhook_without_attachments_is_acknowledged(front: Front) -> None:
 
 
 def essence(answer: TestResponse) -> tuple[Any, ...]:
-    """All that an answer says, but for what names the request."""
+    """Return everything in a response but what identifies the request."""
     body = answer.get_json()
     body.pop("requestId")
     headers = {name: value for name, value in answer.headers if name not in ("X-Request-Id", "Date")}

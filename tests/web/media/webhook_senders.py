@@ -39,7 +39,7 @@ class Line:
         return f"/admin/distributions/{self.distribution_id}/networks/{self.stand_in.name}"
 
     def put_settings(self, settings: Mapping[str, str] | None = None, **more: Any) -> TestResponse:
-        """Set the network up, as it wants to be unless told otherwise."""
+        """Set the network up, by default with its stand-in's settings."""
         body = {"settings": dict(self.stand_in.settings if settings is None else settings), **more}
         return self.front.put(self.settings_path, self.administrator.authorization, json=body)
 
@@ -60,7 +60,7 @@ class Line:
 def open_line(
     front: Front, stand_in: StandIn, *, is_set_up: bool = True, organization_id: UUID | None = None
 ) -> Line:
-    """Make a distribution, of an organization of its own unless told otherwise."""
+    """Create a distribution, by default with an organization of its own."""
     make = front.identity
     organization_id = organization_id or make.organization().id
     deployment, principal = make.deployment(organization_id), make.principal(organization_id)

@@ -24,7 +24,7 @@ THREADS = 8
 
 
 class SlowSource:
-    """A source that says nothing until it may."""
+    """A source that sends nothing until it is released."""
 
     def __init__(self, desk: Desk) -> None:
         self.may_answer = threading.Event()
@@ -39,7 +39,7 @@ class SlowSource:
 
 @contextmanager
 def busy_worker(desk: Desk, slow: list[SlowSource]) -> Iterator[ThreadPoolExecutor]:
-    """As many threads as a worker has, all of which look for work until there is none."""
+    """Start as many threads as a worker has, which fetch until nothing is due."""
     desk.fetcher = replace(desk.fetcher, pool=Pool("fetches", THREADS))
     with ThreadPoolExecutor(THREADS) as threads:
         try:

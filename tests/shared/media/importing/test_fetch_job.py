@@ -110,7 +110,7 @@ def test_an_import_is_given_up_after_its_last_attempt(desk: Desk, mailbox: Mailb
 
 
 class Failing:
-    """A store that is full, or away, while it is told to be."""
+    """A store that is full or unavailable while a test sets it so."""
 
     def __init__(self, store: BlobStore, failure: DomainError) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Whatever a source does, its import ends in the documented state, and nothing of it stays behind."""
+"""With any behavior of a source, its import ends in the documented state and leaves nothing behind."""
 
 import gzip
 import hashlib
@@ -32,13 +32,13 @@ PROGRAM = b"\x7fELF" + bytes(200)
 
 @pytest.fixture
 def strict(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A worker that takes little and tries twice."""
+    """Return a worker with low limits and two attempts."""
     return _strict_desk(desk, monkeypatch)
 
 
 @pytest.fixture
 def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """One that also gives up soon."""
+    """Return a worker that also has a short deadline."""
     return _strict_desk(desk, monkeypatch, media_fetch_seconds=0.4)
 
 
@@ -200,7 +200,7 @@ def test_addresses_of_our_own_network_are_never_asked(strict: Desk, mailbox: Mai
 
 
 class OnlyTheSourceIsPublic(EgressPolicy):
-    """Takes the address that the source listens at for one of the public internet."""
+    """A policy that takes the source's own address for a public one."""
 
     def is_allowed(self, address: str) -> bool:
         return address == "127.0.0.1" or is_public(address)

@@ -1,4 +1,4 @@
-"""Nothing is lost for a passing reason: an import waits for who can mend what is wrong, and can be tried again."""
+"""Paused imports: no import is lost for a cause that an administrator can fix, and each can be retried."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -170,7 +170,7 @@ def test_many_held_imports_are_queued_in_batches(desk: Desk) -> None:
 
 
 def hold_all(desk: Desk, mailbox: Mailbox, count: int, *, due_in: str) -> None:
-    """Hold so many imports of a distribution until then."""
+    """Pause this many imports of a distribution until a time."""
     (first,) = desk.push(mailbox, attachment(desk.source.serve("/held", content(PNG.content))))
     columns = "distribution_id, organization_id, network, message_id, location, request_hash, state"
     desk.sql(
@@ -196,7 +196,7 @@ def count_queued(desk: Desk, mailbox: Mailbox) -> int:
 
 @pytest.fixture
 def acts_are_past(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let what was done before a call have been done long ago."""
+    """Move the audit events of before a call into the past."""
 
     def forget() -> None:
         now = least_id(datetime.now(UTC)).int >> 80

@@ -20,7 +20,7 @@ def request(
     method: str = "POST",
     received_at: float | None = None,
 ) -> WebhookRequest:
-    """What the front makes of a request."""
+    """Return a request as the web process passes it to a network."""
     return WebhookRequest(
         method=method,
         public_url=url,

@@ -1,4 +1,4 @@
-"""Every attachment that a network tells of is read, under ids that stay the same when it is told of again."""
+"""Every attachment in a network's webhook is parsed, with ids that stay the same in repeated events."""
 
 import hashlib
 import json

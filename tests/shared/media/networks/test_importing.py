@@ -1,4 +1,4 @@
-"""From a network's webhook to a stored file, or to the code that says why there is none."""
+"""From a network's webhook to a stored file, or to the code of its failure."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ class Wire:
     mailbox: Mailbox
 
     def push(self, *samples: Sample) -> tuple[Import, ...]:
-        """Take a webhook down that tells of these, as the front does."""
+        """Queue the attachments of a webhook, as the web process does."""
         body = self.stand_in.message(*[self.stand_in.keep(sample) for sample in samples])
         attachments = network_of(self.stand_in).attachments(signed(self.stand_in, body))
         return self.desk.push(self.mailbox, *attachments, network=self.stand_in.name)
 
     def end_of(self, queued: Import) -> tuple[ImportState, str | None]:
-        """Let a worker do what it can, and tell how it ended."""
+        """Run the worker, and return the state of the import."""
         self.desk.work_until_idle()
         ended = self.desk.read(queued)
         self.desk.require_tidy()

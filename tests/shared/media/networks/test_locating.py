@@ -1,4 +1,4 @@
-"""Each network is asked in its own way where a file is, and its credentials go to nobody else."""
+"""Each network's own way to locate a file; its credentials reach no other server."""
 
 import json
 import time
@@ -66,7 +66,7 @@ def discord(running: Mapping[type[networks.StandIn], networks.StandIn]) -> netwo
 
 
 def told(stand_in: networks.StandIn) -> Attachment:
-    """An attachment as the front would have read it."""
+    """Return an attachment as the web process parses it."""
     (found,) = network_of(stand_in).attachments(signed(stand_in, stand_in.message(stand_in.keep(PNG))))
     return found
 
