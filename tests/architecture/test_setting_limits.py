@@ -124,9 +124,9 @@ AT_ZERO: Mapping[str, str] = {
     "storage_price": "tests/shared/credits/storage_billing/test_daily_charges.py::"
     "test_days_that_cost_nothing_make_nothing_owed",
     "storage_grace_days": "tests/shared/credits/storage_billing/test_daily_charges.py::"
-    "test_without_grace_more_is_refused_at_once",
+    "test_storage_without_grace_is_refused_at_once",
     "live_row_cache_seconds": "tests/shared/identity/authentication/test_caching.py::"
-    "test_the_cache_forgets_in_time_and_keeps_nothing_without_a_life",
+    "test_cache_entries_expire_and_zero_ttl_stores_nothing",
 }
 """By setting that takes 0, who notices what it does then."""
 TURNED: Mapping[str, str] = {

@@ -39,7 +39,7 @@ PIECES = "tests/web/files/test_resumable_uploads.py::test_an_operation_begun_by_
 SENT = "tests/web/a2a/test_messages.py::test_idempotency_key_belongs_to_caller_principal_and_agent"
 DOOR = "tests/web/inbound/test_messages.py::test_message_id_is_unique_within_its_distribution"
 ENTERED = (
-    "tests/shared/credits/test_calls.py::test_an_id_and_a_reference_of_another_organization_are_not_ones_own"
+    "tests/shared/credits/test_calls.py::test_ids_and_references_of_another_organization_are_independent"
 )
 OF_DISTRIBUTION = (
     "a distribution has one receiver, one deployment and one organization, and is part of the key"
@@ -71,7 +71,7 @@ KEYS = {
 """By the table that keeps them unique."""
 
 CACHED = "tests/shared/identity/authentication/test_caching.py::"
-REMEMBERED = f"{CACHED}test_what_is_remembered_of_an_attribution_serves_nobody_elses_credential"
+REMEMBERED = f"{CACHED}test_cached_attribution_does_not_serve_another_credential"
 KNOWN = f"{CACHED}test_a_known_call_asks_the_database_nothing"
 BY_DIGEST = "the key is the digest of the whole secret, which is one caller's"
 PUBLIC = "what is kept is the same for everybody who asks"

@@ -1,6 +1,6 @@
-"""Model calls of one organization, step by step, each in a transaction of its own.
+"""Helpers for the model calls of one organization; each step runs in its own transaction.
 
-Prices are one µcr a token unless a test says otherwise, so that counts of tokens are amounts.
+Unless a test sets other prices, a token costs one µcr, so that numbers of tokens are amounts.
 """
 
 from uuid import UUID, uuid4
@@ -24,7 +24,7 @@ GIB = 1 << 30
 
 
 class Calls:
-    """What one organization does."""
+    """The calls, top-ups and storage of one organization."""
 
     def __init__(self, database: Database, organization_id: UUID) -> None:
         self.database = database
@@ -86,7 +86,7 @@ class Calls:
             return dispatch(session, invocation_id, token=token)
 
     def dispatched(self, amount: int, **options: object) -> tuple[UUID, UUID]:
-        """Hold and dispatch; give the invocation and its token."""
+        """Hold and dispatch a call; return the invocation id and the dispatch token."""
         invocation_id = self.hold(amount, **options)
         taken = self.dispatch(invocation_id)
         assert taken is not None
@@ -107,7 +107,7 @@ class Calls:
             return settle(session, invocation_id, token, outcome)
 
     def charge(self, tokens: int, **options: object) -> Settlement:
-        """Hold, dispatch and settle a call of so many tokens."""
+        """Hold, dispatch and settle a call with these numbers of tokens."""
         return self.settle(*self.dispatched(tokens, **options), tokens)
 
     def note_streamed(self, invocation_id: UUID, token: UUID, tokens: int) -> bool:
@@ -120,7 +120,7 @@ class Calls:
             return void(session, invocation_id)
 
     def store(self, day: str, *, bytes_of_30_days: int, price: int) -> None:
-        """Have stored so many bytes for 30 days, all within a day that is measured and not charged yet."""
+        """Insert a measured, uncharged day with the byte-time of so many bytes over 30 days."""
         self.run(
             "INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds, price)"
             " VALUES (:id, :day, 0, :byte_microseconds, :price)",
@@ -131,7 +131,7 @@ class Calls:
         )
 
     def lose(self, invocation_id: UUID, *, hours: int = 0) -> None:
-        """Let the lease of an invocation have ended, some hours ago."""
+        """Move the end of an invocation's lease some hours into the past."""
         self.run(
             "UPDATE invocations SET lease_until = now() - make_interval(hours => :hours, secs => 1) WHERE id = :id",
             id=invocation_id,
@@ -156,6 +156,6 @@ class Calls:
             return get_balance(session, self.organization_id)
 
     def discrepancies(self) -> list[str]:
-        """The kinds of what does not agree."""
+        """Return the kinds of the discrepancies that `reconcile` finds."""
         with self.database.transaction() as session:
             return sorted({found.kind for found in reconcile(session, self.organization_id)})

@@ -1,4 +1,4 @@
-"""What the tests of credits share: an organization of its own for each, and how a call goes."""
+"""Fixtures of the tests of credits: an organization per test."""
 
 import pytest
 
@@ -14,5 +14,5 @@ def factory(database: Database) -> IdentityFactory:
 
 @pytest.fixture
 def calls(database: Database, factory: IdentityFactory) -> Calls:
-    """Calls of a new organization without credits."""
+    """Return the calls of a new organization without credits."""
     return Calls(database, factory.organization().id)

@@ -1,4 +1,4 @@
-"""Amounts are written as decimal strings and read in that one spelling."""
+"""Amounts are formatted as decimal strings and parsed only from that format."""
 
 from decimal import Decimal
 
@@ -10,7 +10,7 @@ from shared.credits.amounts import MAX_AMOUNT, MAX_BALANCE, format_credits, pars
 
 
 @given(st.integers(0, MAX_AMOUNT))
-def test_what_is_written_is_read_again(amount: int) -> None:
+def test_formatted_amount_parses_to_itself(amount: int) -> None:
     assert parse_credits(format_credits(amount)) == amount
 
 

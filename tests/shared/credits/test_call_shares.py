@@ -1,4 +1,4 @@
-"""How many calls an organization has open: counted by the hold itself, and given back wherever a hold ends."""
+"""The number of open calls of an organization: incremented by a hold and decremented by every end of one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,14 +72,14 @@ ENDINGS: list[Callable[[Calls], object]] = [
 
 
 @pytest.mark.parametrize("end", ENDINGS)
-def test_every_end_of_a_hold_gives_its_call_back(funded: Calls, end: Callable[[Calls], object]) -> None:
+def test_every_end_of_a_hold_decrements_open_calls(funded: Calls, end: Callable[[Calls], object]) -> None:
     funded.hold(0)
     end(funded)
     assert open_calls(funded) == 1
     assert funded.discrepancies() == []
 
 
-def test_a_call_beyond_the_share_holds_nothing_and_tells_how_many_are_open(funded: Calls) -> None:
+def test_call_beyond_the_share_holds_nothing_and_reports_open_calls(funded: Calls) -> None:
     hold_within(funded, 2, 10)
     hold_within(funded, 2, 10)
     with pytest.raises(AtShare) as raised:
@@ -90,7 +90,7 @@ def test_a_call_beyond_the_share_holds_nothing_and_tells_how_many_are_open(funde
     hold_within(funded, None, 10)
 
 
-def test_a_call_that_cannot_be_paid_is_told_so_and_not_of_its_share(funded: Calls) -> None:
+def test_unaffordable_call_is_insufficient_and_not_at_share(funded: Calls) -> None:
     hold_within(funded, 1, 10)
     with pytest.raises(InsufficientCredits):
         hold_within(funded, 1, 991)
@@ -99,7 +99,7 @@ def test_a_call_that_cannot_be_paid_is_told_so_and_not_of_its_share(funded: Call
         hold_within(funded, 1)
 
 
-def test_of_many_calls_at_once_as_many_are_held_as_the_share_allows(funded: Calls) -> None:
+def test_concurrent_holds_never_exceed_the_share(funded: Calls) -> None:
     def try_to_hold(_: int) -> bool:
         try:
             hold_within(funded, 5, 1)
@@ -136,7 +136,7 @@ def test_holding_and_ending_a_call_write_to_no_index_of_the_balance(funded: Call
         )  # its primary key: whatever else changes stays in its page
 
 
-def test_leases_of_many_calls_are_renewed_in_one_statement_and_nobody_elses(funded: Calls) -> None:
+def test_renewal_extends_exactly_the_given_leases_in_one_statement(funded: Calls) -> None:
     mine = [funded.dispatched(10) for _ in range(3)]
     ended, foreign = funded.dispatched(10), funded.dispatched(10)
     funded.settle(*ended, 1)

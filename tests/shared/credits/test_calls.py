@@ -89,7 +89,7 @@ def test_only_the_commit_of_a_hold_does_not_wait_for_the_disk(funded: Calls) -> 
 
 
 @pytest.mark.parametrize("act", ["settle", "void", "top_up"])
-def test_what_charges_or_pays_waits_for_the_disk_whatever_came_before(funded: Calls, act: str) -> None:
+def test_charges_and_top_ups_commit_synchronously(funded: Calls, act: str) -> None:
     with funded.database.transaction() as session:
         session.execute(text("SET LOCAL synchronous_commit = on"))
         invocation, other = funded.new(300), funded.new(300)
@@ -110,7 +110,7 @@ def test_what_charges_or_pays_waits_for_the_disk_whatever_came_before(funded: Ca
         assert session.execute(asked).scalar_one() == "on"
 
 
-def test_an_id_and_a_reference_of_another_organization_are_not_ones_own(
+def test_ids_and_references_of_another_organization_are_independent(
     funded: Calls, factory: IdentityFactory
 ) -> None:
     other = Calls(funded.database, factory.organization().id)
@@ -141,7 +141,7 @@ def test_only_one_execution_may_call_the_provider(funded: Calls) -> None:
     assert again.token == token
 
 
-def test_what_waited_too_long_is_never_dispatched(funded: Calls) -> None:
+def test_call_with_an_expired_queue_lease_is_never_dispatched(funded: Calls) -> None:
     invocation_id = funded.hold(10)
     funded.lose(invocation_id)
     assert funded.dispatch(invocation_id) is None
@@ -189,7 +189,7 @@ def test_a_call_that_consumed_nothing_costs_nothing_and_leaves_no_entry(funded: 
     assert funded.discrepancies() == []
 
 
-def test_what_nobody_reported_is_estimated_from_the_prompt_and_what_was_streamed(funded: Calls) -> None:
+def test_unreported_call_is_estimated_from_prompt_and_streamed_tokens(funded: Calls) -> None:
     invocation_id, token = funded.dispatched(100, prompt_tokens=20)
     assert funded.note_streamed(invocation_id, token, 30)
     assert funded.note_streamed(invocation_id, token, 25)
@@ -197,12 +197,12 @@ def test_what_nobody_reported_is_estimated_from_the_prompt_and_what_was_streamed
     assert (settled.cost, settled.is_estimated) == (50, True)
 
 
-def test_counts_beyond_belief_are_estimated_instead(funded: Calls) -> None:
+def test_implausible_counts_are_replaced_by_an_estimate(funded: Calls) -> None:
     invocation_id, token = funded.dispatched(100, prompt_tokens=20)
     assert funded.settle(invocation_id, token, 10**12).cost == 20
 
 
-def test_a_stranger_settles_nothing(funded: Calls) -> None:
+def test_token_of_another_dispatch_settles_nothing(funded: Calls) -> None:
     invocation_id, _ = funded.dispatched(10)
     held = funded.hold(10)
     for target in (invocation_id, held, uuid4()):
@@ -222,7 +222,7 @@ def test_an_overdue_hold_is_released_and_a_dispatched_one_kept(funded: Calls) ->
     assert funded.discrepancies() == []
 
 
-def test_the_word_of_a_worker_believed_dead_still_settles(funded: Calls) -> None:
+def test_report_of_a_worker_with_an_expired_lease_still_settles(funded: Calls) -> None:
     invocation_id, token = funded.dispatched(20)
     funded.lose(invocation_id)
     mark_unresolved(funded.database)
@@ -230,7 +230,7 @@ def test_the_word_of_a_worker_believed_dead_still_settles(funded: Calls) -> None
     assert funded.balance.balance == 985
 
 
-def test_an_unresolved_call_is_charged_by_estimate_after_the_grace_and_corrected_once(funded: Calls) -> None:
+def test_unresolved_call_is_charged_by_estimate_and_corrected_once(funded: Calls) -> None:
     invocation_id, token = funded.dispatched(100, prompt_tokens=40)
     funded.note_streamed(invocation_id, token, 10)
     funded.lose(invocation_id)
@@ -247,7 +247,7 @@ def test_an_unresolved_call_is_charged_by_estimate_after_the_grace_and_corrected
     assert funded.discrepancies() == []
 
 
-def test_an_unresolved_call_that_had_said_nothing_costs_nothing_until_its_provider_reports(
+def test_unresolved_call_without_streamed_tokens_costs_nothing_until_reported(
     funded: Calls,
 ) -> None:
     invocation_id, token = funded.dispatched(300, prompt_tokens=40)

@@ -1,4 +1,4 @@
-"""Any interleaving of calls, deaths, top-ups, policies and sweeps, against an oracle that knows no SQL."""
+"""Random interleavings of calls, crashes, top-ups, policies and sweeps, compared with an oracle without SQL."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,7 +40,7 @@ OPEN = frozenset({"held", "dispatched", "unresolved"})
 
 @dataclass
 class Invocation:
-    """What the oracle knows of a call; `is_lost` for how many hours its lease has been over."""
+    """The oracle's state of a call; `is_lost` is the number of hours since its lease ended."""
 
     id: UUID
     hold: int
@@ -55,7 +55,7 @@ class Invocation:
 
 
 class Interleavings(RuleBasedStateMachine):
-    """One organization's life."""
+    """The operations on one organization."""
 
     database: Database
     factory: IdentityFactory
@@ -90,7 +90,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @initialize()
     def begin_with_credits(self) -> None:
-        """Else most of what is tried is refused, and little happens."""
+        """Start with credits, because most operations would be refused otherwise."""
         self.top_up(300, "beginning")
 
     @rule(amount=st.integers(1, 200), reference=st.sampled_from("abcdefgh"))
@@ -116,7 +116,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(target=calls_made, amount=TOKENS, estimate=TOKENS, streamed=TOKENS)
     def start(self, amount: int, estimate: int, streamed: int) -> Invocation | None:
-        """Hold, dispatch and begin to stream, the way of most calls."""
+        """Hold, dispatch and start to stream, as most calls do."""
         call = self._hold(amount, estimate)
         self.dispatch(call)
         self.note_streamed(call, streamed)
@@ -176,7 +176,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(call=calls_made, guess=st.none() | TOKENS, tokens=TOKENS)
     def learn_better(self, call: Invocation | None, guess: int | None, tokens: int) -> None:
-        """An estimate, and later what the provider says."""
+        """Settle by estimate, and later by the provider's counts."""
         self.settle(call, guess, is_estimated=True)
         self.settle(call, tokens, is_estimated=False)
 
@@ -188,20 +188,20 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(call=consumes(calls_made), hours=st.sampled_from([0, 30]))
     def die(self, call: Invocation | None, hours: int) -> None:
-        """Nobody does anything for this call any more."""
+        """Stop working on this call for good."""
         if call is not None:
             self.lose(call, hours)
 
     @rule(call=calls_made, hours=st.sampled_from([0, 30]))
     def lose(self, call: Invocation | None, hours: int) -> None:
-        """The lease ends, though somebody may still come back."""
+        """End the lease of a call whose worker may still return."""
         if call is not None:
             self.calls.lose(call.id, hours=hours)
             call.lost_hours = hours
 
     @rule(call=calls_made)
     def give_up(self, call: Invocation | None) -> None:
-        """A day passes without a word."""
+        """Let a day pass without a renewal."""
         self.lose(call, 30)
         self.sweep_leases()
         self.settle_unresolved()

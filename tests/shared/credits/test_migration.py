@@ -1,4 +1,4 @@
-"""The migrations make the ledger's tables, and count what older rows hold."""
+"""The migrations create the ledger's tables, and compute new columns from older rows."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -69,7 +69,7 @@ def test_the_migration_of_call_shares_counts_open_calls(engine: Engine) -> None:
         assert connection.execute(text("SELECT calls FROM credit_balances")).scalars().all() == [2]
 
 
-def test_the_migrations_of_the_cube_keep_hours_sum_days_and_hold_with_the_arguments_of_before(
+def test_usage_migrations_keep_hours_sum_days_and_accept_old_holds(
     engine: Engine,
 ) -> None:
     migrate(engine, "0036")

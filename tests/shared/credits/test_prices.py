@@ -44,9 +44,7 @@ def test_a_price_is_the_exact_sum_of_its_parts_rounded_up_once(parts: dict[str, 
 
 
 @given(PARTS, PRICES)
-def test_the_most_that_tokens_may_cost_covers_whatever_they_turn_out_to_be(
-    parts: dict[str, int], prices: Prices
-) -> None:
+def test_price_at_most_covers_every_division_of_the_tokens(parts: dict[str, int], prices: Prices) -> None:
     counts = counts_of(parts)
     most = prices.price_at_most(
         prompt_tokens=counts.prompt_tokens, completion_tokens=counts.completion_tokens
@@ -70,7 +68,7 @@ def test_a_price_that_is_not_known_is_left_out() -> None:
     )
 
 
-def test_the_dearest_call_fits_the_books() -> None:
+def test_most_expensive_call_fits_the_ledger() -> None:
     assert MAX_BALANCE + MAX_AMOUNT + MAX_COST < 2**63
 
 
@@ -106,7 +104,7 @@ FROM jsonb_populate_record(NULL::invocations, :prices) AS i
 def test_the_database_prices_alike(
     database: Database, parts: dict[str, int], prices: Prices, unnamed: set[str]
 ) -> None:
-    """Also where a row of the release before names no price of a part."""
+    """Rows of the previous release without prices of parts are included."""
     counts = counts_of(parts)
     columns = {
         name: value for name, value in prices.columns().items() if name.removesuffix("_price") not in unnamed

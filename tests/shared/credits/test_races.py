@@ -1,4 +1,4 @@
-"""Many threads on one organization: what the interleavings of one thread cannot show."""
+"""Many threads on one organization: races that `test_interleavings.py`, with one thread, cannot show."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,7 @@ AFFORDABLE = 100
 
 
 def at_once(act: Callable[[int], Any], count: int = THREADS) -> list[Any]:
-    """Do the same thing in so many threads, all starting together."""
+    """Run an action in several threads that start at the same time."""
     barrier = threading.Barrier(count)
 
     def start(number: int) -> Any:
@@ -57,13 +57,13 @@ def test_calls_that_run_at_once_are_each_charged_once(calls: Calls) -> None:
     assert calls.discrepancies() == []
 
 
-def test_of_many_workers_one_dispatches(calls: Calls) -> None:
+def test_concurrent_dispatches_succeed_once(calls: Calls) -> None:
     calls.top_up(100)
     invocation_id = calls.hold(10)
     assert sum(taken is not None for taken in at_once(lambda _: calls.dispatch(invocation_id))) == 1
 
 
-def test_of_many_settlements_one_charges(calls: Calls) -> None:
+def test_concurrent_settlements_charge_once(calls: Calls) -> None:
     calls.top_up(100)
     invocation_id, token = calls.dispatched(10)
     settled = at_once(lambda number: calls.settle(invocation_id, token, number))
@@ -72,13 +72,13 @@ def test_of_many_settlements_one_charges(calls: Calls) -> None:
     assert calls.discrepancies() == []
 
 
-def test_of_many_top_ups_with_one_reference_one_counts(calls: Calls) -> None:
+def test_concurrent_top_ups_with_one_reference_enter_once(calls: Calls) -> None:
     entered = at_once(lambda _: calls.top_up(7, "once").is_replayed)
     assert sorted(entered) == [False] + [True] * (THREADS - 1)
     assert calls.balance.balance == 7
 
 
-def test_of_top_ups_that_contradict_each_other_one_amount_stands(calls: Calls) -> None:
+def test_conflicting_top_ups_enter_exactly_one_amount(calls: Calls) -> None:
     def enter(number: int) -> bool:
         try:
             calls.top_up(number % 2 + 1, "contested")

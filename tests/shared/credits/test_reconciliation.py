@@ -1,4 +1,4 @@
-"""Every kind of discrepancy is planted behind the functions' back, and found; nothing is repaired."""
+"""Every kind of discrepancy is planted by direct SQL and found; nothing is repaired."""
 
 import logging
 from datetime import timedelta
@@ -47,7 +47,7 @@ PLANTED = {
 
 @pytest.fixture
 def used(calls: Calls) -> Calls:
-    """An organization with an entry of each sign, an open call, two days of storage, and a rollup."""
+    """Return an organization with an entry of each sign, an open call, two days of storage and a rollup."""
     calls.top_up(1000)
     calls.charge(40)
     calls.hold(10)
@@ -60,7 +60,7 @@ def used(calls: Calls) -> Calls:
 
 
 def plant(calls: Calls, statement: str) -> None:
-    """Change what no function would: triggers are off for a superuser's replica session."""
+    """Change rows that no function would change; a replica session of a superuser disables the triggers."""
     with calls.database.transaction() as session:
         session.execute(text("SET LOCAL session_replication_role = replica"))
         session.execute(text(statement), {"id": str(calls.organization_id)})
@@ -71,7 +71,7 @@ def test_every_kind_of_discrepancy_is_planted_here() -> None:
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_what_was_planted_is_found(used: Calls, kind: str) -> None:
+def test_planted_discrepancy_is_found(used: Calls, kind: str) -> None:
     plant(used, PLANTED[kind])
     with used.database.transaction() as session:
         found = {at.kind: at for at in reconcile(session) if at.organization_id == used.organization_id}
@@ -141,7 +141,7 @@ def test_entries_are_never_changed(used: Calls, change: str) -> None:
         used.run(change, id=used.organization_id)
 
 
-def test_a_proof_that_is_cut_short_goes_on_where_it_ended(used: Calls) -> None:
+def test_truncated_ledger_check_continues_where_it_stopped(used: Calls) -> None:
     plant(used, PLANTED["posted"])
     with used.database.autocommit() as session:
         organizations = session.execute(text("SELECT count(*) FROM credit_balances")).scalar_one()

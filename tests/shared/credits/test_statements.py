@@ -1,4 +1,4 @@
-"""Statements are the ledger: months of random entries, none lost, none counted twice, to the unit."""
+"""Statements of months of random entries equal the ledger: no entry is lost or counted twice."""
 
 import random
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Made:
 
 
 def random_entries(seed: int) -> list[Made]:
-    """Months of entries whose moments are in disorder by up to half an hour, many of them around midnight."""
+    """Return months of entries with times out of order by up to half an hour, many of them around midnight."""
     chance = random.Random(seed)
     moment, entries = datetime(2026, 1, 20, tzinfo=UTC), []
     end = datetime(2026, 5, 20, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_statements_sum_to_the_ledger(calls: Calls, seed: int) -> None:
     assert sum(line.entries for statement in months for line in statement.lines) == len(entries)
 
 
-def test_the_list_has_every_month_since_the_first_entry_as_its_statement_says(calls: Calls) -> None:
+def test_statement_list_has_every_month_with_the_balances_of_its_statement(calls: Calls) -> None:
     write(calls, random_entries(7))
     listed: list[Balances] = []
     before = None

@@ -1,4 +1,4 @@
-"""What tests of identity share: one module's database, settings without caches, and a factory of rows."""
+"""Fixtures of the tests of identity: a database per module, settings without caches, and a factory of rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ class World:
 
 
 def attribute(factory: IdentityFactory, world: World, **changes: Any) -> MintedAttribution:
-    """Attribute what the world's daemon does, which no distribution routed."""
+    """Mint an attribution for the world's daemon without a distribution."""
     attribution = Attribution(
         principal_id=world.principal_id,
         daemon_id=world.daemon_id,

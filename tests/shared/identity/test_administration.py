@@ -1,4 +1,4 @@
-"""Administration: every operation, by everyone who may and everyone who may not."""
+"""Every administrative operation, by each actor who may and each actor who may not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ from tests.support.identity import IdentityFactory
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """Somebody's try at an operation in a world."""
+    """An attempt of an actor to run an operation in a world."""
 
     session: Session
     by: Actor
@@ -187,7 +187,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def attempt(factory: IdentityFactory, operation: Operation, actor: Actor, world: World) -> None:
-    """Try an operation and roll it back."""
+    """Run an operation and roll it back."""
 
     class _Undo(Exception):
         pass
@@ -221,7 +221,7 @@ def test_members_change_nothing(factory: IdentityFactory, world: World, name: st
 
 
 @pytest.mark.parametrize("name", READS | CHANGES)
-def test_another_organizations_owner_sees_nothing_here(
+def test_owner_of_another_organization_sees_no_resources(
     factory: IdentityFactory, world: World, name: str
 ) -> None:
     stranger = factory.actor(factory.person(factory.organization().id, Role.WORKSPACE_OWNER))
@@ -231,7 +231,7 @@ def test_another_organizations_owner_sees_nothing_here(
 
 @pytest.mark.parametrize("name", READS | CHANGES)
 def test_a_daemon_never_administers(factory: IdentityFactory, world: World, name: str) -> None:
-    """Not even one that holds an administrator's role: its token's scope has no room for it."""
+    """A daemon with an administrator's role included: its token's scope cannot contain the permissions."""
     factory.bind_identity(world.organization_id, world.daemon_id, Role.WORKSPACE_OWNER)
     authenticator = factory.authenticator()
     credential = authenticator.authenticate(factory.authorization(world.deployment))
@@ -256,9 +256,7 @@ def test_a_role_over_one_owner_administers_nothing(factory: IdentityFactory, wor
             attempt(factory, operation, factory.actor(person), world)
 
 
-def test_an_operator_naming_an_organization_that_is_not_there_is_told_so(
-    factory: IdentityFactory, world: World
-) -> None:
+def test_operator_gets_not_found_for_an_unknown_organization(factory: IdentityFactory, world: World) -> None:
     nowhere = World(
         organization_id=UUID(int=1),
         deployment=world.deployment,

@@ -1,4 +1,4 @@
-"""The audit, pages of lists, and which values administration accepts."""
+"""The audit log, pagination of lists, and validation of administrative input."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -77,7 +77,7 @@ def test_lists_come_in_pages_that_lose_and_repeat_nothing(
 
 
 @pytest.mark.parametrize(("cursor", "limit"), [("x", 1), (None, 0), (None, 101), (None, -1)])
-def test_a_page_needs_a_sane_limit_and_a_cursor_of_ours(
+def test_page_with_an_invalid_limit_or_cursor_is_refused(
     database: Database, cursor: str | None, limit: int
 ) -> None:
     with pytest.raises(ValidationFailed), database.transaction() as session:

@@ -1,4 +1,4 @@
-"""The first run: everything a first call needs, once, however many processes start."""
+"""The first run creates everything that a first call needs, once, also if many processes start."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from shared.identity.tokens.signing_keys import SigningKeys
 
 @pytest.fixture
 def empty(postgres_server: EmbeddedPostgres, migrated_template: str) -> Iterator[Database]:
-    """A database in which nothing was ever set up."""
+    """Return a database without any rows."""
     postgres_server.drop_database("never_set_up")
     url = postgres_server.create_database("never_set_up", template=migrated_template)
     database = Database(url.replace("postgresql://", "postgresql+psycopg2://", 1))
@@ -54,7 +54,7 @@ def test_the_first_runs_credentials_work(empty: Database, settings: Settings) ->
     assert caller.payer_id == credentials.organization_id
 
 
-def test_a_second_run_does_nothing(empty: Database, settings: Settings) -> None:
+def test_second_bootstrap_does_nothing(empty: Database, settings: Settings) -> None:
     assert bootstrap(empty, settings) is not None
     assert bootstrap(empty, settings) is None
 

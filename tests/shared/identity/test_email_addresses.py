@@ -1,4 +1,4 @@
-"""An address is one user's: letters that Unicode folds onto those of ASCII make it another's."""
+"""E-mail addresses are compared ignoring ASCII case only: a letter that Unicode folds onto ASCII is different."""
 
 from uuid import uuid4
 

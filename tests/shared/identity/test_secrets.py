@@ -1,4 +1,4 @@
-"""Secrets: their form, and that none of them is ever stored, shown again or logged in clear."""
+"""The format of secrets, and that none is stored, shown again or logged in clear."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ def test_a_secret_is_its_prefix_256_bits_and_a_checksum(prefix: Prefix) -> None:
     assert secret.value.endswith(secret.last4)
 
 
-def test_no_two_secrets_are_alike() -> None:
+def test_secrets_are_unique() -> None:
     assert len({issue(Prefix.API_KEY).value for _ in range(1000)}) == 1000
 
 
@@ -118,7 +118,7 @@ def test_a_replaced_webhook_secret_is_kept_for_its_overlap(
 
 
 def _everything(database: Database) -> bytes:
-    """Give all that is in the database, text and bytes alike."""
+    """Return all text and bytes in the database."""
     cells: list[bytes] = []
     with database.transaction() as session:
         for table in metadata.sorted_tables:

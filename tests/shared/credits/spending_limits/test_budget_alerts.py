@@ -1,4 +1,4 @@
-"""Alerts of budgets: written once when a share is spent, and sent in order to the organization's endpoint, signed."""
+"""Budget alerts are written once per share, and sent in order and signed to the organization's endpoint."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ def server(server: Server) -> Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """The organization's endpoint, as its owner has it."""
+    """The organization's notification endpoint and the messages it has received."""
 
     limits: Limits
     server: Server
@@ -39,7 +39,7 @@ class Owner:
     secret: str
 
     def hear(self) -> list[dict[str, Any]]:
-        """Send all that is to be told; give what has arrived, verified."""
+        """Send all pending alerts; return the received messages with verified signatures."""
         database = self.limits.calls.database
         send_budget_alerts(database)
         channel = organization_endpoints.make_channel(Encryption(self.settings))
@@ -69,7 +69,7 @@ def owner(limits: Limits, server: Server) -> Owner:
     return Owner(limits=limits, server=server, settings=settings, secret=issued.webhook_secret.value)
 
 
-def test_each_share_is_told_once_in_order_signed(limits: Limits, owner: Owner) -> None:
+def test_each_share_is_notified_once_in_order_and_signed(limits: Limits, owner: Owner) -> None:
     budget = str(limits.create(100))
     for amount in (49, 1, 10, 20, 19, 1):
         limits.charge(amount)
@@ -89,14 +89,14 @@ def test_each_share_is_told_once_in_order_signed(limits: Limits, owner: Owner) -
     }
 
 
-def test_shares_that_one_call_reaches_together_are_told_as_the_highest(limits: Limits, owner: Owner) -> None:
+def test_one_call_reaching_several_shares_alerts_only_the_highest(limits: Limits, owner: Owner) -> None:
     budget = str(limits.create(100, period=Period.DAY))
     limits.calls.settle(*limits.dispatched(50), 130)
     assert owner.shares() == [(budget, 100)]
     assert owner.hear()[0]["data"]["resetsAt"].endswith("T00:00:00Z")
 
 
-def test_a_new_period_tells_its_shares_anew(limits: Limits, owner: Owner) -> None:
+def test_new_period_alerts_its_shares_again(limits: Limits, owner: Owner) -> None:
     budget = limits.create(100, period=Period.DAY)
     limits.charge(60)
     limits.end_period(budget)
@@ -104,7 +104,7 @@ def test_a_new_period_tells_its_shares_anew(limits: Limits, owner: Owner) -> Non
     assert owner.shares() == [(str(budget), 50), (str(budget), 50)]
 
 
-def test_a_raised_amount_tells_shares_again_that_it_has_not_reached(limits: Limits, owner: Owner) -> None:
+def test_raised_budget_alerts_its_shares_again(limits: Limits, owner: Owner) -> None:
     budget = limits.create(100)
     limits.charge(80)
     limits.change(budget, 1000)
@@ -112,14 +112,14 @@ def test_a_raised_amount_tells_shares_again_that_it_has_not_reached(limits: Limi
     assert owner.shares() == [(str(budget), 80), (str(budget), 50)]
 
 
-def test_what_is_held_and_rates_tell_nothing(limits: Limits, owner: Owner) -> None:
+def test_holds_and_rate_limits_write_no_alerts(limits: Limits, owner: Owner) -> None:
     limits.create(1, unit=Unit.REQUESTS, period=Period.MINUTE)
     limits.create(100)
     limits.hold(100)
     assert owner.hear() == []
 
 
-def test_without_an_endpoint_nothing_is_kept(limits: Limits, owner: Owner) -> None:
+def test_alert_without_an_endpoint_is_dropped(limits: Limits, owner: Owner) -> None:
     limits.create(100)
     limits.charge(100)
     with limits.calls.database.transaction() as session:
@@ -136,9 +136,7 @@ def test_without_an_endpoint_nothing_is_kept(limits: Limits, owner: Owner) -> No
             )
 
 
-def test_an_endpoint_that_wants_nothing_more_is_disabled_until_it_is_set_again(
-    limits: Limits, owner: Owner
-) -> None:
+def test_endpoint_answering_410_is_disabled_until_it_is_set_again(limits: Limits, owner: Owner) -> None:
     owner.server.on(HOOK, content(b"", status="410 Gone"))
     limits.create(100)
     limits.charge(50)

@@ -1,4 +1,4 @@
-"""Budgets: each call is held in every budget that covers it, and what becomes of it is counted there, exactly."""
+"""Each call is held in every budget that covers it, and its outcome is counted there exactly."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Budgets of one organization's member, and calls of that member with a key."""
+    """The budgets of a member of an organization, and the member's calls with a key."""
 
     calls: Calls
     user_id: UUID
@@ -47,7 +47,7 @@ class Limits:
         period: Period = Period.ONCE,
         model: str | None = None,
     ) -> UUID:
-        """Create a budget of so many µcr, requests or tokens."""
+        """Create a budget with an amount of µcr, requests or tokens."""
         own = {SubjectKind.USER: self.user_id, SubjectKind.API_KEY: self.key_id}
         new = NewBudget(
             subject_kind=kind,
@@ -70,7 +70,7 @@ class Limits:
             )
 
     def figures(self, budget_id: UUID) -> tuple[int, int]:
-        """What is spent and held."""
+        """Return the spent and held amounts."""
         budget = self.read(budget_id)
         return budget.spent, budget.held
 
@@ -100,7 +100,7 @@ class Limits:
         self.calls.charge(amount, **{"attribution": self.attribution, **options})
 
     def within_a_minute(self, act: Callable[[], Found]) -> Found:
-        """Give what was found between two turns of the minute; act again if one came in between."""
+        """Return the result of `act` within one minute of the clock; repeat it if a new minute began meanwhile."""
         while True:
             began = self._minute()
             found = act()
@@ -112,7 +112,7 @@ class Limits:
             return session.execute(text("SELECT date_trunc('minute', now())")).scalar_one()
 
     def end_period(self, budget_id: UUID) -> None:
-        """Let the present period of a budget, and the calls in it, have been long ago."""
+        """Move the current period of a budget, and the calls in it, far into the past."""
         for table in ("invocations", "usage_records"):
             self.calls.run(
                 f"UPDATE {table} SET budgeted_at = budgeted_at - interval '60 days'"
@@ -156,7 +156,7 @@ def test_a_settlement_moves_what_was_held_to_what_is_spent(limits: Limits) -> No
     assert limits.calls.discrepancies() == []
 
 
-def test_a_call_that_costs_more_than_its_hold_is_owed_and_stops_the_next(limits: Limits) -> None:
+def test_call_above_its_hold_is_charged_and_blocks_the_next_hold(limits: Limits) -> None:
     budget = limits.create(100)
     limits.calls.settle(*limits.dispatched(30), 130)
     assert limits.figures(budget) == (130, 0)
@@ -271,7 +271,7 @@ def test_open_calls_end_well_when_their_budget_is_deleted(limits: Limits) -> Non
     assert limits.calls.discrepancies() == []
 
 
-def test_a_budget_lowered_below_what_is_held_refuses_until_it_is_free_again(limits: Limits) -> None:
+def test_budget_lowered_below_its_holds_refuses_until_they_are_released(limits: Limits) -> None:
     budget = limits.create(100)
     call = limits.dispatched(80)
     limits.change(budget, 50)
@@ -293,7 +293,7 @@ def test_a_users_budget_covers_all_keys_of_the_user(limits: Limits) -> None:
     assert limits.figures(budget) == (0, 80)
 
 
-def test_an_identitys_budget_covers_what_it_runs_and_what_is_made_for_it_once(
+def test_identity_budget_counts_executed_and_received_calls_once(
     limits: Limits, factory: IdentityFactory
 ) -> None:
     identity = factory.principal(limits.calls.organization_id).id
@@ -332,7 +332,7 @@ def test_requests_and_tokens_are_limited_for_a_minute(limits: Limits, unit: Unit
     assert limits.calls.discrepancies() == []
 
 
-def test_a_call_of_more_tokens_than_a_minute_has_is_refused_for_good(limits: Limits) -> None:
+def test_call_above_the_token_limit_of_a_minute_is_refused_finally(limits: Limits) -> None:
     limits.create(9, unit=Unit.TOKENS, period=Period.MINUTE)
     with pytest.raises(RateLimitExceeded) as refused:
         limits.hold(0, held_tokens=10)
@@ -379,8 +379,8 @@ def test_racing_calls_never_exceed_a_budget(limits: Limits) -> None:
     assert limits.calls.discrepancies() == []
 
 
-def test_a_budget_that_is_created_while_calls_race_counts_all_that_come_after_it(limits: Limits) -> None:
-    """Also those that had looked before there was a budget and waited for the balance."""
+def test_budget_created_during_concurrent_calls_counts_all_later_calls(limits: Limits) -> None:
+    """Calls that waited for the balance while the budget was created are counted too."""
 
     def work(number: int) -> int:
         if number == 0:
@@ -399,7 +399,7 @@ def test_a_budget_that_is_created_while_calls_race_counts_all_that_come_after_it
     assert limits.calls.discrepancies() == []
 
 
-def test_holds_settlements_sweeps_and_changes_never_wait_for_each_other_in_a_circle(limits: Limits) -> None:
+def test_holds_settlements_sweeps_and_budget_changes_never_deadlock(limits: Limits) -> None:
     ids = [
         limits.create(100_000),
         limits.create(100_000, kind=SubjectKind.API_KEY),
@@ -424,7 +424,7 @@ def test_holds_settlements_sweeps_and_changes_never_wait_for_each_other_in_a_cir
     assert limits.calls.discrepancies() == []
 
 
-def test_what_makes_no_sense_is_refused(limits: Limits, factory: IdentityFactory) -> None:
+def test_invalid_budget_is_refused(limits: Limits, factory: IdentityFactory) -> None:
     limits.create(100)
     with pytest.raises(AlreadyExists):
         limits.create(200)

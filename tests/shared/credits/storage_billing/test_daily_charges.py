@@ -1,4 +1,4 @@
-"""Storage is charged whatever there is to pay it with; who owes for it has a grace, and then stores nothing more."""
+"""Storage is charged regardless of the balance; an unpaid charge starts a grace period, then storage is refused."""
 
 from datetime import date, timedelta
 
@@ -21,7 +21,7 @@ _DAYS = [(date(2026, 1, 1) + timedelta(days=at)).isoformat() for at in range(60)
 
 
 def owe(calls: Calls, amount: int, *, grace: timedelta = GRACE, day: int = 0) -> int:
-    """Have stored so much that a day costs this; give how many days were charged."""
+    """Store so much that a day costs this amount, and charge it; return how many days were charged."""
     calls.store(_DAYS[day], bytes_of_30_days=GIB, price=amount)
     return charge_storage(calls.database, grace=grace)
 
@@ -32,7 +32,7 @@ def is_refused(calls: Calls) -> bool:
 
 
 def let_pass(calls: Calls, days: float) -> None:
-    """Let so much of a grace pass."""
+    """Move the start of the grace period into the past."""
     calls.run(
         "UPDATE credit_balances SET storage_overdue_since = storage_overdue_since - make_interval(secs => :seconds),"
         " storage_refused_from = storage_refused_from - make_interval(secs => :seconds) WHERE organization_id = :id",
@@ -62,14 +62,14 @@ def test_storage_takes_a_balance_below_zero_and_begins_the_grace(calls: Calls) -
     assert calls.discrepancies() == []
 
 
-def test_what_has_no_credits_holds_nothing(calls: Calls) -> None:
+def test_organization_without_credits_holds_nothing(calls: Calls) -> None:
     calls.top_up(30)
     owe(calls, 40)
     with pytest.raises(InsufficientCredits):
         calls.hold(1)
 
 
-def test_more_is_refused_from_the_end_of_the_grace(calls: Calls) -> None:
+def test_storage_is_refused_after_the_grace_period(calls: Calls) -> None:
     owe(calls, 40)
     let_pass(calls, 13.99)
     assert not is_refused(calls)
@@ -77,12 +77,12 @@ def test_more_is_refused_from_the_end_of_the_grace(calls: Calls) -> None:
     assert is_refused(calls)
 
 
-def test_without_grace_more_is_refused_at_once(calls: Calls) -> None:
+def test_storage_without_grace_is_refused_at_once(calls: Calls) -> None:
     owe(calls, 1, grace=timedelta(0))
     assert is_refused(calls)
 
 
-def test_a_top_up_that_covers_what_is_owed_ends_the_refusal_at_once(calls: Calls) -> None:
+def test_top_up_covering_the_debt_ends_the_storage_refusal(calls: Calls) -> None:
     owe(calls, 40, grace=timedelta(0))
     calls.top_up(39)
     assert is_refused(calls)
@@ -108,7 +108,7 @@ def test_an_overdraft_is_used_before_anything_is_owed(calls: Calls) -> None:
     assert grace_of(calls) == GRACE
 
 
-def test_a_larger_overdraft_ends_the_refusal_and_a_smaller_one_does_not_begin_it(calls: Calls) -> None:
+def test_larger_overdraft_ends_the_storage_refusal_and_a_smaller_starts_none(calls: Calls) -> None:
     owe(calls, 40, grace=timedelta(0))
     calls.set_policy(Policy.ACTIVE, overdraft=39)
     assert is_refused(calls)
@@ -119,7 +119,7 @@ def test_a_larger_overdraft_ends_the_refusal_and_a_smaller_one_does_not_begin_it
     assert calls.discrepancies() == []
 
 
-def test_a_call_dearer_than_its_hold_does_not_make_storage_owed(calls: Calls) -> None:
+def test_call_above_its_hold_starts_no_storage_grace(calls: Calls) -> None:
     calls.top_up(10)
     calls.settle(*calls.dispatched(10), 50)
     assert (calls.balance.balance, grace_of(calls)) == (-40, None)
@@ -152,7 +152,7 @@ def test_more_days_than_one_transaction_takes_are_charged_by_the_next_run(calls:
     assert calls.discrepancies() == []
 
 
-def test_a_balance_that_could_not_be_kept_exactly_is_left_alone(calls: Calls, database: Database) -> None:
+def test_charge_beyond_the_exact_balance_range_is_skipped(calls: Calls, database: Database) -> None:
     calls.top_up(1)
     lowest = -4 * 10**18
     with database.transaction() as session:

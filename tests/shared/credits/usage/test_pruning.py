@@ -1,4 +1,4 @@
-"""Records of calls are pruned when they are old, and every sum that was ever printed stays what it was."""
+"""Old usage records are pruned, and every sum that was ever reported stays the same."""
 
 from collections.abc import Iterator
 from datetime import UTC, timedelta
@@ -60,21 +60,21 @@ FROM generate_series(1, :count) AS at
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Walk a plan."""
+    """Yield all nodes of a query plan."""
     yield plan
     for part in plan.get("Plans", ()):
         yield from nodes(part)
 
 
 def age(clock: MovedClock, database: Database, by: timedelta) -> None:
-    """Let time pass, and what else runs then."""
+    """Move all times into the past and run the sweeps."""
     clock.move(by)
     purge_invocations(database)
     roll_up_usage(database)
 
 
 class History:
-    """Calls of three days, by two keys and models, under budgets; all that can be printed of them."""
+    """Calls of three days by two keys and models under budgets, and all reports about them."""
 
     def __init__(self, clock: MovedClock, calls: Calls, factory: IdentityFactory) -> None:
         self.clock = clock
@@ -108,7 +108,7 @@ class History:
             return usage(session, self.calls.organization_id, criteria)
 
     def printed(self) -> list[Any]:
-        """Reports, the ledger, budgets and what was spent, in all."""
+        """Return all reports, the ledger, the budgets and the spent amounts."""
         starts_at, ends_at = self.starts_at, self.starts_at + timedelta(days=5)
         organization_id = self.calls.organization_id
         shown: list[Any] = [
@@ -155,7 +155,7 @@ def test_no_sum_changes_when_records_go(history: History) -> None:
     assert prune_usage(history.calls.database, kept=KEPT) == 0
 
 
-def test_a_death_before_the_first_batch_leaves_all_to_the_next_run(
+def test_pruning_killed_before_the_first_batch_is_completed_by_the_next_run(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history.age()
@@ -175,8 +175,8 @@ def test_records_younger_than_they_are_kept_stay(history: History) -> None:
     assert history.records() == 4
 
 
-def test_records_go_by_their_age_whatever_their_ids(history: History) -> None:
-    """The id of an agent's call tells no time: it is made from its turn's."""
+def test_records_are_pruned_by_age_and_not_by_id(history: History) -> None:
+    """The id of an agent's call does not follow time: it is derived from its turn's."""
     for _ in range(4):
         history.calls.charge(1, invocation_id=uuid4())
     history.age()
@@ -190,7 +190,7 @@ def test_records_go_by_their_age_whatever_their_ids(history: History) -> None:
 
 
 def test_pruning_costs_what_it_prunes(history: History) -> None:
-    """Of an organization it reads what is due, by an index in the order of time, and never what stays."""
+    """Pruning reads only the due records of an organization, by an index in the order of time."""
     with history.calls.database.transaction() as session:
         session.execute(text(MANY), {"id": str(history.calls.organization_id), "count": 3000})
         session.execute(text("ANALYZE usage_records"))
@@ -206,7 +206,7 @@ def test_pruning_costs_what_it_prunes(history: History) -> None:
 def test_a_correction_of_what_may_be_pruned_changes_nothing(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its hour would be added up anew, of what is left of it."""
+    """Otherwise its hour would be recomputed from the remaining records."""
     monkeypatch.setattr(pruning, "BATCH_SIZE", 12)
     late = [history.calls.dispatched(5) for _ in range(2)]
     for call in late:
@@ -241,7 +241,7 @@ def test_the_mark_waits_for_a_correction_behind_which_it_would_move(history: His
     assert prune_usage(history.calls.database, kept=KEPT) == 13
 
 
-def test_pruning_that_is_broken_off_goes_on_and_all_agrees_between(
+def test_interrupted_pruning_continues_and_stays_consistent(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "BATCH_SIZE", 5)
@@ -255,7 +255,7 @@ def test_pruning_that_is_broken_off_goes_on_and_all_agrees_between(
     assert gone == [5, 5, 2]
 
 
-def test_a_span_that_cuts_a_pruned_hour_is_refused_and_never_answered_wrongly(history: History) -> None:
+def test_span_that_cuts_a_pruned_hour_is_refused(history: History) -> None:
     history.age()
     prune_usage(history.calls.database, kept=KEPT)
     minute, later = timedelta(minutes=1), history.starts_at + timedelta(days=1)
@@ -268,7 +268,7 @@ def test_a_span_that_cuts_a_pruned_hour_is_refused_and_never_answered_wrongly(hi
         assert [at.name for at in refused.value.errors] == [name]
 
 
-def test_calls_and_reports_wait_for_no_batch(history: History) -> None:
+def test_calls_and_reports_do_not_wait_for_pruning(history: History) -> None:
     history.age()
     database = history.calls.database
     with database.transaction() as session:

@@ -1,4 +1,4 @@
-"""A month of random traffic: records, sums, cube, series and statement are the ledger's, whatever they are cut by."""
+"""A month of random traffic: records, sums, series and statements equal the ledger for every grouping."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ Sums = Mapping[tuple[Any, ...], Sequence[int]]
 
 
 class Traffic:
-    """Calls of many users, agents and keys at any moment of a month; some are estimated, and corrected later."""
+    """Calls of many users, agents and keys at random times of a month; some are estimated and corrected later."""
 
     def __init__(self, calls: Calls, seed: int) -> None:
         self.calls, self.random = calls, Random(seed)
@@ -40,7 +40,7 @@ class Traffic:
         self.ids = [UUID(int=self.random.getrandbits(128)) for _ in range(12)]
 
     def moment(self) -> datetime:
-        """One in the month, every other one at the edge of an hour."""
+        """Return a time in the month; every other one is at the edge of an hour."""
         at = self.starts_at + timedelta(microseconds=self.random.randrange(DAYS * 86_400_000_000))
         edge = at.replace(minute=0, second=0, microsecond=self.random.choice([0, 0, 1]))
         return self.random.choice([at, max(edge, self.starts_at)])
@@ -66,7 +66,7 @@ class Traffic:
             self.calls.settle(invocation_id, token, self.random.randrange(700))
 
     def criteria(self) -> UsageCriteria:
-        """Any span of the month, cut by anything."""
+        """Return random criteria: a span of the month with any grouping and filters."""
         first, end = sorted([self.moment(), self.moment()])
         group_by = tuple(self.random.sample(list(Dimension), k=self.random.randrange(4)))
         by_id: dict[Dimension, str | UUID] = {self.random.choice(BY_ID): self.ids[0]}
@@ -106,7 +106,7 @@ def value(record: Any, dimension: Dimension) -> str | None:
 
 
 def expected(calls: Calls, criteria: UsageCriteria) -> Sums:
-    """The same from the records alone, by a rule that knows no SQL."""
+    """Return the expected sums, computed from the records in Python."""
     assert criteria.starts_at is not None
     assert criteria.ends_at is not None
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(FIGURES))
@@ -156,7 +156,7 @@ def check(traffic: Traffic) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_month_of_random_traffic_sums_to_the_ledger_however_it_is_cut(calls: Calls, seed: int) -> None:
+def test_random_traffic_sums_to_the_ledger_for_every_grouping(calls: Calls, seed: int) -> None:
     calls.top_up(10_000_000)
     traffic = Traffic(calls, seed)
     calls.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
@@ -193,9 +193,7 @@ def test_a_month_of_random_traffic_sums_to_the_ledger_however_it_is_cut(calls: C
         (UsageCriteria(starts_at=datetime(2100, 1, 1, tzinfo=UTC)), "from"),
     ],
 )
-def test_a_span_that_means_nothing_or_too_much_is_refused(
-    calls: Calls, criteria: UsageCriteria, parameter: str
-) -> None:
+def test_empty_or_too_long_span_is_refused(calls: Calls, criteria: UsageCriteria, parameter: str) -> None:
     with pytest.raises(ValidationFailed) as refused:
         ask(calls, criteria)
     assert [wrong.name for wrong in refused.value.errors] == [parameter]

@@ -1,4 +1,4 @@
-"""What a report reads: sums of days, a few of hours, and two parts of an hour of records, by their indexes."""
+"""Query plans of reports: they read daily sums, a few hourly sums and two partial hours of records, by index."""
 
 from uuid import uuid4
 
@@ -31,7 +31,7 @@ FROM generate_series(1, :records) AS n
 
 @pytest.fixture(scope="module")
 def busy(database: Database) -> Calls:
-    """An organization of many calls in a month, beside another."""
+    """Return an organization with many calls in a month, beside another one."""
     calls = Calls(database, IdentityFactory(database, make_settings()).organization().id)
     calls.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
     for organization_id in (calls.organization_id, uuid4()):

@@ -1,4 +1,4 @@
-"""Lists of usage records by several filters at once: the same whichever way they are looked for, and few rows read."""
+"""Lists of usage records with several filters: each strategy returns the same records and reads few rows."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ FILTERS: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def organization_id(database: Database) -> Iterator[UUID]:
-    """An organization with all of the calls, among those of another that are like them."""
+    """Return an organization with all of the calls, beside another one with similar calls."""
     organization_id, another = uuid4(), uuid4()
     others = [{**call, "invocation_id": uuid4(), "organization_id": another} for call in CALLS]
     ours = [{**call, "organization_id": organization_id} for call in CALLS]
@@ -55,7 +55,7 @@ def organization_id(database: Database) -> Iterator[UUID]:
 
 
 def forget(database: Database, *organization_ids: UUID) -> None:
-    """Delete the records, which no sum has: nothing else may find them."""
+    """Delete the records, which are in no rollup, so that other tests do not find them."""
     with database.transaction() as session:
         session.execute(delete(usage_records).where(usage_records.c.organization_id.in_(organization_ids)))
 
@@ -124,7 +124,7 @@ FROM generate_series(1, :records) AS n
 
 @pytest.fixture(scope="module")
 def large(database: Database) -> Iterator[UUID]:
-    """An organization in which a thousand calls meet each filter, and few or none meet two of them."""
+    """Return an organization in which a thousand calls match each filter, and few or none match two of them."""
     organization_id = uuid4()
     values = {
         "organization_id": str(organization_id),
@@ -152,7 +152,7 @@ def large(database: Database) -> Iterator[UUID]:
     ],
     ids=["model+principal", "user+principal"],
 )
-def test_a_page_that_nothing_meets_reads_some_of_the_newest(
+def test_page_without_matches_reads_only_some_newest_records(
     database: Database,
     large: UUID,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Windows, breakdowns and rollups, over records whose time is set by hand."""
+"""Windows, groupings and rollups of usage reports, over records with times set by the test."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -50,7 +50,7 @@ def charged_at(calls: Calls, tokens: int, moment: datetime, **options: object) -
     return invocation_id
 
 
-def test_windows_reach_as_far_as_they_say(funded: Calls) -> None:
+def test_usage_window_covers_exactly_its_length(funded: Calls) -> None:
     calls = funded
     calls.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
     for days, tokens in ((0, 1), (2, 20), (10, 300), (40, 4000)):
@@ -126,7 +126,7 @@ def test_another_agents_daemon_that_receives_is_the_principal() -> None:
     assert Attribution.of(caller) == Attribution(identity_id=mine, principal_id=theirs)
 
 
-def test_calls_after_the_last_roll_up_are_counted_once_before_and_after_the_next(funded: Calls) -> None:
+def test_calls_after_the_mark_are_counted_once_before_and_after_a_rollup(funded: Calls) -> None:
     funded.charge(5)
     roll_up_usage(funded.database, slack=ROLL_UP_ALL)
     funded.charge(7)

@@ -1,4 +1,4 @@
-"""Nobody rises above what they hold, and nothing reaches across organizations."""
+"""No actor gains more permissions than it holds, and no permission crosses organizations."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""What a process remembers of identity, for how long, and that it forgets in time."""
+"""The caches of the authenticator: their contents, their times to live, and their bounds."""
 
 import threading
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def remembering_for(seconds: float, database: Database, settings: Settings) -> A
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    """Collect the statements that run meanwhile."""
+    """Yield a list that collects the statements executed meanwhile."""
     seen: list[str] = []
 
     asking = threading.get_ident()
@@ -74,7 +74,7 @@ def test_a_known_call_asks_the_database_nothing(
     assert seen == []
 
 
-def test_what_is_remembered_of_an_attribution_serves_nobody_elses_credential(
+def test_cached_attribution_does_not_serve_another_credential(
     factory: IdentityFactory, world: World, caching: Authenticator
 ) -> None:
     attribution = factory.attribution(world.distribution)
@@ -126,7 +126,7 @@ def test_a_new_api_key_costs_one_statement(
     assert len(seen) == 1
 
 
-def test_disabling_bites_when_the_memory_ends(
+def test_disabled_rows_are_refused_after_the_cache_expires(
     factory: IdentityFactory, database: Database, world: World, caching: Authenticator, clock: MonotonicClock
 ) -> None:
     person = factory.person(world.organization_id)
@@ -170,7 +170,7 @@ def test_the_cache_is_bounded_and_drops_the_oldest(clock: MonotonicClock) -> Non
     assert [cache.find(bytes([number])) for number in range(10)] == [None] * 7 + [7, 8, 9]
 
 
-def test_the_cache_forgets_in_time_and_keeps_nothing_without_a_life(clock: MonotonicClock) -> None:
+def test_cache_entries_expire_and_zero_ttl_stores_nothing(clock: MonotonicClock) -> None:
     cache = ExpiringCache[int](3)
     cache.put(b"a", 1, ttl_seconds=5)
     cache.put(b"b", 2, ttl_seconds=0)
@@ -214,7 +214,7 @@ def test_the_last_use_is_written_at_most_once_a_minute(
     assert second > first
 
 
-def test_a_use_that_cannot_be_written_fails_nobody(world: World) -> None:
+def test_failed_write_of_a_last_use_fails_no_request(world: World) -> None:
     nowhere = Database("postgresql+psycopg2://nobody@/nothing?host=/nonexistent")
     last_use = LastUse(nowhere)
     last_use.record(api_keys, world.principal_id)
@@ -223,7 +223,7 @@ def test_a_use_that_cannot_be_written_fails_nobody(world: World) -> None:
 
 
 def note_use(database: Database, user_id: Any) -> Any:
-    """Note a use of the user's key as the authenticator does, write it, and read what is on record."""
+    """Record a use of the user's key as the authenticator does, flush it, and return the stored time."""
     with database.transaction() as session:
         key_id = session.execute(select(api_keys.c.id).where(api_keys.c.user_id == user_id)).scalar_one()
     last_use = LastUse(database)

@@ -39,7 +39,7 @@ def test_a_direct_call_is_owned_and_paid_by_the_deployments_own(
     assert caller.version_id == world.deployment.version.id
 
 
-def test_an_attributed_call_is_owned_by_the_receiving_principal_and_executed_by_the_daemon(
+def test_attributed_call_has_the_principal_as_owner_and_the_daemon_as_executor(
     factory: IdentityFactory, world: World
 ) -> None:
     authenticator = factory.authenticator()
@@ -237,7 +237,7 @@ def test_a_role_over_one_owner_reaches_that_owner_only(factory: IdentityFactory,
     assert Permission.MEMBER_MANAGE not in over[world.principal_id]
 
 
-def test_a_role_taken_away_is_missed_at_the_next_call(
+def test_removed_role_is_effective_at_the_next_call(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     authorization = factory.authorization(world.deployment)

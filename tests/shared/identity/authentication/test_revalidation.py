@@ -1,4 +1,4 @@
-"""A caller is judged again while their call is worked on: what was revoked ends it, what merely ran out does not."""
+"""Callers are revalidated while their requests run: a revocation ends a request, an expiry does not."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -49,7 +49,7 @@ def authenticate(factory: IdentityFactory, authorization: str) -> Caller:
     return authenticator.resolve(authenticator.authenticate(authorization), None)
 
 
-def test_a_caller_whom_nobody_revoked_is_the_same(
+def test_unrevoked_caller_is_revalidated_unchanged(
     revalidator: CallerRevalidator, factory: IdentityFactory, person: Person, organization_id: UUID
 ) -> None:
     for authorization in (
@@ -123,7 +123,7 @@ def test_an_operator_acts_no_longer_in_an_organization_that_was_suspended(
         revalidator.revalidate(caller)
 
 
-def test_a_user_who_turned_to_another_organization_goes_on_in_the_first(
+def test_call_stays_in_its_organization_after_its_user_selects_another(
     revalidator: CallerRevalidator, database: Database, factory: IdentityFactory, person: Person
 ) -> None:
     caller = authenticate(factory, person.authorization)
@@ -140,7 +140,7 @@ EXPIRIES: dict[str, Table] = {
 
 
 @pytest.mark.parametrize("expired", EXPIRIES)
-def test_what_merely_expired_ends_no_call_and_loses_no_write(
+def test_expired_credential_ends_no_call_and_loses_no_write(
     revalidator: CallerRevalidator,
     database: Database,
     factory: IdentityFactory,
@@ -156,7 +156,7 @@ def test_what_merely_expired_ends_no_call_and_loses_no_write(
     require_authority(database, caller, organization_id)
 
 
-def test_a_session_that_was_not_used_or_was_over_until_it_was_swept_ends_no_call(
+def test_idle_or_expired_session_does_not_end_a_running_call(
     revalidator: CallerRevalidator, database: Database, factory: IdentityFactory, organization_id: UUID
 ) -> None:
     caller = caller_by(factory, organization_id, "session")
@@ -169,7 +169,7 @@ def test_a_session_that_was_not_used_or_was_over_until_it_was_swept_ends_no_call
 
 
 @pytest.mark.parametrize("revoked", EXPIRIES)
-def test_what_was_revoked_ends_the_call_though_it_has_expired_too(
+def test_revoked_credential_ends_the_call_even_if_it_has_also_expired(
     revalidator: CallerRevalidator,
     database: Database,
     factory: IdentityFactory,
@@ -188,7 +188,7 @@ def test_what_was_revoked_ends_the_call_though_it_has_expired_too(
 
 
 def caller_by(factory: IdentityFactory, organization_id: UUID, credential: str) -> Caller:
-    """Admit a new caller who may create files in an organization."""
+    """Return a new caller who may create files in an organization."""
     authenticator = factory.authenticator()
     if credential == "client secret":
         return authenticate(factory, factory.authorization(factory.deployment(organization_id)))
@@ -203,7 +203,7 @@ def caller_by(factory: IdentityFactory, organization_id: UUID, credential: str) 
 
 
 def require_authority(database: Database, caller: Caller, organization_id: UUID) -> None:
-    """Ask what the statement asks that commits an upload of theirs."""
+    """Run the check of the statement that commits an upload of the caller."""
     owner_id = caller.owner.id if caller.owner is not None else caller.executor.id
     rests_on = authority(caller, Permission.FILE_CREATE, owner_id=owner_id, organization_id=organization_id)
     with database.transaction() as session:

@@ -1,4 +1,4 @@
-"""Calls under way end when their callers are revoked, and no others."""
+"""Running calls end when their callers are revoked, and no other calls end."""
 
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class CountingRevalidator(CallerRevalidator):
-    """Counts how often it is asked; may find no database."""
+    """Counts its revalidations; `is_away` simulates an unavailable database."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -54,14 +54,14 @@ def work(revalidator: CountingRevalidator, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def anyone(_: Caller) -> None:
-    """Let everybody go on."""
+    """Authorize every caller."""
 
 
 def caller_in(factory: IdentityFactory) -> Caller:
     return factory.actor(factory.person(factory.organization().id, bound=True)).caller
 
 
-def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
+def test_revoked_key_ends_its_calls_and_no_others(
     work: RevocationWatcher, database: Database, factory: IdentityFactory
 ) -> None:
     revoked, other = caller_in(factory), caller_in(factory)
@@ -90,7 +90,7 @@ def test_calls_end_with_their_organization(
     assert isinstance(call.revocation, OrganizationSuspended)
 
 
-def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
+def test_call_continues_while_its_resource_cannot_be_read(
     work: RevocationWatcher, factory: IdentityFactory
 ) -> None:
     outcomes: Iterator[type[DomainError]] = iter((ServiceUnavailable, ServiceUnavailable, PermissionDenied))
@@ -104,7 +104,7 @@ def test_a_call_goes_on_while_what_it_is_about_cannot_be_read(
     assert isinstance(call.revocation, PermissionDenied)
 
 
-def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_on(
+def test_lost_permission_ends_only_the_calls_that_need_it(
     work: RevocationWatcher, database: Database, factory: IdentityFactory
 ) -> None:
     organization_id = factory.organization().id
@@ -132,7 +132,7 @@ def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_o
     assert reading.revocation is None
 
 
-def test_a_credential_is_asked_for_once_however_many_calls_it_has(
+def test_credential_is_revalidated_once_for_all_its_calls(
     work: RevocationWatcher, revalidator: CountingRevalidator, factory: IdentityFactory
 ) -> None:
     caller = caller_in(factory)

@@ -1,4 +1,4 @@
-"""Personal keys: whose they are, where they act, how long, and who may make or end them."""
+"""API keys: their user, organization and expiry, and who may issue and revoke them."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""An encryption key can be dropped once everything that it encrypted has been encrypted with the next one."""
+"""An encryption key can be removed after all of its secrets were reencrypted with the next one."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -36,7 +36,7 @@ def with_keys(*keys: str) -> Settings:
 
 @pytest.fixture
 def distribution_ids(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    """Some distributions with all that they keep secret, and fewer rows to a batch than they have."""
+    """Return distributions with all their secrets; a batch has fewer rows than there are distributions."""
     monkeypatch.setattr(reencryption, "BATCH_SIZE", 2)
     settings = with_keys(OLD)
     factory = IdentityFactory(database, settings)
@@ -78,14 +78,14 @@ def secrets_of(database: Database, settings: Settings, distribution_id: UUID) ->
 
 
 def kept(database: Database) -> list[bytes]:
-    """Every secret of the database, as it lies there."""
+    """Return every encrypted secret as it is stored."""
     columns = [column for table in all_tables() for column in secret_columns(table)]
     with database.transaction() as session:
         found = [session.execute(select(column)).scalars().all() for column in columns]
     return [bytes(token) for tokens in found for token in tokens if token is not None]
 
 
-def test_what_the_old_key_encrypted_is_read_with_the_new_one_alone(
+def test_secrets_of_the_old_key_are_readable_with_only_the_new_key(
     database: Database, distribution_ids: list[UUID]
 ) -> None:
     before = [secrets_of(database, with_keys(OLD), id_) for id_ in distribution_ids]
@@ -100,7 +100,7 @@ def test_what_the_old_key_encrypted_is_read_with_the_new_one_alone(
     assert reencrypt(database, with_keys(NEW, OLD), all_tables()).renewed == 0
 
 
-def test_what_none_of_the_keys_opens_is_named_and_left(
+def test_secret_that_no_key_decrypts_is_reported_and_kept(
     database: Database, distribution_ids: list[UUID]
 ) -> None:
     reencrypt(database, with_keys(OLD, NEW), all_tables())

@@ -34,7 +34,7 @@ def with_keys(keys: tuple[str, ...]) -> Settings:
 
 
 class Process(threading.Thread):
-    """Writes the secrets of its distribution, and reads those of all, with the keys that it was started with."""
+    """Writes the secrets of its distribution and reads those of all, with the keys it was started with."""
 
     def __init__(self, database: Database, own: UUID, others: list[UUID]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Process(threading.Thread):
                 get_credentials(session, Encryption(settings), at, "slack")
 
     def pass_rounds(self) -> None:
-        """Wait until it has begun and ended some rounds more."""
+        """Wait until the process has started and completed some more rounds."""
         with self.has_passed:
             wanted = self.rounds + ROUNDS
             assert self.has_passed.wait_for(lambda: self.failure or self.rounds >= wanted, timeout=60)
@@ -103,7 +103,7 @@ def processes(database: Database) -> Iterator[list[Process]]:
     assert [process.failure for process in processes] == [None] * len(processes)
 
 
-def test_a_key_is_replaced_under_load_and_the_old_one_can_go(
+def test_encryption_key_is_replaced_under_load_and_the_old_one_removed(
     database: Database, processes: list[Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reencryption, "BATCH_SIZE", 1)
@@ -120,7 +120,7 @@ def test_a_key_is_replaced_under_load_and_the_old_one_can_go(
 
 
 def break_off(database: Database, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    """Let the command die in the midst: what it has renewed stays, and it is begun again."""
+    """Kill the command during its run, to show that renewed secrets stay and that it can be repeated."""
     renewed: list[bytes] = []
     renew = Encryption.renew
 
@@ -137,8 +137,8 @@ def break_off(database: Database, monkeypatch: pytest.MonkeyPatch, *, after: int
     assert len(renewed) == after
 
 
-def test_a_process_that_does_not_know_a_key_cannot_read_what_is_encrypted_with_it() -> None:
-    """Hence the new key goes behind the old one first."""
+def test_process_without_an_encryption_key_cannot_decrypt_its_secrets() -> None:
+    """So the new key must first be added after the old one in every process."""
     token = Encryption(with_keys((NEW, OLD))).encrypt("secret")
     with pytest.raises(InvalidToken):
         Encryption(with_keys((OLD,))).decrypt(token)

@@ -1,4 +1,4 @@
-"""Invitations: nobody joins without accepting, and nothing is given that its author could not give."""
+"""Invitations: a user joins only by accepting, and gets only a role that the author could still grant."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +36,7 @@ def owner(factory: IdentityFactory, world: World) -> Person:
 
 @pytest.fixture
 def guest(factory: IdentityFactory) -> Person:
-    """A member of another organization."""
+    """Return a member of another organization."""
     return factory.person(factory.organization("Elsewhere").id)
 
 
@@ -83,7 +83,7 @@ def test_an_invited_user_joins_by_accepting_and_not_before(
             )
 
 
-def test_an_invitation_is_no_others(
+def test_invitation_is_not_accepted_by_another_user(
     factory: IdentityFactory, database: Database, guest: Person, owner: Person, invite: Invite
 ) -> None:
     other = factory.person(factory.organization().id)

@@ -1,4 +1,4 @@
-"""Who belongs where, and what happens to those who leave."""
+"""Memberships: adding, changing and removing members, and the rights that removed members lose."""
 
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
@@ -51,7 +51,9 @@ def test_an_operator_disables_the_last_owner_too_and_gives_the_organization_anot
         )
 
 
-def test_who_leaves_takes_nothing_along(factory: IdentityFactory, database: Database, world: World) -> None:
+def test_removed_member_loses_bindings_keys_and_selection(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
     bound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN, bound=True)
     unbound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN)
     for person in (bound, unbound):
@@ -69,7 +71,7 @@ def test_who_leaves_takes_nothing_along(factory: IdentityFactory, database: Data
     assert not caller.permissions_on(organization_id=world.organization_id, owner_id=world.principal_id)
 
 
-def test_adding_a_member_again_is_refused_and_addresses_differ_by_more_than_case(
+def test_adding_a_member_twice_is_refused_ignoring_address_case(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     person = factory.person(world.organization_id)

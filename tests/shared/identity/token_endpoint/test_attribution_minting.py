@@ -1,4 +1,4 @@
-"""What a distribution may attribute: its own messages, to its own deployment, for its own principal, and no more."""
+"""A distribution mints attributions only for its own deployment, principal and organization."""
 
 import pytest
 
@@ -62,7 +62,9 @@ def test_nothing_is_minted_in_a_suspended_organization(
 
 
 @pytest.mark.parametrize("text", ["", "x" * 201])
-def test_what_is_reported_is_bounded(factory: IdentityFactory, world: World, text: str) -> None:
+def test_reported_values_of_an_attribution_are_bounded(
+    factory: IdentityFactory, world: World, text: str
+) -> None:
     credential = factory.authenticator().authenticate(f"Bearer {world.distribution.token.value}")
     reports: list[dict[str, object]] = [
         {"message_id": text},
@@ -75,7 +77,7 @@ def test_what_is_reported_is_bounded(factory: IdentityFactory, world: World, tex
             mint_attribution(factory.keys, factory.settings, credential, **report)  # type: ignore[arg-type]
 
 
-def test_an_attribution_that_would_not_travel_is_not_minted(factory: IdentityFactory, world: World) -> None:
+def test_attribution_that_is_too_long_is_not_minted(factory: IdentityFactory, world: World) -> None:
     credential = factory.authenticator().authenticate(f"Bearer {world.distribution.token.value}")
     with pytest.raises(ValidationFailed):
         mint_attribution(

@@ -1,4 +1,4 @@
-"""The token endpoint's decisions: who gets a token, with which scope, until when, and who may ask about it."""
+"""The token endpoint: exchange of secrets, scopes and expiry of tokens, revocation and introspection."""
 
 import base64
 import json
@@ -260,7 +260,7 @@ def test_introspection_describes_a_live_token_of_ones_own_and_nothing_else(
     assert introspect(factory.database, factory.settings, factory.keys, **me, token=token) == inactive
 
 
-def test_a_revocation_is_kept_until_nothing_that_began_with_its_token_is_under_way(
+def test_token_revocation_is_kept_until_the_slowest_upload_is_over(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     claims = verify_access_token(factory.keys, factory.settings, factory.access_token(world.deployment))

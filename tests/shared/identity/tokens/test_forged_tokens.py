@@ -1,4 +1,4 @@
-"""Forged, altered and misused tokens: every attack is refused in the same words."""
+"""Forged, altered and misused tokens: every attack is refused with the same error."""
 
 import base64
 import hashlib
@@ -38,7 +38,7 @@ class Forger:
         )
 
     def signed(self, header: dict[str, Any], claims: dict[str, Any], key: ECKey | None = None) -> str:
-        """Sign whatever bytes result, without any library's checks."""
+        """Return a token with a valid signature over any bytes, without a library's checks."""
         return self.signed_text(_json(header), _json(claims), key)
 
     def signed_text(self, header: bytes, payload: bytes, key: ECKey | None = None) -> str:
@@ -96,7 +96,7 @@ def _altered_payload(forger: Forger) -> str:
 
 
 def _loose_last_character(forger: Forger) -> str:
-    """The same signature bytes, spelt with other unused bits at the end."""
+    """Return the same signature, encoded with other unused bits in its last character."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     position = alphabet.index(forger.token[-1])
     return forger.token[:-1] + alphabet[position ^ 1]
@@ -224,7 +224,7 @@ def test_a_forged_attribution_is_refused(
 def test_the_forger_signs_well_when_nothing_is_changed(
     factory: IdentityFactory, authenticator: Authenticator, world: World
 ) -> None:
-    """Without this, a forger that never signs well would let every attack pass for refused."""
+    """Otherwise a forger that cannot sign would make every attack look refused."""
     access = Forger(factory, factory.access_token(world.deployment), KeyPurpose.ACCESS, access_tokens.TYPE)
     credential = authenticator.authenticate(f"Bearer {access.with_claims()}")
     good = factory.attribution(world.distribution)

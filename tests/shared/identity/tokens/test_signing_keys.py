@@ -1,4 +1,4 @@
-"""Keys: published before they sign, good until their last token has expired, gone when revoked."""
+"""Signing keys: published before they sign, verifying until their last token has expired, deleted by revocation."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -40,14 +40,14 @@ def _fresh_keys(database: Database, settings: Settings) -> None:
 
 
 def age(database: Database, column: str, seconds: float) -> None:
-    """Move a date of every key into the past."""
+    """Move a time of every key into the past."""
     with database.transaction() as session:
         earlier = signing_keys.c[column] - timedelta(seconds=seconds)
         session.execute(update(signing_keys).values({column: earlier}))
 
 
 def states(database: Database, purpose: KeyPurpose = KeyPurpose.ACCESS) -> dict[str, str]:
-    """The states by key id."""
+    """Return the states of the keys by key id."""
     with database.transaction() as session:
         rows = session.execute(select(signing_keys).where(signing_keys.c.purpose == purpose))
         return {row.kid: row.state for row in rows}
@@ -79,9 +79,7 @@ def test_the_first_use_makes_missing_keys(database: Database, settings: Settings
     assert SigningKeys(database, settings).signing_key(KeyPurpose.ACCESS).kid == current(database)
 
 
-def test_the_key_id_is_the_thumbprint_and_the_public_set_holds_no_private_part(
-    database: Database, settings: Settings
-) -> None:
+def test_jwks_uses_thumbprints_and_contains_no_private_part(database: Database, settings: Settings) -> None:
     keys = SigningKeys(database, settings)
     published = keys.jwks()["keys"]
     stored = states(database, KeyPurpose.ACCESS) | states(database, KeyPurpose.ATTRIBUTION)
