@@ -65,7 +65,7 @@ class Cancellations:
                 # Outside the lock, so that `add` never waits for Valkey.
                 self._queue.withdraw(*batch)
             except redis.RedisError as error:
-                raise ServiceUnavailable("Valkey takes no cancellations of model calls.") from error
+                raise ServiceUnavailable("Valkey does not accept cancellations of model calls.") from error
             with self._lock:
                 for invocation_id in batch:
                     self._pending.pop(invocation_id, None)

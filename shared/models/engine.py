@@ -297,7 +297,7 @@ def _as_domain_error(error: BaseException) -> DomainError:
     if not isinstance(error, Exception):
         return CallCancelled(may_have_cost=True)
     log.exception("invocation.failed")  # noqa: LOG004 (called from a handler)
-    return ProviderError("The service failed while the model was answering.", may_have_cost=True)
+    return ProviderError("The service failed while the model was replying.", may_have_cost=True)
 
 
 def _first_event_error(failure: Failure, *, may_have_cost: bool) -> DomainError:

@@ -44,7 +44,7 @@ from shared.observability.tracing import continued, trace_id
 
 log = get_logger(__name__)
 
-_REQUEST_LOST = "The call was lost before it began, and nothing was charged; try again."
+_REQUEST_LOST = "The call was lost before it began, and nothing was charged. Retry it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

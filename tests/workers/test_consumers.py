@@ -81,7 +81,7 @@ def names_of_consumers() -> int:
     return sum(thread.name == NAME for thread in threading.enumerate())
 
 
-def test_what_was_taken_is_done_before_the_end_and_nothing_is_taken_after_it(work: Work) -> None:
+def test_stopping_pool_finishes_taken_work_and_takes_no_more(work: Work) -> None:
     with taking(work, limit=2) as threads:
         work.waiting.put(1)
         wait_until(lambda: work.begun == 1, "it is begun")

@@ -64,12 +64,12 @@ def test_only_the_worker_of_the_queues_takes_calls(app: Celery, queue: str, *, t
     assert step(worker).include_if(worker) is takes
 
 
-def test_it_reads_no_more_than_it_can_begin_and_looks_after_what_was_put_aside(app: Celery) -> None:
+def test_strategy_reads_only_calls_it_can_begin_and_checks_parked_ones(app: Celery) -> None:
     assert app.conf.worker_disable_prefetch
     assert app.steps["consumer"] >= {ParkedQueueSubscriber, FinalRead}
 
 
-def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
+def test_calls_under_way_are_cancelled_after_the_drain(
     app: Celery, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled: list[object] = []
@@ -173,7 +173,7 @@ def message(provider: str = "p") -> Any:
 
 
 @pytest.mark.parametrize(("broker_url", "acknowledged"), [("redis://127.0.0.1:1", 0), (RABBITMQ, 1)])
-def test_a_message_is_acknowledged_when_its_call_begins_where_the_broker_wants_it(
+def test_message_is_acknowledged_when_its_call_begins(
     carried: RecordingHandler, broker_url: str, acknowledged: int
 ) -> None:
     acks: list[int] = []
@@ -189,7 +189,7 @@ def test_a_message_is_acknowledged_when_its_call_begins_where_the_broker_wants_i
     assert Broker.of(broker_url).queue(MODELS[0]).no_ack is not bool(acknowledged)
 
 
-def test_a_call_without_room_is_put_aside_and_made_by_the_thread_that_ends_another(
+def test_call_without_room_is_parked_and_made_after_another_call_ends(
     carried: RecordingHandler,
 ) -> None:
     take = strategy_of(carried, "redis://127.0.0.1:1")
@@ -221,7 +221,7 @@ def test_a_call_under_way_is_cancelled_by_a_termination(carried: RecordingHandle
     carried.run_submitted()
 
 
-def test_what_is_put_aside_is_read_for_every_provider_once_it_is_known(carried: RecordingHandler) -> None:
+def test_parked_calls_are_read_for_every_known_provider(carried: RecordingHandler) -> None:
     take = strategy_of(carried, "redis://127.0.0.1:1")
     take(message("other"), None, _no_ack)
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_what_is_put_aside_is_read_for_every_provider_once_it_is_known(carried: 
     carried.run_submitted()
 
 
-def test_a_call_that_no_thread_has_begun_when_the_pool_stops_is_given_back(
+def test_call_not_begun_when_the_pool_stops_is_requeued(
     carried: RecordingHandler, valkey_server: EmbeddedValkey
 ) -> None:
     sent = message()

@@ -29,7 +29,7 @@ def answer_turns(context: WorkerContext) -> None:
 
 
 @pytest.mark.parametrize("begin", [make_calls, answer_turns])
-def test_a_worker_is_told_that_it_stops_and_closes_its_settlements_when_it_has(
+def test_stopping_worker_limits_then_closes_its_settlements(
     context: WorkerContext, monkeypatch: pytest.MonkeyPatch, begin: Callable[[WorkerContext], None]
 ) -> None:
     at_the_end: list[Callable[[], None]] = []

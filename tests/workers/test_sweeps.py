@@ -92,7 +92,7 @@ def test_a_sweep_that_was_cut_short_is_sent_for_again(
         assert (left, sent()) == (remaining, messages)
 
 
-def test_a_job_that_may_run_in_parallel_is_not_held_up_by_its_copy(app: Celery, sent: Any) -> None:
+def test_parallel_job_does_not_wait_for_its_copy(app: Celery, sent: Any) -> None:
     both = threading.Barrier(2, timeout=90)
 
     def sweep() -> int:

@@ -23,7 +23,7 @@ def chat_as_responses(body: Json) -> Json:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported with this model.", param=name)
     if (body.get("n") or 1) > 1:
-        raise InvalidRequest("This model gives one choice a request.", param="n")
+        raise InvalidRequest("This model supports only one choice per request: set `n` to 1.", param="n")
     translated = {name: value for name, value in body.items() if name not in (*_DROPPED, *_UNSUPPORTED)}
     translated["input"] = [item for message in body["messages"] for item in _items(message)]
     _translate_options(body, translated)

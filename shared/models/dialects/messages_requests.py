@@ -41,7 +41,7 @@ def _refuse_prefill(messages: list[Json]) -> None:
     if messages[-1]["role"] == "assistant":
         # No upstream dialect can continue a reply that is already begun.
         raise InvalidRequest(
-            "The conversation must end with a user's message: an answer that is begun cannot be continued.",
+            "The conversation must end with a user message: a reply that is already begun cannot be continued.",
             param=f"messages.{len(messages) - 1}.role",
         )
 

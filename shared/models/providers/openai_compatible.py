@@ -149,7 +149,7 @@ class OpenAiCompatibleProvider:
 
 def _connection_failure(call: Call) -> ProviderError:
     if call.is_sent:
-        return ProviderError("The connection to the provider broke before it answered.", may_have_cost=True)
+        return ProviderError("The connection to the provider broke before its response.", may_have_cost=True)
     return ProviderError("The provider cannot be reached.", may_have_cost=False, is_worth_repeating=True)
 
 
@@ -160,11 +160,13 @@ def _refuse_unusable(body: BaseHTTPResponse, call: Call) -> None:
         call.shorten_deadline(SECONDS_FOR_A_REFUSAL)
         raise refusal(body.status, body.headers, _start_of(body))
     if body.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise ProviderError("The provider compressed its answer although asked not to.", may_have_cost=True)
+        raise ProviderError(
+            "The provider compressed its response, which the request forbids.", may_have_cost=True
+        )
     # A web page means a wrong address, so no model has worked.
     if body.headers.get("content-type", "").lower().startswith("text/html"):
         raise ProviderError(
-            "The provider answered a page for people in place of a model's output.", may_have_cost=False
+            "The provider responded with a web page instead of a model's output.", may_have_cost=False
         )
 
 

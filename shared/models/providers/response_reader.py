@@ -156,7 +156,7 @@ class AnswerStream:
         try:
             self._parse(self._parser.feed(received), events)
         except EventTooLarge:
-            self._error = self._failure("The provider sent an event larger than is sane.")
+            self._error = self._failure("The provider sent an event larger than the limit.")
         except ProviderError as error:
             self._error = error
         return events
@@ -194,13 +194,13 @@ class AnswerStream:
         while not start.strip(b"\xef\xbb\xbf \t\r\n"):
             received = self._read()
             if not received:
-                raise self._failure("The provider answered nothing.")
+                raise self._failure("The provider sent an empty response.")
             # Servers send white space to keep the connection open while they work.
             if len(start) > MAX_WHITE_SPACE_BYTES:
-                raise self._failure("The provider answered nothing but white space.")
+                raise self._failure("The provider's response has only white space.")
             start += received
         if start.lstrip()[:1] == b"<":
-            raise self._failure("The provider answered a page for people in place of a model's output.")
+            raise self._failure("The provider responded with a web page instead of a model's output.")
         return start
 
     def _document(self, start: bytes) -> Event:
@@ -212,7 +212,7 @@ class AnswerStream:
         except ProviderError as error:
             broken = error
         if len(content) > MAX_JSON_BYTES:
-            raise self._failure("The provider's answer is larger than is sane.")
+            raise self._failure("The provider's response is larger than the limit.")
         try:
             return self._event("", bytes(content))
         except ProviderError:
@@ -226,7 +226,7 @@ class AnswerStream:
             received = self._body.read1(READ_BYTES)
         except _BROKEN as error:
             raise self._failure(
-                "The connection to the provider broke in the middle of its answer."
+                "The connection to the provider broke in the middle of its response."
             ) from error
         if not received:
             # A socket that the watchdog shut down returns its buffered bytes, and then seems to be at the response's
@@ -243,7 +243,7 @@ class AnswerStream:
         self._call.pause_timer()
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
-            raise self._failure("The provider's answer is larger than is sane.")
+            raise self._failure("The provider's response is larger than the limit.")
 
     def _read_end_of_body(self) -> None:
         """Read the body's end after `[DONE]`, so that the connection can be reused; not worth a long wait."""

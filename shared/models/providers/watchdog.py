@@ -24,9 +24,9 @@ CHECK_INTERVAL_SECONDS = 0.1
 class Reason(StrEnum):
     """Why a call was cut."""
 
-    FIRST_BYTE = "The provider did not begin to answer in time."
-    SILENCE = "The provider stopped in the middle of its answer."
-    DEADLINE = "The provider did not finish its answer in time."
+    FIRST_BYTE = "The provider did not begin its response in time."
+    SILENCE = "The provider stopped in the middle of its response."
+    DEADLINE = "The provider did not finish its response in time."
     CANCELLED = "The call was cancelled."
 
 

@@ -167,7 +167,7 @@ def test_whose_lack_it_is_that_a_model_has_no_slot(tenants: Tenants, monkeypatch
     tenants.end(one, held)
 
 
-def test_a_call_that_has_waited_for_a_thread_waits_no_longer_for_its_share(tenants: Tenants) -> None:
+def test_wait_for_a_thread_is_deducted_from_the_wait_for_a_share(tenants: Tenants) -> None:
     one = tenants.organization()
     for _ in range(2):
         tenants.hold(one)

@@ -51,7 +51,7 @@ def are_cancelled(valkey: redis.Redis, *invocation_ids: UUID) -> Callable[[], bo
     return lambda: find_cancelled(valkey, invocation_ids) == set(invocation_ids)
 
 
-def test_a_wait_ends_though_valkey_is_silent_and_its_call_is_cancelled_once_it_answers(
+def test_wait_ends_without_valkey_and_its_call_is_cancelled_later(
     calls: ModelCalls, queue: CallQueue, way: Link
 ) -> None:
     inbox = calls.chat("!tokens 9\n!stall after 2")

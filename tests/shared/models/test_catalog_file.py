@@ -77,7 +77,7 @@ proxy = "http://proxy.example.com:3128"
     ],
     ids=lambda elsewhere: next(iter(elsewhere)),
 )
-def test_a_secret_goes_where_and_as_a_catalog_of_this_process_says_and_in_no_other_way(
+def test_secret_is_sent_only_along_a_route_of_a_loaded_catalog(
     path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("KEY", "a secret")

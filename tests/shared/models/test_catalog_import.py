@@ -110,7 +110,7 @@ def test_a_part_that_is_listed_as_zero_costs_as_its_whole() -> None:
         ("of_tomorrow", "0.1"),
     ],
 )
-def test_a_model_with_a_price_that_is_not_charged_is_left_out_unless_that_is_wanted(
+def test_model_with_an_unsupported_price_is_left_out_unless_it_is_ignored(
     key: str, value: Any
 ) -> None:
     result = import_openrouter(json.dumps({"data": [priced(**{key: value})]}))
@@ -119,7 +119,7 @@ def test_a_model_with_a_price_that_is_not_charged_is_left_out_unless_that_is_wan
     assert (len(catalog), left_out) == (1, ())
 
 
-def test_media_that_cost_as_tokens_of_the_prompt_are_no_price_of_their_own() -> None:
+def test_media_priced_as_prompt_tokens_have_no_separate_price() -> None:
     catalog, left_out = imported(priced(image="0.000001", audio="0.000001", audio_output="0.000002"))
     assert (len(catalog), left_out) == (1, ())
 

@@ -122,7 +122,7 @@ def test_shares_follow_the_workers_and_count_what_this_process_began(
     assert Shares(calls.database, calls.valkey, slots_when_unknown=1).of("p") is None
 
 
-def test_attempts_of_an_organization_at_once_are_not_each_given_all_that_is_free(calls: ModelCalls) -> None:
+def test_concurrent_attempts_of_an_organization_share_the_free_slots(calls: ModelCalls) -> None:
     shares, mine = Shares(calls.database, calls.valkey, slots_when_unknown=32), new_id()
     with ExitStack() as attempts:
         given = [attempts.enter_context(shares.attempt(mine, "p")) for _ in range(30)]

@@ -53,7 +53,7 @@ def ask(calls: ModelCalls, endpoint: str, said: str, model: str, *, stream: bool
     return inbox
 
 
-def test_what_a_front_of_the_next_release_adds_to_a_call_is_left_out(calls: ModelCalls) -> None:
+def test_request_field_of_a_newer_release_is_ignored(calls: ModelCalls) -> None:
     inbox = ask(calls, "chat", "!tokens 9", "scripted/chat")
     key = f"quartermaster:request:{inbox.address.invocation_id.hex}"
     stored: Any = calls.valkey.get(key)
@@ -151,7 +151,7 @@ def test_a_provider_that_is_too_slow_to_begin_is_owed_nothing(calls: ModelCalls)
 
 @MODELS
 @pytest.mark.parametrize("directive", ["!break after 0", "!end after 0", "!fail 500 after 0"])
-def test_a_reply_that_begins_and_breaks_before_its_first_word_costs_what_was_reported(
+def test_reply_broken_before_its_first_word_is_charged_as_reported(
     calls: ModelCalls, model: str, directive: str
 ) -> None:
     inbox = calls.chat(f"!tokens 9\n{directive}", model=model)
@@ -166,7 +166,7 @@ def test_a_reply_that_begins_and_breaks_before_its_first_word_costs_what_was_rep
 @ENDPOINTS
 @MODELS
 @pytest.mark.parametrize("directive", ["!break after 4", "!end after 4", "!fail 500 after 4"])
-def test_a_stream_that_breaks_ends_with_an_error_and_is_charged_for_what_was_said(
+def test_broken_stream_ends_with_an_error_and_is_charged_for_its_output(
     calls: ModelCalls, endpoint: str, model: str, directive: str
 ) -> None:
     inbox = ask(calls, endpoint, f"!tokens 9\n{directive}", model)
@@ -185,7 +185,7 @@ def test_a_stream_that_breaks_ends_with_an_error_and_is_charged_for_what_was_sai
 
 
 @MODELS
-def test_an_answer_that_breaks_is_a_failure_for_who_waits_for_the_whole(
+def test_broken_response_fails_a_client_without_a_stream(
     calls: ModelCalls, model: str
 ) -> None:
     inbox = calls.respond("!tokens 9\n!break after 4", model=model, stream=False)
@@ -198,7 +198,7 @@ def test_an_answer_that_breaks_is_a_failure_for_who_waits_for_the_whole(
 
 @pytest.mark.parametrize("directive", ["!end after 4", "!fail 500 after 4"])
 @MODELS
-def test_a_whole_answer_that_is_none_is_a_failure_and_charged_as_reported(
+def test_invalid_plain_reply_fails_and_is_charged_as_reported(
     calls: ModelCalls, model: str, directive: str
 ) -> None:
     inbox = calls.chat(f"!tokens 9\n{directive}", model=model, stream=False)
@@ -218,7 +218,7 @@ def test_a_whole_answer_may_take_longer_than_a_stream_to_begin(calls: ModelCalls
 @pytest.mark.parametrize("streams_only", [False, True])
 @pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 @ENDPOINTS
-def test_a_plain_call_asks_its_upstream_for_the_whole_unless_it_only_streams(
+def test_plain_call_requests_a_plain_reply_unless_the_upstream_only_streams(
     calls: ModelCalls, endpoint: str, dialect: Dialect, *, streams_only: bool
 ) -> None:
     with FakeUpstream() as upstream:
@@ -242,7 +242,7 @@ def test_a_plain_call_asks_its_upstream_for_the_whole_unless_it_only_streams(
     ids=["head", "body", "stream without a word"],
 )
 @pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
-def test_a_whole_answer_that_is_given_up_closes_its_connection_and_owes_its_prompt_by_estimate(
+def test_abandoned_plain_reply_closes_its_connection_and_is_charged_its_estimated_prompt(
     calls: ModelCalls, dialect: Dialect, script: Script, ended: str, *, streams_only: bool
 ) -> None:
     with FakeUpstream(script) as upstream:
@@ -274,7 +274,7 @@ def invoked(calls: ModelCalls, entry: ModelEntry, endpoint: str, *, stream: bool
     return invoke(calls.invoker, Catalog([entry]), calls.caller, request)
 
 
-def test_a_call_keeps_the_price_and_the_upstream_that_its_credits_were_held_for(
+def test_call_keeps_the_price_and_upstream_of_its_hold(
     calls: ModelCalls, tmp_path: Path
 ) -> None:
     inbox = calls.chat("!tokens 3", model="scripted/narrow")
@@ -293,7 +293,7 @@ def price_of(calls: ModelCalls, model: str) -> int | None:
     return entry.prices.prompt if entry else None
 
 
-def test_a_worker_makes_a_call_to_a_model_of_which_it_has_not_heard(
+def test_worker_makes_a_call_to_a_model_missing_from_its_catalog(
     calls: ModelCalls, tmp_path: Path
 ) -> None:
     inbox = calls.chat("!tokens 3")
@@ -391,7 +391,7 @@ def test_a_call_cancelled_while_its_upstream_is_silent_ends_too(calls: ModelCall
 
 @pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 @ENDPOINTS
-def test_a_call_whose_client_has_left_is_charged_by_the_report_that_had_come(
+def test_call_without_a_client_is_charged_by_the_report_received(
     calls: ModelCalls, endpoint: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its worker hears that nobody listens when it sends the first words; all else has come meanwhile."""

@@ -118,7 +118,7 @@ def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.M
     assert turn.consume(4) == [parked_queue("free"), "b", "a"]
 
 
-def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(
+def test_provider_leaves_slots_for_others_and_parks_its_calls(
     queue: CallQueue, valkey: redis.Redis
 ) -> None:
     calls = CallScheduler(queue, slots=SLOTS)
@@ -146,7 +146,7 @@ def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(queue: CallQue
     assert not calls.closed_queues()
 
 
-def test_a_call_that_waits_is_not_sent_again_and_a_lost_one_is_next(
+def test_queued_call_is_not_sent_again_and_a_lost_call_is_next(
     queue: CallQueue, valkey: redis.Redis
 ) -> None:
     put(queue, "p", UUID(int=1))

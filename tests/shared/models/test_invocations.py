@@ -64,7 +64,7 @@ def test_a_model_that_cannot_be_called_holds_nothing(
 
 
 @pytest.mark.parametrize(("asked", "provider"), [({}, "first"), ({"stop": ["."]}, "second")])
-def test_a_call_counts_for_the_first_provider_that_can_be_asked_in_its_dialect(
+def test_call_counts_for_the_first_provider_that_supports_its_request(
     calls: ModelCalls, asked: dict[str, Any], provider: str
 ) -> None:
     """Its share, its queue and the line of those put aside are that provider's."""
@@ -85,7 +85,7 @@ def test_a_call_counts_for_the_first_provider_that_can_be_asked_in_its_dialect(
     assert calls.charge(inbox)[0] == "completed"
 
 
-def test_a_call_that_could_cost_too_much_is_refused_before_it_is_queued(calls: ModelCalls) -> None:
+def test_call_beyond_the_balance_is_refused_before_it_is_queued(calls: ModelCalls) -> None:
     with pytest.raises(InsufficientCredits) as raised:
         calls.with_limits(reserved_completion_tokens=CREDITS).chat("hello")
     assert raised.value.data["available"] == "1"
@@ -143,14 +143,14 @@ def unconfirmed(calls: ModelCalls) -> ModelCalls:
     return replace(calls, invoker=replace(calls.invoker, queue=Hesitant(calls.valkey)))
 
 
-def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(unconfirmed: ModelCalls) -> None:
+def test_call_begun_after_a_failed_put_continues(unconfirmed: ModelCalls) -> None:
     inbox = unconfirmed.chat("!tokens 3")
     assert received(inbox)[-1].kind is ReplyKind.END
     assert unconfirmed.charge(inbox)[0] == "completed"
     inbox.close()
 
 
-def test_a_call_of_which_neither_valkey_nor_postgres_says_whether_it_waits_is_waited_for(
+def test_call_is_kept_while_valkey_and_postgres_do_not_report_its_state(
     unconfirmed: ModelCalls, lost_database: Database
 ) -> None:
     """To say "try again" would have it made, and paid, twice."""

@@ -117,7 +117,7 @@ def test_a_call_that_no_worker_begins_is_given_back(calls: ModelCalls) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_call_of_which_postgres_does_not_say_whether_a_worker_has_begun_is_lost(
+def test_call_is_lost_if_postgres_does_not_report_whether_it_began(
     calls: ModelCalls, lost_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reply_timeouts, "MAX_IDLE_SECONDS", 0.1)
@@ -130,7 +130,7 @@ def test_a_call_of_which_postgres_does_not_say_whether_a_worker_has_begun_is_los
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_call_that_a_worker_took_and_never_spoke_of_is_lost_and_cancelled(calls: ModelCalls) -> None:
+def test_call_taken_by_a_silent_worker_is_lost_and_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     begin(calls, inbox)
     with pytest.raises(CallLost) as raised:
@@ -293,7 +293,7 @@ def test_a_wait_asks_no_server_itself_what_becomes_of_a_silent_call(calls: Model
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_call_of_which_no_server_says_what_becomes_of_it_is_lost(
+def test_call_is_lost_if_no_server_reports_its_state(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reply_timeouts, "MAX_IDLE_SECONDS", 0.1)

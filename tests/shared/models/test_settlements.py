@@ -60,7 +60,7 @@ def dispatched(calls: ModelCalls, inbox: Inbox) -> Dispatch:
     return given
 
 
-def test_a_reply_whose_charge_postgres_does_not_take_is_sent_without_its_cost_and_charged_later(
+def test_reply_without_postgres_is_sent_without_cost_and_charged_later(
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inbox = calls.chat("!tokens 3", stream=False)
@@ -115,7 +115,7 @@ def test_a_process_that_ends_settles_what_is_late_first(
     assert calls.charge(inbox) == ("completed", 5, 7, False)
 
 
-def test_a_process_that_must_end_waits_no_longer_and_logs_what_the_call_consumed(
+def test_ending_process_stops_waiting_and_logs_the_consumed_tokens(
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(settlements, "SETTLE_SECONDS", NEVER_SECONDS)
@@ -132,7 +132,7 @@ def test_a_process_that_must_end_waits_no_longer_and_logs_what_the_call_consumed
     assert calls.record(inbox) is None
 
 
-def test_of_more_late_outcomes_than_a_process_keeps_those_that_are_too_many_are_logged(
+def test_pending_settlements_beyond_the_maximum_are_logged(
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(settlements, "MAX_PENDING", 1)

@@ -133,7 +133,7 @@ def test_a_stream_whose_other_end_is_gone_is_looked_at(loop: StreamLoop) -> None
     stream.ours.close()
 
 
-def test_a_call_is_told_although_what_was_said_together_could_not_be_sent() -> None:
+def test_call_is_informed_of_a_failed_batch_of_messages() -> None:
     @contextmanager
     def broken() -> Iterator[None]:
         yield

@@ -95,7 +95,7 @@ def test_a_reply_tells_what_the_ledger_charged(
 
 @ASKED
 @SPOKEN
-def test_a_report_that_cannot_be_is_charged_by_what_was_delivered_as_the_client_reads(
+def test_implausible_report_is_replaced_by_an_estimate_of_the_delivered_reply(
     calls: ModelCalls, request_: ParsedRequest, dialect: Dialect
 ) -> None:
     inbox = answered(calls, Script(prompt_tokens=10**15, chunks=8), request_, dialect)
@@ -120,7 +120,7 @@ def test_a_cost_is_not_told_where_the_operator_does_not_want_it(calls: ModelCall
     assert "cost" not in told_usage(inbox)
 
 
-def test_a_reply_whose_call_was_settled_before_its_end_tells_what_was_charged_then(calls: ModelCalls) -> None:
+def test_reply_of_a_call_settled_before_its_end_shows_that_charge(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 40\n!delay 25\n!no-usage", stream_options={"include_usage": True})
     with calls.executing(inbox):
         begun = [inbox.receive(10.0)]

@@ -167,7 +167,7 @@ def test_pictures_are_passed_on() -> None:
     ]
 
 
-def test_a_picture_that_a_tool_gave_follows_in_chat_and_stays_in_responses() -> None:
+def test_image_of_a_tool_result_follows_in_chat_and_stays_in_responses() -> None:
     turns = said(result([{"type": "text", "text": "a map"}, PICTURE]), {"type": "text", "text": "Where?"})
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     assert chat(messages=turns)["messages"] == [
@@ -242,7 +242,7 @@ def test_what_is_wrong_or_unsupported_is_named(members: Json, param: str) -> Non
     assert error.detail.startswith(f"{param}: ") or param.endswith(".role")
 
 
-def test_a_prompt_is_counted_without_its_limit_and_may_end_with_a_begun_answer() -> None:
+def test_prompt_count_needs_no_limit_and_allows_a_prefilled_reply() -> None:
     prompt = {"model": "m", "messages": [*BODY["messages"], {"role": "assistant", "content": "It is"}]}
     assert parse_prompt(prompt).max_output_tokens is None
     with pytest.raises(InvalidRequest, match="max_tokens: is not supported here"):

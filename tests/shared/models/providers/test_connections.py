@@ -116,7 +116,7 @@ def test_what_has_come_is_taken_without_waiting(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"0\r\n\r\n", b"zz\r\nxx", None])
-def test_an_end_or_a_break_that_was_taken_is_told_by_the_next_read(pair: Pair, rest: bytes | None) -> None:
+def test_end_or_break_found_by_polling_is_reported_by_the_next_read(pair: Pair, rest: bytes | None) -> None:
     ours, theirs = pair
     theirs.sendall(HEAD + chunk(b"first "))
     response = begun(ours)

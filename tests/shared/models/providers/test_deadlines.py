@@ -227,7 +227,7 @@ def test_cancelling_before_the_first_byte_hangs_up(
     assert upstream.wait_for_end_of(1)[0].ended == "client left"
 
 
-def test_a_call_that_is_cancelled_before_its_request_has_left_has_cost_nothing(router: Router) -> None:
+def test_call_cancelled_before_its_request_was_sent_costs_nothing(router: Router) -> None:
     cancelled = threading.Event()
     timer = threading.Timer(0.2, cancelled.set)
     with socket.create_server(("127.0.0.1", 0)) as reading_nothing:

@@ -26,7 +26,7 @@ from tests.support.upstreams import FakeUpstream
 MORE_PIECES_THAN_ONE_READ = 4000
 
 
-def test_an_answer_that_had_come_whole_before_the_call_was_cancelled_is_read(
+def test_complete_response_before_a_cancellation_is_read(
     router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut, cancelled = set_by("_end", monkeypatch), threading.Event()
@@ -111,7 +111,7 @@ IN_PIECES = 0.02
 
 @pytest.mark.parametrize("read_with", ["begin", "read1"], ids=["after the head", "after a part"])
 @FRAMINGS
-def test_what_had_come_when_a_part_of_it_was_read_is_read_too(
+def test_received_bytes_after_a_partial_read_are_read_too(
     router: Router, upstream: FakeUpstream, cut_after: CutAfter, framing: str, read_with: str
 ) -> None:
     """Whether the first part was read with the head, or by itself: the rest waits in the socket."""
@@ -122,7 +122,7 @@ def test_what_had_come_when_a_part_of_it_was_read_is_read_too(
 
 
 @FRAMINGS
-def test_a_document_that_had_come_whole_before_the_call_was_cut_is_read(
+def test_complete_document_before_a_cut_is_read(
     router: Router, upstream: FakeUpstream, cut_after: CutAfter, framing: str
 ) -> None:
     upstream.script = Script(framing=framing, chunks=MORE_PIECES_THAN_ONE_READ)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ def test_a_document_that_had_come_whole_before_the_call_was_cut_is_read(
 
 
 @FRAMINGS
-def test_a_document_of_which_a_part_had_come_when_the_call_was_cut_is_none(
+def test_document_cut_in_the_middle_is_not_returned(
     router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, framing: str
 ) -> None:
     cancelled = threading.Event()
@@ -179,7 +179,7 @@ def test_nothing_arrives_any_more_once_a_call_was_cut(
     assert not upstream.served[0].is_reported
 
 
-def test_an_upstream_that_waits_for_room_hears_at_once_that_it_was_hung_up_on(router: Router) -> None:
+def test_upstream_with_a_full_send_window_notices_a_hang_up_at_once(router: Router) -> None:
     """Else it would hear when it asks for room again, which it does ever more rarely."""
 
     def answer_until_there_is_no_room(server: socket.socket) -> socket.socket:

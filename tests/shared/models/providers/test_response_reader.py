@@ -138,7 +138,7 @@ BROKEN: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", BROKEN.values(), ids=BROKEN.keys())
-def test_what_came_before_the_break_is_given_and_the_break_is_an_error(
+def test_events_before_a_break_are_returned_and_the_break_raises(
     router: Router, upstream: FakeUpstream, script: Script
 ) -> None:
     upstream.script = script
@@ -200,7 +200,7 @@ def test_an_event_larger_than_is_sane_is_refused(
 ) -> None:
     monkeypatch.setattr("shared.models.providers.response_reader.MAX_EVENT_BYTES", 100_000)
     upstream.script = Script(pad_bytes=300_000)
-    with pytest.raises(ProviderError, match="larger than is sane"):
+    with pytest.raises(ProviderError, match="larger than the limit"):
         events_of(router, model(upstream.base_url))
 
 
@@ -209,7 +209,7 @@ def test_a_document_larger_than_is_sane_is_refused(
 ) -> None:
     monkeypatch.setattr("shared.models.providers.response_reader.MAX_JSON_BYTES", 100_000)
     upstream.script = Script(as_document=True, piece="x" * 100_000)
-    with pytest.raises(ProviderError, match="larger than is sane"):
+    with pytest.raises(ProviderError, match="larger than the limit"):
         events_of(router, model(upstream.base_url))
 
 
@@ -218,7 +218,7 @@ def test_an_endless_answer_is_refused(
 ) -> None:
     monkeypatch.setattr("shared.models.providers.response_reader.MAX_ANSWER_BYTES", 100_000)
     upstream.script = Script(chunks=10_000)
-    with pytest.raises(ProviderError, match="larger than is sane"):
+    with pytest.raises(ProviderError, match="larger than the limit"):
         events_of(router, model(upstream.base_url))
 
 

@@ -75,6 +75,6 @@ def test_the_form_of_a_message_is_that_of_the_release_before() -> None:
     assert read_entry(WRITTEN.encode()) == plain
 
 
-def test_a_message_is_read_as_it_was_written_and_equal_calls_have_equal_messages() -> None:
+def test_message_round_trips_and_equal_calls_have_equal_messages() -> None:
     assert read_entry(write_message(CALL).encode()) == CALL
     assert write_message(CALL) == write_message(replace(CALL))

@@ -30,7 +30,7 @@ def queue(valkey: redis.Redis) -> Iterator[BrokeredCallQueue]:
 @pytest.mark.parametrize(
     ("later_seconds", "waiting"), [(CLOCKS_APART_SECONDS, 1), (KEPT_SECONDS + CLOCKS_APART_SECONDS + 1, 0)]
 )
-def test_a_waiting_call_is_forgotten_once_its_time_is_over_by_any_clock(
+def test_queued_call_is_forgotten_after_its_lifetime_by_any_clock(
     queue: BrokeredCallQueue, monkeypatch: pytest.MonkeyPatch, later_seconds: int, waiting: int
 ) -> None:
     request = AcceptedRequest(entry=ENTRY, dialect=Dialect.CHAT, is_stream=True, created=0, body={})
