@@ -15,6 +15,7 @@ class Encryption:
     def __init__(self, settings: Settings) -> None:
         """Load the keys. Raises ValueError if one is not a Fernet key."""
         keys = [Fernet(key.get_secret_value()) for key in settings.encryption_keys]
+        # Kept apart for `is_current`: MultiFernet does not tell which key decrypted.
         self._first = keys[0]
         self._fernet = MultiFernet(keys)
 

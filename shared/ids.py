@@ -17,6 +17,7 @@ def new_id() -> UUID:
 
     Ids that one process creates sort in the order of creation (RFC 9562, 6.2, method 3).
     """
+    # One clock reading for both parts, so that they belong together.
     milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
     fraction = (nanoseconds << 12) // 1_000_000
     random = int.from_bytes(os.urandom(8)) & _RANDOM_MASK

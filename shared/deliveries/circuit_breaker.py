@@ -63,6 +63,7 @@ class CircuitBreakers:
             if now < breaker.retry_at:
                 return breaker.retry_at - now
             if breaker.is_probing:
+                # One probe at a time, so that a silent server never occupies more than one slot.
                 return PROBE_SECONDS
             breaker.is_probing = True
             return 0.0
@@ -87,5 +88,6 @@ class CircuitBreakers:
 
     def _open(self, origin: Origin, now: float) -> None:
         if len(self._breakers) >= REMEMBERED:
+            # Forgetting one closes it: the next attempt finds out again.
             self._breakers.popitem(last=False)
         self._breakers[origin] = _Breaker(now + FIRST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS)

@@ -58,6 +58,7 @@ def set_endpoint(
     Raises SchemeRefused, UrlRefused, AddressRefused and PermissionDenied.
     """
     _authorize(session, actor, organization_id)
+    # Always a new one: it is shown only once, so setting the endpoint again is how a lost one is replaced.
     secret = issue_webhook_secret()
     sealed = Encryption(settings).encrypt(secret.value)
     _endpoints.put(session, settings, organization_id, url, webhook_secret_encrypted=sealed)

@@ -94,6 +94,7 @@ class Sender:
         with self._changed:
             self._is_asked = True
             self._changed.notify_all()
+            # The running drain sees `_is_asked` and checks for work again.
             if self._is_draining or self._is_stopping:
                 return 0
             self._is_draining = True
@@ -221,6 +222,7 @@ class Sender:
         return self._channel(claimed).find_address(session, claimed.message)
 
     def _channel(self, claimed: Claimed) -> Channel:
+        # A kind without a channel stores its address with the message.
         return self._channels.get(claimed.kind, self._sealed)
 
     def _post(self, claimed: Claimed, address: Address | None, origin: Origin | None) -> Attempt:

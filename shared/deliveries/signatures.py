@@ -9,6 +9,7 @@ from shared.identity.credentials.webhook_secrets import sign
 
 def webhook_headers(message: Message, secrets: Sequence[str]) -> dict[str, str]:
     """Return the message's id, the attempt's time and one signature for each secret (`whsec_…`)."""
+    # Signed and sent as the same text, so that rounding cannot differ.
     timestamp = str(int(message.attempted_at.timestamp()))
     headers = {"webhook-id": str(message.id), "webhook-timestamp": timestamp}
     if message.sequence is not None:

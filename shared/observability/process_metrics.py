@@ -13,6 +13,7 @@ _RESIDENT_PAGES = 1  # of /proc/self/statm
 
 def measure_process(role: str) -> Iterator[Metric]:
     """Yield the figures of this process, without those that this system does not provide."""
+    # Unlike the other figures, available on every Unix.
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = CounterMetricFamily(f"{PREFIX}cpu_seconds", "CPU time used, by role.", labels=["role"])
     seconds.add_metric([role], usage.ru_utime + usage.ru_stime)

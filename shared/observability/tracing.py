@@ -39,6 +39,7 @@ def span(name: str, kind: SpanKind, *, parent: str | None = None, **attributes: 
     """
     if not _tracers:
         return NO_SPAN
+    # Keyword arguments cannot contain dots.
     named = {key.replace("__", "."): value for key, value in attributes.items()}
     return _tracers[0].span(name, kind, parent if trace_id(parent) else None, named)
 

@@ -47,6 +47,7 @@ def read_host_state(settings: Settings) -> HostState:
     """Read the metrics that the processes of this host wrote."""
     if settings.metrics_directory is None:
         return HostState(processes={}, sweeps=())
+    # A registry of its own: the command's own counters are not part of the host's.
     metrics = HostMetrics(settings.metrics_directory, "command", registry=CollectorRegistry())
     values: dict[str, dict[str, float]] = defaultdict(dict)
     for family in metrics.collect():

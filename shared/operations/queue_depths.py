@@ -24,6 +24,7 @@ def measure_waiting_work(session: Session) -> WaitingWork:
     return WaitingWork(
         backlogs=(
             *measure_backlog(session),
+            # Each domain measures its own tables; the label is part of the metric's wire name.
             Backlog(state="imports", rows=imports.due, oldest_seconds=imports.oldest_due_seconds),
             Backlog(state="turns", rows=turn_backlog.waiting, oldest_seconds=turn_backlog.oldest_seconds),
             Backlog(state="deliveries", rows=deliveries.due, oldest_seconds=deliveries.oldest_due_seconds),

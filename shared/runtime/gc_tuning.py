@@ -20,4 +20,5 @@ def freeze_loaded_objects() -> None:
     # First collect what imports left behind, since frozen garbage would stay for ever.
     gc.collect()
     gc.freeze()
+    # Thresholds of the older generations stay Python's defaults.
     gc.set_threshold(ALLOCATIONS, 10, 10)

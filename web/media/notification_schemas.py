@@ -98,6 +98,7 @@ class NotificationBody(ResponseModel):
 
 
 def _is_due(delivery: Delivery) -> bool:
+    # A held delivery's due_at is a placeholder at the end of time.
     return delivery.state is DeliveryState.WAITING and not delivery.is_held
 
 

@@ -118,6 +118,7 @@ _PROGRAM_MAGIC = (
     b"\xfe\xed\xfa\xcf",
     b"\xce\xfa\xed\xfe",
     b"\xcf\xfa\xed\xfe",
+    # Java class files and universal Mach-O binaries.
     b"\xca\xfe\xba\xbe",
 )
 _PE_OFFSET_AT = 0x3C
@@ -172,11 +173,13 @@ def _is_windows_program(head: bytes) -> bool:
     """Return whether the content is a PE file, by both of its signatures: text may start with MZ."""
     if not head.startswith(b"MZ"):
         return False
+    # The DOS header stores the offset of the PE header here.
     offset = int.from_bytes(head[_PE_OFFSET_AT : _PE_OFFSET_AT + 4], "little")
     return head.startswith(b"PE\0\0", offset)
 
 
 def _sniff_page(head: bytes) -> DetectedType | None:
+    # Browsers skip a byte order mark and white space before they look for a tag.
     text = head.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n\f").lower()
     if text.startswith((b"<?xml", b"<svg", b"<!--", b"<!doctype svg")):
         if b"<svg" in text:

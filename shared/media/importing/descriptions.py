@@ -52,6 +52,7 @@ def read_media_type(text: str | None) -> str | None:
     if match is None:
         return None
     essence, separator, parameters = match[1].partition(";")
+    # Parameters keep their case: a boundary or charset may depend on it.
     return essence.lower() + separator + parameters
 
 

@@ -59,6 +59,7 @@ class Download:
         Raises the errors of `shared/egress/errors.py`, SourceGone, SourceMissing, SourceRefused, MediaTypeMismatch,
         ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable and StorageFull.
         """
+        # Before connecting: a file that is announced as too large costs no request.
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge
         self.check_lease()
@@ -88,6 +89,7 @@ class Download:
         if None not in (self.announced_bytes, fetched.content_length):
             self.require_size(fetched.content_length or 0)
         check = _ContentCheck(self, fetched.media_type)
+        # Only now, so that a source that refuses uses no staging space.
         sink.open()
         for chunk in fetched.chunks():
             check.take(chunk, sink)
@@ -114,6 +116,7 @@ class _ContentCheck:
     def take(self, chunk: bytes, sink: Sink) -> None:
         self._received_bytes += len(chunk)
         announced = self._download.announced_bytes
+        # At the first byte too many, and not at the end of what may be an endless body.
         if announced is not None and self._received_bytes > announced:
             raise ByteSizeMismatch
         if len(self._head) < HEAD_BYTES:

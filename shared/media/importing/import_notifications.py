@@ -86,6 +86,7 @@ def notify(
 
     An event for a disabled endpoint is stored for a replay. Events with a `sequence` are delivered in order.
     """
+    # Also reads the database's time, the event's timestamp.
     endpoint = session.fetch_one(_ENDPOINT, {"distribution_id": distribution_id})
     if endpoint is None:
         return None

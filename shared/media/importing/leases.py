@@ -36,6 +36,7 @@ class RenewedLease:
 
     def renew(self) -> None:
         """Renew the lease, unless it is lost or the attempt's time limit has passed."""
+        # Past the limit the lease simply expires, and another worker takes the import over.
         if self._is_lost or time.monotonic() >= self._ends_at:
             return
         try:

@@ -16,8 +16,10 @@ def label(declared: str | None, head: bytes) -> str:
     """Return the media type to store for content that starts with `head`. Raises MediaTypeMismatch."""
     sniffed = sniff(head)
     if declared is None:
+        # A page or program must be declared as such: the content alone never makes it one.
         return sniffed.media_type if sniffed is not None and sniffed.nature is Nature.INERT else UNKNOWN
     essence = essence_of(declared)
+    # Kept generic even if the content is recognized: the sender chose it, and browsers then download it.
     if essence in _CLAIM_NOTHING:
         return UNKNOWN
     if sniffed is None:
@@ -45,6 +47,7 @@ def suffix_of(media_type: str) -> str:
 def _label_active(declared: str, essence: str, sniffed: DetectedType) -> str:
     family = essence.partition("/")[0]
     if sniffed.nature is Nature.PAGE:
+        # Any text type is harmless as a label, because downloads are never rendered.
         is_honest = family == "text" or essence == "application/xml" or essence.endswith("+xml")
     else:
         is_honest = essence in _PROGRAM_TYPES or (family == "text" and "text" in sniffed.families)

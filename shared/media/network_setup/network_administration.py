@@ -77,6 +77,7 @@ def put_network_settings(
         raise NetworkNotRouted
     checked = _check(settings, network, values)
     overlap = require_overlap(overlap_seconds)
+    # Before reading the current values, which decide what is replaced and audited.
     _lock_distribution(session, distribution_id)
     encryption = Encryption(settings)
     kept = _decrypted(session, encryption, distribution_id, network.name)

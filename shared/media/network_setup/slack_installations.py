@@ -79,6 +79,7 @@ def begin_installation(
     now = session.execute(select(func.now())).scalar_one()
     expires_at = now + LIFETIME
     claims = {
+        # The same keys encrypt other secrets; the purpose prevents one from being used as a state.
         "for": _PURPOSE,
         "distribution": str(distribution_id),
         "target": str(target_id),
@@ -104,6 +105,7 @@ def complete_installation(
     """
     begun = _decrypt_state(settings, state, distribution_id)
     with database.transaction() as session:
+        # Inserts under a unique key: of two concurrent uses of one state, one fails.
         _consume_state(session, begun)
         actor = _actor(session, begun)
         _authorize(session, actor, distribution_id, begun.target_id)

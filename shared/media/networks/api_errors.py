@@ -46,6 +46,7 @@ def require_url(value: str | None) -> str:
 
 def trust(hosts: Collection[str], base_url: str) -> frozenset[str]:
     """Return the network's hosts plus the host of its API's address and all subdomains."""
+    # The leading dot includes the host itself and its subdomains (`require_hosted`).
     return frozenset({*hosts, f".{urlsplit(base_url).hostname}"})
 
 

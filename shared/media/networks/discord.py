@@ -32,6 +32,7 @@ PING, COMMAND, COMPONENT, AUTOCOMPLETE = 1, 2, 3, 4
 TEXT = 3
 """The type of a command's text option."""
 PONG = {"type": 1}
+# Flag 64 makes the message ephemeral.
 RECEIVED = {"type": 4, "data": {"content": "Received.", "flags": 64}}
 """A message that only the sender of the interaction sees."""
 UNCHANGED = {"type": 6}
@@ -74,6 +75,7 @@ class Discord:
         # Type 0 is the ping of webhook events, type 1 that of interactions.
         if kind == 0 or "event" in payload:
             return WebhookResponse(body=b"", media_type="application/json", status=204)
+        # Every interaction needs a response at once; without one Discord shows its sender an error.
         responses = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
         answer = responses.get(kind, RECEIVED) if isinstance(kind, int) else RECEIVED
         return WebhookResponse(body=json.dumps(answer).encode(), media_type="application/json")
@@ -98,6 +100,7 @@ class Discord:
         if payload.get("type") != COMMAND:
             return []
         options = as_objects(as_object(payload.get("data")).get("options"))
+        # Options of other types hold ids of users, roles or channels and no text.
         words = (at["value"] for at in options if isinstance(at.get("value"), str) and at.get("type") == TEXT)
         user = as_object(payload.get("user")) or as_object(as_object(payload.get("member")).get("user"))
         return list(_message(payload, " ".join(words), user))
@@ -116,6 +119,7 @@ class Discord:
 
 def _message(message: Payload, text: object, author: Payload) -> Iterator[NetworkMessage]:
     message_id = as_id(message.get("id"))
+    # Other bots are left out: two agents would answer each other for ever.
     if message_id is not None and author.get("bot") is not True:
         yield NetworkMessage(
             message_id=message_id,
@@ -159,6 +163,7 @@ def _attachment(file: Payload, *, message_id: str | None, channel_id: str | None
 
 def _left_seconds(url: str) -> float:
     """Return the remaining validity of a link by this host's clock; infinite if it has no expiry."""
+    # `ex` is the expiry in hexadecimal Unix seconds.
     expiry = _parameters(url).get("ex", [""])[0]
     return int(expiry, 16) - time.time() if _EXPIRY.fullmatch(expiry) else math.inf
 
@@ -174,6 +179,7 @@ def _renew(url: str, credentials: Credentials, ask: Ask) -> str:
     try:
         answer = ask(
             f"{credentials['apiBaseUrl']}/attachments/refresh-urls",
+            # The link's own permission has expired, so the request needs the bot's.
             {"Authorization": f"Bot {credentials['botToken']}", "Content-Type": "application/json"},
             method="POST",
             body=json.dumps({"attachment_urls": [url]}).encode(),

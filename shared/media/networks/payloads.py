@@ -28,6 +28,7 @@ def read_object(body: bytes) -> Payload:
     """Return a JSON object; an empty one for anything else."""
     try:
         return as_object(json.loads(body.decode("utf-8")))
+    # RecursionError: deeply nested JSON, which a hostile sender may send.
     except (ValueError, RecursionError):
         return _NOTHING
 

@@ -145,6 +145,7 @@ class Slack:
         base_url = credentials["apiBaseUrl"]
         query = quote(attachment.location["fileId"], safe="")
         answer = ask_api(ask, f"{base_url}/files.info?file={query}", authorization)
+        # Slack's API returns errors with status 200.
         if answer.get("ok") is not True:
             raise _refusal(answer.get("error"))
         file = as_object(answer.get("file"))
@@ -157,6 +158,7 @@ class Slack:
             headers=authorization,
             trusted_hosts=hosts,
             size_bytes=as_count(file.get("size")) if file.get("mode") == "hosted" else None,
+            # HTML instead of a file is the login page, unless the file itself is HTML.
             refused_media_types=frozenset() if file.get("mimetype") == PAGE else frozenset({PAGE}),
         )
 
@@ -181,6 +183,7 @@ def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
     # By id: a forwarded file may also be attached to the message itself, whose entry wins.
     files = {as_id(file.get("id")): file for file in (*forwarded, *as_objects(message.get("files")))}
     for file_id, file in files.items():
+        # Deleted files and files hosted elsewhere are listed too, but cannot be fetched.
         is_kept = not is_among(file.get("mode"), _GONE_MODES) and file.get("is_external") is not True
         if file_id is not None and channel is not None and timestamp is not None and is_kept:
             yield Attachment(

@@ -38,12 +38,14 @@ def authorize_url(credentials: Credentials, *, redirect_uri: str, state: str) ->
         "redirect_uri": redirect_uri,
         "state": state,
     }
+    # The consent page is on the same host as the API, without the path /api.
     site = credentials["apiBaseUrl"].removesuffix("/api")
     return f"{site}/oauth/v2/authorize?{urlencode(parameters)}"
 
 
 def exchange(credentials: Credentials, *, redirect_uri: str, code: str, ask: Ask) -> InstalledWorkspace:
     """Exchange a code for the workspace's token. Raises InstallationRefused."""
+    # Percent-encoded before base64, as RFC 6749 (2.3.1) requires.
     pair = f"{quote(credentials['clientId'], safe='')}:{quote(credentials['clientSecret'], safe='')}"
     headers: Mapping[str, str] = {
         "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",

@@ -26,6 +26,7 @@ class _Signatures:
     def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Compare with every signature, so that the time does not reveal which one matches."""
         candidates = sent.split(" ")
+        # Bounded, because each candidate costs a comparison.
         if len(candidates) > MAXIMUM_SIGNATURES:
             return False
         expected = sign(secret, text)
@@ -50,6 +51,7 @@ def _decoded(text: str) -> bytes:
 
 def standard_names(request: WebhookRequest) -> WebhookRequest:
     """Return the request with the headers' former names (`svix-id` …) replaced by the standard's."""
+    # The standard's names win; a request with both must not be read by the other ones.
     if any(name.startswith("webhook-") for name in request.headers):
         return request
     named = {re.sub(r"^svix-", "webhook-", name): value for name, value in request.headers.items()}

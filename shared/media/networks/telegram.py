@@ -137,6 +137,7 @@ def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
 
 def _photo(sizes: object) -> Iterator[tuple[Payload, str]]:
     """Yield the largest of a photo's sizes; all are JPEG."""
+    # Telegram offers every photo in several sizes.
     largest = max(as_objects(sizes), key=_area, default=None)
     if largest is not None:
         yield largest, "image/jpeg"
@@ -160,6 +161,7 @@ def _attachment(message: Payload, file: Payload, media_type: str | None) -> Iter
     if chat_id is not None and message_id is not None and file_id is not None:
         yield Attachment(
             message_id=f"{chat_id}:{message_id}",
+            # file_id may change between updates; file_unique_id stays the same.
             attachment_id=as_id(file.get("file_unique_id")) or file_id,
             location={"fileId": file_id},
             file_name=as_text(file.get("file_name")),
@@ -172,6 +174,7 @@ def _attachment(message: Payload, file: Payload, media_type: str | None) -> Iter
 def _refusal(error: SourceStatusError) -> DomainError:
     answer = read_object(error.answer)
     description = str(answer.get("description")).lower()
+    # The Bot API has no error codes of its own, only texts.
     if "too big" in description:
         return MediaTooLarge()
     if "temporarily" in description:

@@ -40,6 +40,7 @@ Parameters = Sequence[tuple[str, str]]
 def _addresses(request: WebhookRequest) -> Sequence[bytes]:
     """Return the address without and with its port: Twilio may sign either."""
     match = _ADDRESS.fullmatch(request.public_url)
+    # Not an http URL with a host: there is only one form.
     if match is None:
         return [request.public_url.encode("utf-8", "surrogatepass")]
     scheme, host, port, rest = match.groups()
@@ -53,6 +54,7 @@ def _parameters(request: WebhookRequest) -> Sequence[bytes]:
         # Twilio's own libraries sort the parameters and drop repeated pairs.
         pairs = sorted(set(_form(request.body)))
         return ["".join(name + value for name, value in pairs).encode("utf-8", "surrogatepass")]
+    # The signature covers the address, and the address contains the digest of the body.
     digest = hashlib.sha256(request.body).hexdigest()
     require_match(request.query.get("bodySHA256", "").lower(), [digest])
     return [b""]
@@ -144,6 +146,7 @@ def _message_id(values: Mapping[str, object]) -> str | None:
 def _media(values: Mapping[str, object]) -> Iterator[Attachment]:
     message_id = _message_id(values)
     count = as_count(values.get("NumMedia")) or 0
+    # `NumMedia` is the sender's claim: bounded before it drives a loop.
     for number in range(min(count, MAX_MEDIA)):
         url = as_url(values.get(f"MediaUrl{number}"))
         if url is not None and message_id is not None:

@@ -35,8 +35,11 @@ HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"}
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
 USER_AGENT = "Quartermaster/1.0"
 """Some of these servers refuse a request without a User-Agent."""
+# Codes of the Graph API: 190 is an expired token, 200 to 299 are missing permissions.
 _REFUSED = frozenset({0, 3, 10, 102, 190, *range(200, 300)})
+# Temporary failures and rate limits.
 _BUSY = frozenset({1, 2, 4, 17, 32, 613, 80007, 130429, 131000, 131016})
+# 100 is an unknown object, 131052 media that could not be downloaded.
 _GONE = frozenset({100, 131052})
 
 
@@ -129,6 +132,7 @@ class WhatsApp:
 
 
 def _document(changes: Sequence[Payload]) -> bytes:
+    # Rebuilt JSON is safe here: the signature was verified over the received bytes before.
     return json.dumps({"entry": [{"changes": changes}]}).encode()
 
 
