@@ -84,6 +84,7 @@ def over_budget(budget: Mapping[str, Any]) -> DomainError:
     error = (BudgetExceeded if is_credits else RateLimitExceeded)(
         f"This call needs up to {shown['required']} {budget['unit']}; {_TERMS[budget['period']].format(**shown)} of the"
         f" {budget['subject_kind'].replace('_', ' ')} has {shown['remaining']} left.",
+        # A budget without a period never resets, so no time can be given.
         retry_after_seconds=max(1, budget["seconds"]) if resets_at else None,
         budget_id=budget["id"],
         **{name: budget[name] for name in ("subject_kind", "subject_id", "model", "unit", "period")},

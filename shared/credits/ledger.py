@@ -116,6 +116,7 @@ def _enter(
         "amount": amount,
     }
     row = session.execute(_ENTER, values).one()
+    # The function wrote nothing then, so there is no entry to return.
     if row.is_beyond:
         raise BalanceOutOfRange
     entered = Entered(entry=_entry(row), is_replayed=row.is_replayed)

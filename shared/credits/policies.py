@@ -47,6 +47,7 @@ def set_policy(
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     _check_policy(policy, overdraft, spending_limit)
     present = lock_balance(session, organization_id)
+    # Owners may send the overdraft back unchanged, as they read it.
     if overdraft is not None and overdraft != present.overdraft:
         authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     lent = present.overdraft if overdraft is None else overdraft
@@ -112,6 +113,7 @@ def _suspend(
     )
     values = {
         **changes,
+        # A repeated suspension keeps the time of the first.
         own.name: func.coalesce(own, func.now()) if is_on else None,
         "policy": _policy(spending_limit, is_suspended=is_suspended).value,
     }

@@ -62,6 +62,7 @@ class Prices:
     @classmethod
     def complete(cls, given: Mapping[str, int | None]) -> Prices:
         """Return prices in which a missing part costs as much as its whole; prompt and completion are required."""
+        # 0 is a price; only None means that the part has none of its own.
         named = {name: price for name in COMPONENTS if (price := given.get(name)) is not None}
         return cls(**{"request": 0, **{part: named[whole] for part, whole in _PART_OF.items()}, **named})
 

@@ -23,6 +23,7 @@ KEPT = timedelta(days=30)
 
 @sweep("credits.release_overdue_holds", queue=LEDGER, every_seconds=5)
 def _release_overdue_holds(context: Context) -> int:
+    # Both go by the end of a lease, so one job does both.
     return release_overdue_holds(context.database) + mark_unresolved(context.database)
 
 
@@ -71,6 +72,7 @@ def _repeat(database: Database, sweep: str, function: str, **arguments: object) 
     def batch() -> int:
         with database.autocommit() as session:
             found = call_count(session, function, **arguments, limit=BATCH_SIZE)
+        # Counted per batch, so that an interrupted run has reported its work.
         SWEPT.labels(sweep).inc(found)
         return found
 

@@ -42,6 +42,7 @@ def _sweep_console_sessions(context: Context) -> int:
 def sweep_console_sessions(database: Database, settings: Settings) -> int:
     """Delete console sessions and sign-in links that expired long ago. Return how many."""
     deleted = 0
+    # Revoked rows go by their expiry too, so that the sweep needs one index only.
     for table in (console_sessions, console_links):
         expired = select(table.c.id).where(_is_long_over(table.c.expires_at, settings))
         forget = delete(table).where(table.c.id.in_(expired.limit(bindparam("limit"))))
@@ -51,6 +52,7 @@ def sweep_console_sessions(database: Database, settings: Settings) -> int:
 
 def _is_long_over(expires_at: ColumnElement[Any], settings: Settings) -> ColumnElement[bool]:
     """Return the SQL condition that every upload begun before an expiry is over by now."""
+    # From the limits of the settings: the largest upload at the slowest accepted rate.
     slowest = (
         settings.upload_grace_seconds + settings.max_upload_bytes / settings.upload_minimum_bytes_per_second
     )

@@ -46,6 +46,7 @@ def _read_stripe(source: PaymentSource, event: Any) -> Payment | Refund | None:
             "type": "checkout.session.completed" | "checkout.session.async_payment_succeeded",
             "data": {"object": {"payment_status": "paid"} as session},
         }:
+            # The payment intent's id, so that its own event and the session's enter the payment once.
             payment_id = session.get("payment_intent") or session.get("id")
             return _payment(source, session, payment_id, session.get("amount_total"))
         case {"type": "payment_intent.succeeded", "data": {"object": dict() as intent}}:

@@ -129,6 +129,7 @@ def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new:
         "amount": amount,
         "starts_at": func.credits_period_start(new.period.value, func.now()),
     }
+    # The unique constraint treats null models as equal, so it also finds a second budget for all models.
     created = session.execute(upsert(budgets).values(values).on_conflict_do_nothing().returning(budgets.c.id))
     budget_id = created.scalar_one_or_none()
     if budget_id is None:
@@ -217,6 +218,7 @@ def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, 
             require_deployment(session, organization_id, subject_id)
         case SubjectKind.API_KEY:
             key = get_one(session, select(api_keys).where(api_keys.c.id == subject_id), lambda row: row)
+            # An unbound key acts in every organization of its user.
             if key.organization_id is None:
                 require_member(session, organization_id, key.user_id)
             elif key.organization_id != organization_id:

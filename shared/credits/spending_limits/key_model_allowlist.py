@@ -32,6 +32,7 @@ def set_key_models(
         raise invalid_field("models", f"must name 1 to {MAX_MODELS} models")
     lock_balance(session, organization_id)
     require_subject(session, organization_id, SubjectKind.API_KEY, key_id)
+    # Sorted, so that the comparison with the stored list ignores order and duplicates.
     named = sorted(set(models))
     present = find_key_models(session, organization_id, key_id)
     if present == tuple(named):

@@ -1,1 +1,1 @@
-"""What stored bytes cost: daily charges and their reports."""
+"""Charges for storage and their reports."""

@@ -10,6 +10,7 @@ storage_days = sa.Table(
     required("organization_id", sa.Uuid),
     required("day", sa.Date),
     required("stored_bytes", sa.BigInteger),
+    # Numeric: a GiB stored for a day is 9·10¹⁹ byte-microseconds, more than 64 bits.
     required("byte_microseconds", sa.Numeric(40, 0)),
     sa.Column("price", sa.BigInteger),
     required("price_days", sa.SmallInteger, server_default=sa.text("30")),

@@ -117,6 +117,7 @@ def usage(
         "from": criteria.starts_at,
         "to": criteria.ends_at,
         "length": criteria.window.length.total_seconds() if criteria.window else None,
+        # One row for the total, and one to detect that there are more groups.
         "limit": MAX_GROUPS + 2,
         **{dimension.value: str(value) for dimension, value in criteria.filters.items()},
     }

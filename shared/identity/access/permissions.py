@@ -27,6 +27,7 @@ class Permission(StrEnum):
     CREDIT_MANAGE = "credit.manage"
     AUDIT_READ = "audit.read"
 
+    # In no role: see OPERATOR_PERMISSIONS.
     CREDIT_GRANT = "credit.grant"
     INSTALLATION_OPERATE = "installation.operate"
 

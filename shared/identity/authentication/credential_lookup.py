@@ -123,6 +123,7 @@ def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAt
         "payer": claims.payer_id,
         "distribution": claims.distribution_id,
     }
+    # There is no `find_unrevoked_` form: the statement does not read the claims' expiry.
     row = session.execute(ATTRIBUTION, parameters).one_or_none()
     if row is None:
         return None

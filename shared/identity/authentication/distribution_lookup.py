@@ -112,6 +112,7 @@ def _select(*columns: Any) -> Any:
             distributions.c.deployment_id,
             deployments.c.daemon_identity_id.label("daemon_id"),
             distributions.c.media_retention_days,
+            # Returned as a column and not as a condition, so that the caller can tell the reason of a refusal.
             and_(
                 deployments.c.disabled_at.is_(None),
                 _daemons.c.disabled_at.is_(None),
@@ -131,6 +132,7 @@ _daemons = identities.alias("daemons")
 _DISTRIBUTION = _select(
     deployments.c.active_version_id.label("version_id"), used_recently(distributions.c.last_used_at)
 ).where(distributions.c.disabled_at.is_(None), is_token(bindparam("hash")))
+# Cast, because Postgres cannot infer the type of a parameter that is only compared with null.
 _token = cast(bindparam("token"), LargeBinary)
 LIVE_RECEIVER = _select(
     distributions.c.networks,

@@ -51,6 +51,7 @@ def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
         "executor": caller.executor.id,
         "organization": caller.organization_id,
         "scopes": [organization_id, owner_id],
+        # The roles that contain the permission, so that SQL does not need the table of roles, which is in code.
         "roles": _roles_with(permission),
         **_credential_of(proof),
     }
@@ -94,10 +95,12 @@ class CallerRevalidator:
         proof = caller.proof
         if proof is None:
             return caller
+        # Read in the organization that the request acts in; its user may have selected another one since.
         credential = self._read(proof, caller.organization_id)
         direct = caller_outside(credential) if caller.is_suspended else direct_caller(credential)
         if proof.attribution is not None:
             direct = self.revalidate_attribution(direct, proof.attribution)
+        # An operator that was admitted from outside its suspended organization goes on; one inside it ends.
         if direct.is_suspended and not caller.is_suspended:
             raise OrganizationSuspended
         if caller.organization_id not in (None, direct.organization_id):

@@ -80,6 +80,7 @@ class RevocationWatcher:
         `authorize` gets the revalidated caller and raises a DomainError if the caller has lost the permission. A
         ServiceUnavailable from it leaves the request running.
         """
+        # Calls of one credential in different organizations have different rows, so they are checked separately.
         key = (caller.proof, caller.organization_id, caller.is_suspended)
         return self.watch_permit(
             Permit(key=key, current=partial(self._revalidator.revalidate, caller)), authorize, wake
@@ -112,6 +113,7 @@ class RevocationWatcher:
     def _check(self, calls: list[WatchedCall]) -> None:
         try:
             current = calls[0].permit.current()
+        # An unavailable database proves no revocation; ending every stream would turn it into a larger outage.
         except ServiceUnavailable as error:
             log.warning("calls.not_checked", error=error.code)
         except DomainError as revocation:
@@ -126,6 +128,7 @@ class RevocationWatcher:
 def _by_permit(calls: Sequence[WatchedCall]) -> list[list[WatchedCall]]:
     grouped: dict[Hashable, list[WatchedCall]] = {}
     for call in calls:
+        # A revoked call stays registered until its own code closes it; do not wake it twice.
         if call.revocation is None:
             grouped.setdefault(call.permit.key, []).append(call)
     return list(grouped.values())

@@ -135,6 +135,7 @@ def _authorize_issue(session: Session, actor: Actor, user_id: UUID, organization
 
 def _authorize_access(actor: Actor, key: ApiKey) -> None:
     bound_to = actor.caller.bound_organization_id
+    # A bound key does not reach its user's other keys: a leaked one must not reveal other organizations.
     if actor.user_id == key.user_id and bound_to in (None, key.organization_id):
         return
     if key.organization_id is not None:
@@ -151,6 +152,7 @@ def _require_room(session: Session, user_id: UUID, organization_id: UUID | None)
         raise ResourceNotFound
     live = select(func.count()).where(
         api_keys.c.user_id == user_id,
+        # Unbound keys are counted together, as a group of their own.
         api_keys.c.organization_id.is_not_distinct_from(organization_id),
         is_live(api_keys.c),
     )

@@ -56,6 +56,7 @@ def issue_client_credential(
     session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
     live = select(func.count()).where(
         client_credentials.c.deployment_id == deployment_id,
+        # The credential of a repository has no secret to rotate, so it takes no place.
         client_credentials.c.is_of_workflows.is_(False),
         is_live(client_credentials.c),
     )

@@ -35,6 +35,7 @@ def forget_replaced_secrets(database: Database) -> int:
 
 def sign(secret: str, text: bytes) -> bytes:
     """Return the HMAC-SHA256 of a text under a secret; the text is id, `.`, seconds since 1970, `.` and body."""
+    # Standard Webhooks signs with the decoded bytes and not with the text of the secret.
     key = base64.b64decode(secret.removeprefix(WEBHOOK_SECRET_PREFIX))
     return hmac.digest(key, text, "sha256")
 
@@ -48,6 +49,7 @@ _SECRETS = select(
         ),
     ).label("previous"),
 ).where(distributions.c.id == bindparam("distribution"), distributions.c.disabled_at.is_(None))
+# Secrets that are no longer valid are erased, so that a stolen backup contains fewer of them.
 _FORGET = (
     update(distributions)
     .where(

@@ -81,6 +81,7 @@ def create_distribution(
     """
     authorize_administration(actor, Permission.DISTRIBUTION_MANAGE, organization_id)
     require_organization(session, organization_id)
+    # Only a Principal Identity receives messages; a daemon is the executor.
     require_principal(session, organization_id, principal_identity_id)
     require_deployment(session, organization_id, deployment_id)
     token, webhook_secret = issue(Prefix.DISTRIBUTION_TOKEN), issue_webhook_secret()
@@ -95,6 +96,7 @@ def create_distribution(
             deployment_id=deployment_id,
             token_hash=token.hash,
             token_last4=token.last4,
+            # Encrypted and not hashed, because signing outgoing webhooks needs the secret itself.
             webhook_secret_encrypted=Encryption(settings).encrypt(webhook_secret.value),
             media_retention_days=_require_days(media_retention_days),
             routes_messages=routes_messages,
@@ -147,6 +149,7 @@ def update_distribution(
         changes["media_retention_days"] = _require_days(media_retention_days)
     if routes_messages is not None:
         changes["routes_messages"] = routes_messages
+    # `set_values` compares, so that an update to equal values writes no audit event.
     if changes and set_values(session, distributions, distribution_id, changes):
         record_change(session, actor, "distribution.updated", distribution)
     return _get(session, distribution_id)
@@ -159,6 +162,7 @@ def rotate_distribution_token(
     distribution = _authorized(session, actor, Permission.CREDENTIAL_MANAGE, distribution_id)
     token = issue(Prefix.DISTRIBUTION_TOKEN)
     changes = {
+        # Column to column in one update, so that a concurrent rotation cannot lose the token in between.
         "previous_token_hash": distributions.c.token_hash,
         "previous_token_expires_at": func.now() + require_overlap(overlap_seconds),
         "token_hash": token.hash,

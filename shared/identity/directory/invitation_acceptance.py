@@ -45,6 +45,7 @@ def accept_invitation(session: Session, *, actor: Actor, token: str) -> Membersh
             "Accept the invitation with your own API key that is bound to no organization."
         )
     invitation = _lock_open(session, token)
+    # The token alone is not enough: it may have been forwarded.
     email = session.execute(select(users.c.email).where(users.c.id == user_id)).scalar_one()
     if invitation.user_id != user_id and fold_ascii(invitation.email or "") != fold_ascii(email):
         raise ResourceNotFound("There is no such invitation for you.")
@@ -80,6 +81,7 @@ def _lock_open(session: Session, token: str) -> Row[Any]:
     is_over = (
         invitations.c.accepted_at.is_not(None)
         | invitations.c.revoked_at.is_not(None)
+        # Not `now()`, which is the start of the transaction: the lock below may have been waited for.
         | (invitations.c.expires_at <= func.clock_timestamp())
     )
     statement = (

@@ -88,6 +88,7 @@ def invite_member(
             email=email,
             user_id=user_id,
             role=role,
+            # Null for operators: their right to invite does not depend on a membership that could end.
             invited_by=None if actor.caller.is_operator else actor.user_id,
             token_hash=token.hash,
             last4=token.last4,
@@ -121,6 +122,7 @@ def list_invitations(
 def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
     """Revoke an invitation. One that was accepted is returned unchanged; remove the member instead."""
     invitation = get_invitation(session, actor=actor, invitation_id=invitation_id)
+    # After acceptance a revocation would have no effect; the membership must be removed.
     if invitation.accepted_at is None and mark_disabled(
         session, invitations, invitations.c.revoked_at, invitation_id
     ):
@@ -171,6 +173,7 @@ def _require_room(session: Session, organization_id: UUID) -> None:
 def _end(expires_at: datetime | None) -> Any:
     if expires_at is None:
         return func.now() + func.make_interval(0, 0, 0, DEFAULT_DAYS)
+    # Reduced and not refused, so that clients need not know the limit.
     return func.least(expires_at, func.now() + func.make_interval(0, 0, 0, MAX_DAYS))
 
 

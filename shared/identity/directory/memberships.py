@@ -148,6 +148,7 @@ def _require_another_owner(session: Session, organization_id: UUID, user_id: UUI
             memberships.c.organization_id == organization_id,
             memberships.c.user_id != user_id,
             memberships.c.role == Role.WORKSPACE_OWNER,
+            # A disabled owner cannot administer, so it does not count.
             users.c.disabled_at.is_(None),
         )
     )
@@ -161,6 +162,7 @@ def _drop_rights(session: Session, organization_id: UUID, user_id: UUID) -> None
             role_bindings.c.organization_id == organization_id, role_bindings.c.subject_user_id == user_id
         )
     )
+    # Revoked and not left to the missing membership: they must stay invalid if the user joins again.
     session.execute(
         update(api_keys)
         .where(api_keys.c.organization_id == organization_id, api_keys.c.user_id == user_id)

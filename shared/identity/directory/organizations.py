@@ -38,6 +38,7 @@ class Organization:
 def create_organization(session: Session, *, actor: Actor, name: str, owner_id: UUID) -> Organization:
     """Create an organization with its first owner. Raises PermissionDenied, and ResourceNotFound for the owner."""
     authorize_operation(actor)
+    # Check the owner before anything is inserted, so that the error is not_found and not a broken foreign key.
     get_user(session, actor=actor, user_id=owner_id)
     row = session.execute(
         insert(organizations).values(id=new_id(), name=require_name(name)).returning(organizations)
@@ -60,6 +61,7 @@ def list_organizations(session: Session, *, actor: Actor, **page: Unpack[Positio
     """
     statement = select(organizations)
     if not actor.caller.is_operator:
+        # A semi-join: the keyset pagination needs each organization once, in the order of its ids.
         mine = memberships.c.user_id == actor.user_id
         statement = statement.where(exists().where(mine, memberships.c.organization_id == organizations.c.id))
     if actor.caller.bound_organization_id is not None:

@@ -76,6 +76,7 @@ def put_repository(
     kind = select(deployments.c.kind).where(deployments.c.id == deployment_id).with_for_update()
     if session.execute(kind).scalar_one() != DeploymentKind.GITHUB:
         raise NoGitHubDeployment
+    # A new credential for each repository, so that tokens of the previous repository's workflows become invalid.
     _remove(session, deployment_id)
     issued = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
     without_secret = update(client_credentials).where(client_credentials.c.id == issued.credential.id)

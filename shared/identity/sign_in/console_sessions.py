@@ -134,6 +134,7 @@ def sign_out_everywhere(session: Session, *, actor: Actor, user_id: UUID) -> int
 
 def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
     """Revoke all sessions and unused sign-in links of a user. Return how many of each. The caller authorizes."""
+    # Links too: an unused one would start a new session.
     unused = console_links.c.user_id == user_id, console_links.c.used_at.is_(None)
     links = session.execute(update(console_links).where(*unused).values(used_at=func.now())).rowcount
     live = console_sessions.c.user_id == user_id, console_sessions.c.revoked_at.is_(None)
@@ -151,6 +152,7 @@ def select_session_organization(session: Session, *, actor: Actor, organization_
     belongs = exists().where(
         memberships.c.user_id == console_sessions.c.user_id, memberships.c.organization_id == organization_id
     )
+    # One conditional update, so that a membership that ends concurrently is not selected.
     this = console_sessions.c.id == actor.caller.credential_id
     changed = update(console_sessions).where(this, belongs).values(organization_id=organization_id)
     if session.execute(changed).rowcount == 0:

@@ -38,11 +38,13 @@ def mint_attribution(
         raise OrganizationSuspended
     if not distribution.is_target_enabled:
         raise TargetDisabled
+    # Bounded here, because the names travel in a header of limited size.
     _require_short("messageId", message_id)
     _require_short("channel", channel)
     if reported_caller is not None:
         _require_short("reportedCaller.id", reported_caller.id)
         _require_short("reportedCaller.display", reported_caller.display)
+    # Everything but the reported values comes from the distribution's row, so the sender cannot choose a payer.
     attribution = Attribution(
         principal_id=distribution.principal_id,
         daemon_id=distribution.daemon_id,

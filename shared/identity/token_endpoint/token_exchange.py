@@ -163,6 +163,7 @@ def introspect(
         return {"active": False}
     with database.transaction() as session:
         runtime = find_live_runtime(session, claims)
+    # A token that would be refused is reported as inactive, for any reason.
     if runtime is None or runtime.is_suspended:
         return {"active": False}
     return {
@@ -255,6 +256,7 @@ _CLIENTS = (
     .join(deployments, deployments.c.id == client_credentials.c.deployment_id)
     .join(organizations, organizations.c.id == deployments.c.organization_id)
     .join(identities, identities.c.id == deployments.c.daemon_identity_id)
+    # Outer join: a client without an active version authenticates, and gets a more precise error.
     .outerjoin(
         versions, and_(versions.c.id == deployments.c.active_version_id, versions.c.revoked_at.is_(None))
     )

@@ -54,6 +54,7 @@ def exchange_workflow_token(
         with database.transaction() as session:
             repository = _find(session, client_id)
             _require_match(repository, claims)
+            # Rolled back if the client turns out to be invalid, so that the token can be used later.
             _use_once(session, claims)
             _pin(session, repository, claims)
             client = find_client(session, repository.credential_id)

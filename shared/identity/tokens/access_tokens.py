@@ -103,5 +103,6 @@ def write_scope(permissions: frozenset[Permission]) -> str:
 def _read_scope(value: object) -> frozenset[Permission]:
     if not isinstance(value, str):
         raise TokenRefused("scope")
+    # Unknown names are ignored: they grant nothing.
     names = set(value.split())
     return frozenset(permission for permission in TOKEN_PERMISSIONS if permission in names)

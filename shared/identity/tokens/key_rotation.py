@@ -126,6 +126,7 @@ def revoke_key(database: Database, settings: Settings, *, actor: Actor, kid: str
     authorize_operation(actor)
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
+        # Deleted and not retired: a retired key would still verify tokens that the thief signs.
         purpose = session.execute(
             delete(signing_keys).where(signing_keys.c.kid == kid).returning(signing_keys.c.purpose)
         ).scalar()
@@ -149,6 +150,7 @@ def _is_due(session: Session, settings: Settings, purpose: KeyPurpose) -> bool:
     _ensure(session, settings, purpose)
     age = timedelta(days=settings.signing_key_days)
     old = _find(session, purpose, KeyState.CURRENT, signing_keys.c.activated_at <= func.now() - age)
+    # A next key that is too young is not due yet; the following sweep rotates.
     return old is not None and _published(session, purpose) is not None
 
 
@@ -161,6 +163,7 @@ def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, actor:
     upcoming = _published(session, purpose)
     if upcoming is None:
         raise KeyNotPublished
+    # Retire before promoting: a unique index allows one current key per purpose.
     session.execute(
         update(signing_keys)
         .where(signing_keys.c.purpose == purpose, signing_keys.c.state == KeyState.CURRENT)
@@ -204,6 +207,7 @@ def _create(session: Session, settings: Settings, purpose: KeyPurpose, state: Ke
     key = ECKey.generate_key("P-256")
     session.execute(
         insert(signing_keys).values(
+            # The thumbprint (RFC 7638) cannot collide with the id of another key.
             kid=key.thumbprint(),
             purpose=purpose,
             state=state,

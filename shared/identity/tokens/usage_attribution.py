@@ -55,6 +55,7 @@ def mint_usage_attribution(
     keys: SigningKeys, settings: Settings, attribution: Attribution
 ) -> MintedAttribution:
     """Sign a header value. Raises ValidationFailed if the reported values make it longer than MAX_TOKEN_CHARACTERS."""
+    # By the database's clock, as verification: a host's clock may be wrong.
     issued_at = int(keys.now())
     expires_at = issued_at + settings.attribution_seconds
     claims = {
@@ -74,6 +75,7 @@ def mint_usage_attribution(
         "rctx": _request_context(attribution),
     }
     value = keys.sign(KeyPurpose.ATTRIBUTION, _without_none(claims), typ=TYPE)
+    # Checked after signing, because JSON escapes and base64 make the length hard to predict.
     if len(value) > MAX_TOKEN_CHARACTERS:
         raise ValidationFailed(
             "The message id, channel and reported caller are too long for the attribution header. Shorten them."
@@ -92,6 +94,7 @@ def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) 
     """
     verified = keys.verify(KeyPurpose.ATTRIBUTION, value, typ=TYPE, audience=audience(settings))
     claims = verified.claims
+    # The key also signs request tokens, so the type and the scope both have to match.
     if claims.get("scope") != SCOPE:
         raise TokenRefused("scope")
     return AttributionClaims(
