@@ -59,6 +59,7 @@ class TurnConsumer:
     def drain(self) -> None:
         """Allow runs under way `DRAIN_SECONDS` to end, then return them to the queue."""
         timer = threading.Timer(DRAIN_SECONDS, self._watch.shut_down)
+        # A daemon: runs that end early must not delay the process.
         timer.daemon = True
         timer.start()
 
@@ -88,6 +89,7 @@ class TurnConsumer:
             with record_job(AnswerTurn.kind, self._announced.take_trace(taken.lease.turn_id)):
                 self._execution.answer(taken.lease)
         finally:
+            # Also after an unexpected error, or the slot would be lost for the life of the process.
             self._queue.release(taken)
 
 

@@ -25,6 +25,7 @@ configure_logging(settings.log_level)
 failpoints.arm(settings.faults)
 
 app = create_celery(settings.broker)
+# Celery's `Worker` is a cached property without a setter.
 app.__dict__["Worker"] = app.subclass_with_self(Node, name="Worker")
 app.conf.worker_consumer = "workers.node:LeanConsumer"
 app.conf.worker_send_task_events = app.conf.task_send_sent_event = settings.task_events
@@ -48,6 +49,7 @@ def _bind(sender: Any, **_: Any) -> None:
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)
         checks["blobs"] = context.store.check
+    # Garbage collection during imports scans objects that will live forever.
     pause_while_loading()
     bind_queues(app, context, queues)
     role = f"worker-{kind_of(sender.hostname)}"

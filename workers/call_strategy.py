@@ -128,6 +128,7 @@ class CallStrategy:
             self._deferred.append((call, acknowledge))
         else:
             self._begin(call, acknowledge)
+        # The first call of a provider shows that others may be parked for it.
         self._subscribe_parked(call.provider)
 
     def _is_busy(self) -> bool:
@@ -171,6 +172,7 @@ class CallStrategy:
         """Run `act` in a thread. If the pool stops before the thread begins, return the call to its queue."""
 
         def requeue_if_cancelled(future: Future[None]) -> None:
+            # A broker with acknowledgements delivers the message again by itself.
             if future.cancelled() and not self.acknowledges:
                 self._handler.scheduler.requeue(request.call)
 
@@ -230,6 +232,7 @@ class CallStrategy:
         return request
 
     def _release(self, request: CallRequest) -> None:
+        # Read before the release: afterwards the pool is no longer full.
         was_full = self._is_busy()
         state.task_ready(request)
         if self._deferred:

@@ -126,6 +126,7 @@ class ConsumerPool(Generic[Work]):
 
     def _begin(self) -> None:
         with self._lock:
+            # This thread works now; if no other waits, start one, up to the limit.
             self._waiting -= 1
             if not self._waiting and len(self._threads) < self._limit and not self._is_stopping.is_set():
                 self._add()

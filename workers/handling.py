@@ -47,6 +47,7 @@ class WorkerContext:
         self.settings = settings
         self.threads = 1
         self._parts: dict[Callable[[WorkerContext], Any], Any] = {}
+        # Reentrant, because one dependency may be built from another.
         self._lock = threading.RLock()
         self._when_stopping: list[Callable[[], object]] = []
         self._wakes: dict[str, Callable[[], object]] = {}
@@ -119,6 +120,7 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
                 if done:
                     log.info("job.done", count=done)
         finally:
+            # In `finally`: a handler that failed must not block its kind for the life of the process.
             must_repeat |= not handler.in_parallel and gate.end()
             if must_repeat:
                 _send_again(app, handler)

@@ -77,6 +77,7 @@ class ModelCallConsumer:
     def drain(self) -> None:
         """Allow calls under way `DRAIN_SECONDS` to end, then cancel them."""
         timer = threading.Timer(DRAIN_SECONDS, self.executor.engine.heartbeats.cancel_all)
+        # A daemon: calls that end early must not delay the process.
         timer.daemon = True
         timer.start()
 
@@ -128,6 +129,7 @@ class ParkedQueueSubscriber(bootsteps.StartStopStep):
         strategy = consumer.strategies[TASK]
         if strategy.acknowledges:
             consumer.qos.value = PREFETCHED
+            # Celery applies the value only on an update.
             consumer.qos.update()
         self._timer = consumer.timer.call_repeatedly(POLL_SECONDS, strategy.read_parked_calls)
 
@@ -149,7 +151,7 @@ class FinalRead(bootsteps.StartStopStep):
         is_stopping = consumer.controller.blueprint.human_state() != "running"
         if is_stopping and consumer.task_consumer and consumer.connection.transport.driver_type == "redis":
             consumer.strategies[TASK].stop()
-            with contextlib.suppress(Exception):  # the worker stops, whatever the state of the broker
+            with contextlib.suppress(Exception):  # the worker stops even if the broker fails
                 consumer.task_consumer.channel.close()
 
     def terminate(self, consumer: Any) -> None:

@@ -40,6 +40,7 @@ class Node(celery_worker.Worker):
         """Stop softly. Called by the consumer's loop, which holds no lock."""
         # The value that it has while Celery's own handler waits.
         state.should_terminate = None
+        # In the loop instead of the signal handler, which may have interrupted the owner of a lock.
         _signals.on_cold_shutdown(self)
         super().terminate(in_sighandler)
 

@@ -67,6 +67,7 @@ def bind_queues(app: Celery, context: WorkerContext, queues: Collection[str]) ->
         bind(app, handler, context)
     for queue, module in CONSUMERS.items():
         if queue in queues:
+            # Imported on demand, for the same reason as the handlers: memory.
             import_module(module).add_consumers(app, context)
 
 

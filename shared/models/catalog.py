@@ -104,6 +104,7 @@ class Catalog:
 
     def __init__(self, models: Iterable[ModelEntry]) -> None:
         """Create a catalog of models with unique ids, in the order in which they are listed."""
+        # A read-only view, because all threads of the process share the catalog.
         self._by_id: Mapping[str, ModelEntry] = MappingProxyType({model.id: model for model in models})
         self.entries: tuple[ModelEntry, ...] = tuple(
             model for model in self._by_id.values() if model.produces_text
@@ -123,7 +124,7 @@ class Catalog:
 
 
 def upstreams_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
-    """Return the entry with only those upstreams whose dialect can express the request.
+    """Return the entry with only the upstreams that can express the request in their dialect.
 
     Raises InvalidRequest, naming the field, if no upstream remains.
     """

@@ -79,6 +79,7 @@ class CatalogFile:
 
     def check(self) -> None:
         """Read the file if it has changed, unless another thread is reading it."""
+        # Without blocking: a request must not wait for another thread's file access.
         if self._path is None or not self._checking.acquire(blocking=False):
             return
         try:
@@ -146,6 +147,7 @@ class CatalogFile:
             status = self._path.stat() if self._path else None
         except OSError:
             return None
+        # The inode too: editors replace a file, possibly with the same size within one tick of the clock.
         return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 

@@ -185,6 +185,7 @@ def parse_catalog(text: str, *, source: str) -> Catalog:
         tables = CatalogTables.model_validate(parsed)
     except ValidationError as error:
         raise CatalogInvalid(source, [_described(problem, parsed) for problem in error.errors()]) from error
+    # Collected instead of raised one by one, so that an operator corrects the file in one pass.
     problems = [*_provider_problems(tables), *_model_problems(tables)]
     if problems:
         raise CatalogInvalid(source, problems)
@@ -203,6 +204,7 @@ def _provider_problems(tables: CatalogTables) -> Iterable[str]:
             if (key := _SECRET_HEADERS.get(header.lower())) is not None:
                 yield f"{where}.headers.{header}: is a secret; name the variable that holds it in {key}"
         for header in (*table.headers, *table.header_envs):
+            # Secret headers have a message of their own above.
             if header.lower() in _RESERVED_HEADERS - _SECRET_HEADERS.keys() or (
                 header in table.header_envs and header.lower() == "authorization"
             ):
@@ -245,6 +247,7 @@ def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEn
     upstreams = tuple(_upstream(upstream, providers[upstream.provider]) for upstream in table.upstreams)
     return ModelEntry(
         id=table.id,
+        # Lists for people need a name.
         name=table.name or table.id,
         description=table.description,
         provider=table.provider or upstreams[0].provider.name,
@@ -266,6 +269,7 @@ def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEn
 
 def _upstream(table: UpstreamTable, provider: ProviderEntry) -> Upstream:
     dialect = Dialect(table.dialect) if table.dialect else provider.dialect
+    # An upstream's own setting, also `false`, overrides its provider's.
     streams_only = provider.streams_only if table.streams_only is None else table.streams_only
     return Upstream(provider=provider, model=table.model, dialect=dialect, streams_only=streams_only)
 

@@ -61,6 +61,7 @@ def share_of(slots: int, open_calls: OpenCalls, provider: str) -> int:
     # Each further call of the provider also takes one slot from `free`: solve `used + more < PROVIDER_ALPHA * (free -
     # more)`.
     more = math.ceil((PROVIDER_ALPHA * free - used) / (PROVIDER_ALPHA + 1))
+    # At least an equal part among the active providers, even if the fair rule allows fewer.
     room = min(free, max(more, math.ceil(slots / (providers + 1) - used)))
     if room <= 0:
         return 0
@@ -102,6 +103,7 @@ class Shares:
         if not self._is_fair:
             return None
         snapshot = self._current_snapshot()
+        # Attempts count like open calls: they are about to become some.
         own = self._own.by_provider() + Counter({provider: attempts})
         open_calls = OpenCalls(
             total=snapshot.others.total + own.total(),

@@ -70,6 +70,7 @@ class Engine:
         if dispatch is None:
             yield None
             return
+        # From here a crash leaves an open dispatch, which a sweep settles.
         failpoints.hit("invocation.dispatched")
         with self.heartbeats.keep_alive(dispatch, listener) as leased:
             yield leased
@@ -84,7 +85,8 @@ class Engine:
         return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
     def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:
-        # The same token for every retry: a dispatch whose response was lost is found again, not refused.
+        # The same token for every retry: if the response to a dispatch was lost, the retry finds it instead of being
+        # refused.
         token = uuid4()
 
         def dispatch() -> holds.Dispatch | None:
@@ -162,6 +164,7 @@ class ModelCall(Generic[Chunk]):
             self._settle(self._failure_outcome(known))
             if isinstance(error, DomainError) or not isinstance(error, Exception):
                 raise
+            # An unknown exception must not reach the client as it is.
             raise known from error
         self._settle(self._outcome(Status(translator.status), self._provider))
         if translator.failure is not None:
@@ -256,10 +259,12 @@ class ModelCall(Generic[Chunk]):
         """Return the charge of a failed or cancelled call."""
         status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
         provider = self._provider
+        # No stream was opened, so the error knows the provider that failed.
         if provider is None and isinstance(error, ProviderError):
             provider = error.provider
         translator = self._translator
         reported = translator.usage if translator is not None else None
+        # Free unless events arrived: an upstream that only failed reported no cost.
         outcome = Outcome(status=status, counts=NO_TOKENS, provider=provider)
         if translator is not None and (translator.has_started or reported is not None):
             outcome = self._outcome(status, provider)

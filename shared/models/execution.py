@@ -1,6 +1,6 @@
 """The worker's use of the engine: schedule calls by provider, run them, and send replies to the web process.
 
-Scheduling is fair among providers: the worker's slots are a pool whose tenants are providers, and one provider may use
+Scheduling is fair among providers: the worker's slots are a pool with providers as tenants, and one provider may use
 at most seven eighths. A call without room at its provider is parked in a queue of that provider and occupies no thread.
 It is taken when a call of the provider ends, or by another worker that has room. The last frame is sent after the
 settlement: the client has been charged for what it reads, unless Postgres is unavailable for too long (`settlements`).
@@ -140,6 +140,7 @@ def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall)
         dispatch.invocation_id, dispatch.organization_id, model=entry.id, limit=entry.concurrency_limit
     )
     try:
+        # `closing` hangs up on the upstream when sending to the web process fails.
         with closing(call.relay(call_input, slot, pump)) as frames:
             for data in frames:
                 if not leased.send(ReplyKind.DATA, data):
@@ -198,6 +199,7 @@ class CallScheduler:
         if slot is not None:
             return AdmittedCall(call=call, slot=slot)
         with self._lock:
+            # Before parking: a thread that ends a call of this provider now must look for parked calls.
             self._parked |= {call.provider}
         try:
             self._queue.park(call)
@@ -231,5 +233,6 @@ class CallScheduler:
         if call is not None:
             return self.admit(call)
         with self._lock:
+            # The queue is empty; `admit` adds the provider again.
             self._parked -= {provider}
         return None

@@ -125,6 +125,7 @@ class Heartbeats:
         self._cancel_unwanted(calls)
         now = time.monotonic()
         for leased in calls:
+            # Replies are signs of life, too: a busy stream needs no heartbeat.
             if now - leased.sent_at > ALIVE_SECONDS:
                 leased.send(ReplyKind.ALIVE)
 
@@ -136,6 +137,7 @@ class Heartbeats:
         try:
             # One round trip for all calls: a check with every reply would double a reply's cost.
             unwanted = self._find_cancelled([leased.dispatch.invocation_id for leased in under_way])
+        # Calls continue without cancellation: a wrong cancellation would waste a paid reply.
         except redis.RedisError as error:
             log.warning("cancellations.not_read", error=str(error))
             return

@@ -108,6 +108,7 @@ def invoke(
     """
     payer_id = require_model_access(caller)
     entry = upstreams_for(get_callable_model(catalog, request), request)
+    # Before the hold, so that an overloaded service does not burden the database.
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens
     invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)
@@ -150,6 +151,7 @@ def _refuse_overload(invoker: Invoker) -> None:
     try:
         is_full = invoker.queue.is_full(invoker.limits.queued_calls)
     except redis.RedisError:
+        # Valkey is unavailable: the caller should retry, and nothing was charged.
         raise ModelsOverloaded from None
     if is_full:
         raise ModelsOverloaded
@@ -196,6 +198,7 @@ def new_invocation(
     The hold covers the estimated prompt and at most `reserved_tokens` completion tokens for each choice.
     """
     prompt_tokens = estimate_prompt_tokens(request)
+    # The client's limit, the model's, or the operator's, in this order.
     most = request.max_output_tokens or entry.max_completion_tokens or reserved_tokens
     completion_tokens = min(most, reserved_tokens) * request.n
     return holds.NewInvocation(

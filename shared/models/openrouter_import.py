@@ -62,6 +62,7 @@ def import_openrouter(
         name = str(entry.get("id") if isinstance(entry, dict) else entry)[:200]
         try:
             prices = _prices(entry["pricing"], credits_per_dollar, uncharged)
+            # Checked one by one, so that one odd model does not make the whole file invalid.
             models[name] = _checked("".join(_model(entry, prices)))
         except _LeftOut as reason:
             left_out.append(f"{name}: {reason}")
@@ -85,6 +86,7 @@ def _prices(
         prices[_PARTS[key]] = _price(listed[key], per_token)
     if "request" in charged_apart:
         prices["request_price"] = _price(listed["request"], credits_per_dollar)
+    # The same price as the prompt's: such tokens are counted in the prompt anyway.
     alike = {key for key, whole in _ALIKE.items() if listed.get(key) == listed[whole]}
     unknown = charged_apart - _PARTS.keys() - {"request"} - alike
     if unknown:
@@ -116,6 +118,7 @@ def _model(entry: Mapping[str, Any], prices: Mapping[str, str]) -> Iterator[str]
     if context_length:
         yield _line("context_length", int(context_length))
     if most:
+        # A catalog refuses a completion limit above the context length.
         yield _line("max_completion_tokens", min(int(most), int(context_length or most)))
     if entry.get("knowledge_cutoff"):
         yield _line("knowledge_cutoff", str(entry["knowledge_cutoff"]))

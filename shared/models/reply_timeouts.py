@@ -1,7 +1,7 @@
 """Wait for the replies of a call, with a timeout on every silence.
 
 A call that is in no queue although no worker has begun it is queued again. A call that no worker begins in time is
-released. A call whose worker falls silent, or whose replies are lost, ends with an error, and is settled by its worker
+released. If its worker falls silent, or its replies are lost, a call ends with an error, and is settled by its worker
 or by estimate. A worker is silent if it neither sends replies nor renews the call's lease. Closing the iterator cancels
 the call.
 """
@@ -112,6 +112,7 @@ def replies(
         is_over = True
         raise
     finally:
+        # Closed first, so that no late reply is buffered for a reader that has left.
         inbox.close()
         invoker.admission.end(inbox.address.invocation_id)
         if not is_over:
@@ -129,6 +130,7 @@ def _receive(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) 
             idle_timeout.reset()
             if reply.kind is ReplyKind.LOST:
                 raise CallLost
+            # A heartbeat only restarts the timeout.
             if reply.kind is not ReplyKind.ALIVE:
                 yield reply
 
@@ -189,6 +191,7 @@ class IdleTimeout:
         if now - self._received_at > QUEUE_SECONDS:
             self._give_up()
             return
+        # The queue is healthy; ask again after another period.
         self._idle_since = now
         if self._requeueing is None or self._requeueing.done():
             self._requeueing = self._invoker.threads.submit(

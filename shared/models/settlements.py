@@ -85,6 +85,7 @@ class Settlements:
     def _timeout_seconds(self) -> float:
         if self._stops_at is None:
             return SETTLE_SECONDS
+        # A stopping process must not wait longer than its supervisor allows.
         return min(SETTLE_SECONDS, self._stops_at - time.monotonic())
 
     def _settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement:
@@ -94,6 +95,7 @@ class Settlements:
         return settled
 
     def _keep(self, pending: _PendingSettlement) -> None:
+        # Bounded memory; the sweep charges these calls by estimate.
         if len(self._pending) >= MAX_PENDING:
             _log_lost(pending)
             return

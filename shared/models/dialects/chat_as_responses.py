@@ -80,6 +80,7 @@ def _assistant_items(message: Json) -> Iterator[Json]:
         for part in content or ()
     ]
     if message.get("refusal"):
+        # Chat has the refusal beside the content, Responses as a part of it.
         parts.append({"type": "refusal", "refusal": message["refusal"]})
     if parts:
         yield {"type": "message", "role": "assistant", "content": parts}

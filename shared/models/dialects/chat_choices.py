@@ -108,6 +108,7 @@ class ChatChoice:
             return None
         # Official clients validate the reason against a closed list.
         known = reason in _KNOWN_FINISHES
+        # An unknown reason must not fail the client: infer a known one.
         self.finish_reason = reason if known else _OTHER_FINISHES.get(reason) or self.infer_finish()
         return self.finish_reason
 

@@ -89,7 +89,8 @@ def messages_error(failure: Failure) -> Json:
 
 
 def response_error(failure: Failure) -> Json:
-    """Return the `error` of a Response object, whose codes are a closed list."""
+    """Return the `error` of a Response object, with a code from its closed list."""
+    # The schema of Response objects allows few codes.
     closed = "rate_limit_exceeded" if failure.code == "rate_limit_exceeded" else "server_error"
     return {"code": closed, "message": failure.message}
 

@@ -94,6 +94,7 @@ class MessagesStream(FirstChoiceStream):
 
     def _stop(self) -> Json:
         """Return the stop reason; some upstreams report `stop` although the model called a tool."""
+        # A refusal outranks the finish reason: upstreams send `stop` with it.
         if self._has_refused:
             reason = "refusal"
         elif self._choice.finish_reason in _CUT:

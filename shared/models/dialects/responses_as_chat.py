@@ -40,6 +40,7 @@ def _translate_options(body: Json, translated: Json, limit_field: str) -> None:
     }
     translated.update({name: value for name, value in renamed.items() if value is not None})
     if body.get("top_logprobs") or "message.output_text.logprobs" in body.get("include", ()):
+        # Chat needs the switch besides the number.
         translated["logprobs"] = True
         translated["top_logprobs"] = body.get("top_logprobs", 0)
 

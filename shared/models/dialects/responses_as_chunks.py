@@ -139,6 +139,7 @@ class ResponsesAsChunks:
 def _chunk(delta: Json, logprobs: Any, finish_reason: str | None = None) -> Json:
     choice: Json = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     if logprobs:
+        # Chat nests tokens under the text that they belong to.
         choice["logprobs"] = {"content": [_token(token) for token in objects_in(logprobs)]}
     return {"choices": [choice]}
 

@@ -129,7 +129,7 @@ class ResponsesRelay:
         self.usage = read_usage(response.get("usage")) or self.usage
         self._response = adopt(self._response, response)
         if kind not in _ENDS:
-            # An opening event must not show an end, whatever the upstream says.
+            # An opening event must not show an end, even if the upstream's does.
             self._response |= {"status": "in_progress", "output": [], "error": None}
             return
         self._begin("response.created")

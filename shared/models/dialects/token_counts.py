@@ -62,6 +62,7 @@ def read_usage(usage: Any) -> TokenCounts | None:
     reasoning = found["reasoning_tokens"] or 0
     prompt, completion = found["prompt_tokens"], found["completion_tokens"]
     if prompt is not None and _counts_caches_apart(usage):
+        # Our counts include cached tokens in the prompt, as OpenAI's do.
         prompt += cached + written
     total = _find(usage, (("total_tokens",),))
     rest = None if prompt is None or total is None or total < prompt else total - prompt
@@ -80,7 +81,7 @@ def read_usage(usage: Any) -> TokenCounts | None:
 
 
 def _counts_caches_apart(usage: Json) -> bool:
-    """Return whether the report has Anthropic's form, whose `input_tokens` exclude tokens of caches."""
+    """Return whether the report has Anthropic's form, with `input_tokens` that exclude tokens of caches."""
     if "prompt_tokens" in usage or "input_tokens_details" in usage:
         return False
     return "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage
@@ -115,7 +116,7 @@ def responses_usage(counts: TokenCounts) -> Json:
 
 
 def messages_usage(counts: TokenCounts) -> Json:
-    """Return counts as a message's `usage`, whose `input_tokens` exclude tokens of caches."""
+    """Return counts as a message's `usage`, with `input_tokens` that exclude tokens of caches."""
     return {
         "input_tokens": counts.prompt_tokens - counts.cached_tokens - counts.cache_write_tokens,
         "cache_creation_input_tokens": counts.cache_write_tokens,

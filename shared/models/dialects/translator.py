@@ -75,6 +75,7 @@ class Translator:
     ) -> None:
         self._parsed = parsed
         self._upstream_dialect = Dialect(upstream_dialect)
+        # Chat and Messages replies are both built from chat chunks.
         is_read = parsed.dialect is not Dialect.RESPONSES and self._upstream_dialect is Dialect.RESPONSES
         self._reader = ResponsesAsChunks() if is_read else None
         self._stream: Stream

@@ -67,6 +67,7 @@ class OpenAiCompatibleProvider:
             first_byte_timeout_seconds=first_byte if request.is_streamed else math.inf,
             idle_timeout_seconds=idle if request.is_streamed else math.inf,
         )
+        # Before connecting, so that the deadline also covers the connection.
         self._watchdog.watch(call)
         try:
             return self._answer(request, call)
@@ -89,6 +90,7 @@ class OpenAiCompatibleProvider:
             call.pause_timer()
             _refuse_unusable(body, call)
         except BaseException:
+            # Closed, not returned to the pool: unread bytes would be taken for the next response.
             body.close()
             raise
         return AnswerStream(request.upstream, body, call, self._watchdog)
@@ -139,6 +141,7 @@ class OpenAiCompatibleProvider:
         prepared = requests.PreparedRequest()
         prepared.method = "POST"
         prepared.url = self._entry.base_url + _PATHS[request.upstream.dialect]
+        # Set directly: `prepare` would guess encodings and authentication on every call.
         prepared.body = content
         prepared.headers = requests.structures.CaseInsensitiveDict(self._headers)
         prepared.headers["Content-Length"] = str(len(content))

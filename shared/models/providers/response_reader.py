@@ -123,6 +123,7 @@ class AnswerStream:
         Raises ProviderError.
         """
         assert self._response is not None  # noqa: S101 (within `polling`)
+        # A cut call returns to its thread, which raises the reason.
         received = None if self._call.reason is not None else self._response.read_available()
         if received is None:
             return None
@@ -243,6 +244,7 @@ class AnswerStream:
         self._call.pause_timer()
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
+            # Bounds memory and cost against an upstream that never ends.
             raise self._failure("The provider's response is larger than the limit.")
 
     def _read_end_of_body(self) -> None:

@@ -114,6 +114,7 @@ class Router:
         raise failure
 
     def _attempt(self, plan: _Plan, upstream: Upstream) -> UpstreamStream:
+        # Checked before each attempt: a retry may follow a wait in which the client left.
         if plan.cancelled.is_set():
             raise CallCancelled(may_have_cost=False)
         if time.monotonic() >= plan.deadline_at:
@@ -134,6 +135,7 @@ class Router:
             with attempt:
                 stream = self._provider(upstream.provider).open(request, cancelled=plan.cancelled)
         except ProviderError as error:
+            # Known only here; the usage record names it.
             error.provider = name
             PROVIDER_REQUESTS.labels(name, error.code).inc()
             log.info(
@@ -151,6 +153,7 @@ class Router:
         return stream
 
     def _provider(self, entry: ProviderEntry) -> Provider:
+        # Without the lock: every call comes here, and a dict lookup is atomic.
         provider = self._providers.get(entry)
         if provider is not None:
             return provider

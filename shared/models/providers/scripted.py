@@ -36,6 +36,7 @@ class ScriptedProvider:
         script = read_script(request.upstream.dialect, request.body)
         pacing = _Pacing(request, cancelled)
         first_byte_seconds = request.first_byte_timeout_seconds if request.is_streamed else math.inf
+        # Wait no longer than the timeout that the script provokes.
         pacing.wait(min(script.wait_seconds, first_byte_seconds))
         if script.wait_seconds >= first_byte_seconds:
             raise ProviderTimeout(str(Reason.FIRST_BYTE), may_have_cost=True)

@@ -104,6 +104,7 @@ class Call:
         """Stop watching: the connection may serve another call now and is never cut again."""
         with self._lock:
             self._is_released = True
+            # Under the lock, so that no check cuts a connection that was already released.
             self._cut = None
 
     def check(self, now: float) -> None:
@@ -186,6 +187,7 @@ class Watchdog:
 
     def _check_all(self) -> None:
         with self._lock:
+            # A copy: checks may take locks of calls and must not block `watch`.
             calls = tuple(self._calls)
         now = time.monotonic()
         for call in calls:

@@ -177,9 +177,11 @@ class CallQueue:
             _, self._in_last_queue = ask_together(
                 self._valkey,
                 write_request(address.invocation_id, request),
+                # After the request, in one pipeline: a worker that sees the message finds the request.
                 ("LPUSH", key_of(call.queue), write_message(call)),
             )
         except redis.RedisError:
+            # Unknown: the next `is_full` must count.
             self._in_last_queue = None
             raise
 
