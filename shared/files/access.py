@@ -128,9 +128,7 @@ def explain_denial(authorize_again: Callable[[], object]) -> Iterator[None]:
     except AuthorityLost:
         authorize_again()
         # The caller is valid again: its rights changed twice while the content was received.
-        raise ServiceUnavailable(
-            "The caller's rights were changed while this was stored; try again."
-        ) from None
+        raise ServiceUnavailable("The caller's rights changed while the content was stored; retry.") from None
 
 
 def authorize_creation(caller: Caller) -> Owner:

@@ -175,7 +175,7 @@ class StagedContent:
         if row is None:
             return None
         if not row.is_staged:
-            raise ServiceUnavailable("The upload took too long and was given up; try again.")
+            raise ServiceUnavailable("The upload exceeded its time limit and was deleted; retry.")
         self._written_bytes = content.byte_size
         session.enqueue(PlaceStaged() if self._store.staged_is_readable else PlaceAwaited())
         return row

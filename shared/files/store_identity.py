@@ -64,7 +64,7 @@ class RecordedIdentity:
             return self._claim(found)
         if sum(store.is_used for store in known) > 1:
             raise BlobStoreUnavailable.wrong(
-                "The content of this database lies in two stores: set SECOND_BLOB_STORE, or end the move."
+                "The content of this database is in two stores: set SECOND_BLOB_STORE, or complete the move."
             )
         return next((store.store_id for store in known if store.is_used), known[0].store_id)
 
@@ -113,7 +113,7 @@ class SecondIdentity(RecordedIdentity):
             unused = [store for store in known.values() if not store.is_used]
             if not known or len(known) - len(unused) > 1 or not found.is_empty():
                 raise BlobStoreUnavailable.wrong(
-                    "The store at SECOND_BLOB_STORE is not known to this database, and not empty: is it mounted?"
+                    "The store at SECOND_BLOB_STORE is not empty, and this database does not know it: check its mount."
                 )
             store_id = _mark(found)
             session.execute(delete(blob_stores).where(~blob_stores.c.is_used))
@@ -160,7 +160,9 @@ def adopt_store(session: Session, *, actor: Actor, marked: Marked) -> StoreRecor
         _record(session, store_id, marked.address)
     else:
         if sum(store.is_used for store in list_stores(session)) > 1:
-            raise BlobStoreUnavailable.wrong("The content of this database lies in two stores: end the move.")
+            raise BlobStoreUnavailable.wrong(
+                "The content of this database is in two stores: complete the move first."
+            )
         session.execute(delete(blob_stores).where(~blob_stores.c.is_used))
         session.execute(update(blob_stores).values(store_id=store_id, address=marked.address))
     record(session, actor, "blob_store.adopted", store_id, replaced=None if known is None else known.store_id)
@@ -206,5 +208,5 @@ def _require_ours(session: Session, marked: Marked) -> None:
     if not is_ours:
         log.warning("blob_store.foreign", address=marked.address)
         raise BlobStoreUnavailable.wrong(
-            "The store of file content does not hold what this database knows: is its volume mounted?"
+            "The store of file content lacks the content that this database knows: check that its volume is mounted."
         )

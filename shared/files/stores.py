@@ -39,7 +39,7 @@ def open_configured_store(settings: Settings, database: Database) -> BlobStore:
 def open_pair(settings: Settings, database: Database) -> PairedBlobStore:
     """Open the two stores between which content is moved. Raises ValueError unless there are two."""
     if settings.second_blob_store is None or settings.second_blob_store == settings.blob_store:
-        raise ValueError("SECOND_BLOB_STORE names the store that content is moved from")
+        raise ValueError("set SECOND_BLOB_STORE to the store from which content is moved")
     return PairedBlobStore(
         _open(settings.blob_store, settings, FirstIdentity(database)),
         _open(settings.second_blob_store, settings, SecondIdentity(database)),

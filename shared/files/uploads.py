@@ -165,7 +165,7 @@ def _authorize(caller: Caller, request: UploadRequest) -> Owner:
 
 def _authorize_again(revalidate: Revalidate, caller: Caller, owner: Owner) -> None:
     if authorize_creation(revalidate(caller)) != owner:
-        raise PermissionDenied("The caller no longer stores files for the owner that this upload began with.")
+        raise PermissionDenied("The caller may no longer store files for the owner of this upload.")
 
 
 def _operation(caller: Caller, owner: Owner, request: UploadRequest) -> Operation:

@@ -42,7 +42,7 @@ def list_files(call: RequestContext) -> JsonResponse:
 @routes.route(
     "GET",
     "/files/<id:file_id>",
-    summary="Get a file's metadata; an expired or deleted file still answers",
+    summary="Get a file's metadata; also of an expired or deleted file",
     authentication=Authentication.CALLER,
     responses={200: schemas.FileBody},
     errors=FOUND,
@@ -82,7 +82,7 @@ def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
 @routes.route(
     "PUT",
     "/files/<id:file_id>/retention",
-    summary="Renew a file's retention: to a later deadline, or with null for ever",
+    summary="Renew a file's retention: to a later deadline, or to none with null",
     authentication=Authentication.CALLER,
     body=schemas.RetentionBody,
     responses={200: schemas.FileBody},
@@ -107,7 +107,7 @@ def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
 @routes.route(
     "DELETE",
     "/files/<id:file_id>",
-    summary="Delete a file and all its versions; grants stop working at once",
+    summary="Delete a file and all its versions; its grants end at once",
     authentication=Authentication.CALLER,
     query=schemas.DeleteQuery,
     responses={200: schemas.DeletionBody},

@@ -35,11 +35,11 @@ _INLINE_POLICY = (
     " frame-ancestors *"
 )
 DESCRIBED = {
-    "Accept-Ranges": "`bytes`: ranges are taken.",
+    "Accept-Ranges": "`bytes`: ranges are supported.",
     "Content-Disposition": "The file's name, and whether a browser may show it.",
-    "Content-Length": "How many bytes are sent.",
-    "Content-Range": "Which bytes of how many are sent, with 206.",
-    "ETag": "The content's SHA-256, for conditions.",
+    "Content-Length": "The number of bytes sent.",
+    "Content-Range": "The range sent and the total size, with 206.",
+    "ETag": "The content's SHA-256, for conditional requests.",
     "Repr-Digest": "The SHA-256 of the whole content (RFC 9530).",
 }
 """The headers of a content response, for the API's description."""

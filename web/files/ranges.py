@@ -14,8 +14,8 @@ from shared.files.errors import VersionMismatch
 
 MAXIMUM_RANGES = 16
 CONDITIONS = {
-    "Range": "Which bytes are wanted: up to 16 ranges, as `bytes=0-99,-100`.",
-    "If-Range": "An `ETag`: the ranges of that content, else all of it.",
+    "Range": "The bytes to send: up to 16 ranges, as `bytes=0-99,-100`.",
+    "If-Range": "An `ETag`: send the ranges of this content, or else all of it.",
     "If-Match": "`ETag`s, or `*`: only this content is wanted.",
     "If-None-Match": "`ETag`s, or `*`, of content that the client has.",
 }

@@ -17,7 +17,7 @@ routes = Routes("files")
 @routes.route(
     "GET",
     "/files/<id:file_id>/references",
-    summary="List what refers to a file",
+    summary="List the references to a file",
     authentication=Authentication.CALLER,
     responses={200: schemas.ReferenceList},
     errors=FOUND,

@@ -45,21 +45,23 @@ BEGINNING_HEADERS = {
     "Upload-Complete": "`?0` to begin a resumable upload; absent, or `?1`, for one multipart request.",
     "Upload-Length": "With `Upload-Complete: ?0`: the same as byteSize, if it is sent.",
     "Content-Disposition": "With `Upload-Complete: ?0`: the file's name, as `attachment; filename*=UTF-8''…`.",
-    "Repr-Digest": "The SHA-256 of the whole content (RFC 9530), compared when all of it is there.",
+    "Repr-Digest": "The SHA-256 of the whole content (RFC 9530), checked when all content has arrived.",
 }
 APPENDING_HEADERS = {
-    "Upload-Offset": "Where this content begins: where the upload ends so far.",
+    "Upload-Offset": "The offset at which this content begins: the upload's present offset.",
     "Upload-Complete": "`?1` if this is the last of the content, else `?0`.",
     "Upload-Length": "The same as byteSize, if it is sent.",
     "Prefer": "`respond-async`, or `wait=N`: how long the last answer may wait (RFC 7240).",
 }
-DIGEST_HEADER = {"Content-Digest": "The SHA-256 of the body (RFC 9530), compared when all of it is there."}
+DIGEST_HEADER = {
+    "Content-Digest": "The SHA-256 of the body (RFC 9530), checked when all content has arrived."
+}
 PROGRESS_HEADERS = {
-    "Preference-Applied": "The preference that was followed.",
-    "Upload-Complete": "Whether all content of a resumable upload is there.",
-    "Upload-Offset": "How many bytes of a resumable upload are kept.",
-    "Upload-Length": "How many bytes a resumable upload is to have.",
-    "Upload-Limit": "How long and how large a resumable upload may be.",
+    "Preference-Applied": "The preference that was applied.",
+    "Upload-Complete": "Whether all content of a resumable upload was received.",
+    "Upload-Offset": "The number of bytes stored of a resumable upload.",
+    "Upload-Length": "The size of a resumable upload in bytes.",
+    "Upload-Limit": "The maximum size in bytes and age in seconds of a resumable upload.",
 }
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _FLAGS = {"?0": False, "?1": True}
@@ -92,9 +94,9 @@ def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonRespons
 @routes.route(
     "HEAD",
     "/files/uploads/<id:upload_id>",
-    summary="Check how much of a resumable upload is kept",
+    summary="Get the offset of a resumable upload",
     description=(
-        "`Upload-Offset` tells where to go on. An older request that still sends content can add nothing more."
+        "Continue at `Upload-Offset`. An older request that still sends content can no longer add any."
     ),
     authentication=Authentication.CALLER,
     responses={204: None},
@@ -109,10 +111,10 @@ def read_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
 @routes.route(
     "PATCH",
     "/files/uploads/<id:upload_id>",
-    summary="Add content to a resumable upload; the last of it answers as an upload does",
+    summary="Append content to a resumable upload; the last request returns the upload's result",
     description=(
-        "`Upload-Offset` must be where the upload ends. What arrives is kept, also of a request that breaks off. "
-        "204 while more is to come; with `Upload-Complete: ?1` the whole content is checked and stored: 201 for a new "
+        "`Upload-Offset` must be the upload's offset. Received content is kept, also of an interrupted request. "
+        "204 until the last content; with `Upload-Complete: ?1` the whole content is checked and stored: 201 for a new "
         "file, 200 for a replaced one and for a retry."
     ),
     authentication=Authentication.CALLER,
@@ -167,7 +169,7 @@ def append_content(call: RequestContext, upload_id: UUID) -> JsonResponse | Resp
 @routes.route(
     "DELETE",
     "/files/uploads/<id:upload_id>",
-    summary="Cancel a resumable upload; what was kept of it is removed",
+    summary="Cancel a resumable upload and delete its content",
     authentication=Authentication.CALLER,
     responses={204: None},
     errors=_FOUND,
@@ -218,7 +220,9 @@ def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> N
             revalidate=services.revalidator.revalidate,
         )
         if body.remaining_bytes:
-            raise MalformedRequest("The body breaks off; what came of it is kept.")
+            raise MalformedRequest(
+                "The body ended early; the received part is stored. Get the offset and continue."
+            )
 
 
 def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> JsonResponse:
@@ -292,7 +296,7 @@ def read_declared_content(http: Request) -> DeclaredContent:
         http.headers.get("Repr-Digest", ""),
     )
     if len(set(header.digests)) > 1:
-        raise MalformedRequest("Repr-Digest names two SHA-256 digests.")
+        raise MalformedRequest("Repr-Digest has two different SHA-256 digests; send one.")
     digest = header.digests[0] if header.digests else None
     return DeclaredContent(file_name=header.file_name, media_type=header.media_type, sha256=digest)
 
@@ -300,9 +304,7 @@ def read_declared_content(http: Request) -> DeclaredContent:
 def refuse_content(http: Request) -> None:
     """Raise UnsupportedMediaType unless the request has no content and announces more."""
     if http.mimetype == _FORM:
-        raise UnsupportedMediaType(
-            "A multipart form comes in one request: leave Upload-Complete out, or send ?1."
-        )
+        raise UnsupportedMediaType("A multipart form is one request: omit Upload-Complete, or send ?1.")
     if read_flag(http) or http.content_length or "Transfer-Encoding" in http.headers:
         raise UnsupportedMediaType(
             "Begin a resumable upload with Upload-Complete: ?0 and no content; send content by PATCH to its Location."

@@ -71,7 +71,7 @@ class FileBody(CamelModel):
     """A file at the moment of the request."""
 
     id: Id
-    version_id: Id = Field(description="The current version: exact content.")
+    version_id: Id = Field(description="The current version.")
     revision: JsonCount
     organization_id: Id
     purpose: Purpose
@@ -126,7 +126,7 @@ class UploadResult(CamelModel):
     id: Id
     version_id: Id
     revision: JsonCount
-    url: str = Field(description="The protected content address; not a link to share.")
+    url: str = Field(description="The URL of the content, which requires a credential; not a link to share.")
     purpose: Purpose
     metadata: Metadata
     replayed: bool = Field(description="Whether this is the result of an earlier attempt.")
@@ -155,7 +155,7 @@ class GrantBody(CamelModel):
     """A read grant; its URL is a secret and is returned only once."""
 
     id: Id = Field(description="The file.")
-    grant_id: Id = Field(description="The grant, to revoke it by.")
+    grant_id: Id = Field(description="The grant, for its revocation.")
     version_id: Id
     url: str
     access_expires_at: UtcTime
@@ -180,7 +180,7 @@ class ListedGrantBody(CamelModel):
     grant_id: Id
     file_id: Id
     version_id: Id
-    created_by: Id = Field(description="The identity or user who made it.")
+    created_by: Id = Field(description="The identity or user that created it.")
     created_at: UtcTime
     access_expires_at: UtcTime
     revoked_at: UtcTime | None
@@ -252,12 +252,12 @@ class UploadQuery(RequestModel):
     """The parameters of an upload."""
 
     operation_id: Id = Field(
-        description="The same on retries of one upload; a fresh one for different content."
+        description="Keep it for retries of one upload; use a new one for different content."
     )
     byte_size: Count = Field(description="The content's size in bytes.")
-    organization_id: Id | None = Field(default=None, description="The payer; must equal the verified one.")
+    organization_id: Id | None = Field(default=None, description="The payer; must equal the caller's.")
     retention_expires_at: UtcTime | None = Field(
-        default=None, description="A future deadline; none for indefinite."
+        default=None, description="A future deadline; omit it for indefinite retention."
     )
     association_kind: AssociationKind | None = Field(
         default=None, description="With associationId: a reference."
@@ -298,7 +298,7 @@ class GrantQuery(RequestModel):
     ttl_seconds: Annotated[
         Count,
         Between(minimum=MINIMUM_TTL_SECONDS, maximum=MAXIMUM_TTL_SECONDS, step=TTL_STEP_SECONDS),
-        Field(description="Life of the link in seconds, in whole minutes."),
+        Field(description="The link's lifetime in seconds, a multiple of 60."),
     ] = 3600
 
 

@@ -49,7 +49,7 @@ routes = Routes("files")
 @routes.route(
     "POST",
     "/files/<id:file_id>/versions/<id:version_id>/grants",
-    summary="Create a read grant for an exact version; its url downloads without other credentials",
+    summary="Create a read grant for an exact version; its URL needs no other credential",
     authentication=Authentication.CALLER,
     query=schemas.GrantQuery,
     responses={201: schemas.GrantBody},
@@ -69,7 +69,7 @@ def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonR
 @routes.route(
     "GET",
     "/files/<id:file_id>/grants",
-    summary="List the read grants of a file, newest first, without their urls",
+    summary="List the read grants of a file, newest first, without their URLs",
     authentication=Authentication.CALLER,
     query=schemas.GrantListQuery,
     responses={200: schemas.GrantPage},
@@ -92,7 +92,7 @@ def list_grants(call: RequestContext, file_id: UUID) -> JsonResponse:
 @routes.route(
     "DELETE",
     "/files/<id:file_id>/grants/<id:grant_id>",
-    summary="Revoke a read grant: from now on its link answers 410",
+    summary="Revoke a read grant: from now on its URL returns 410",
     authentication=Authentication.CALLER,
     responses={200: schemas.ListedGrantBody},
     errors=(*FOUND, errors.GrantNotFound),
@@ -153,7 +153,7 @@ def download_content(call: RequestContext, file_id: UUID) -> Response:
 @routes.route(
     "OPTIONS",
     "/files/<id:file_id>/content",
-    summary="Describe to a browser what a script of another origin may ask a shared link for",
+    summary="Return the CORS headers of a shared link",
     description=(
         "Which headers it may send is the same for all links, whether they work or not; without a "
         "link pages of other origins get nothing."
@@ -161,7 +161,7 @@ def download_content(call: RequestContext, file_id: UUID) -> Response:
     authentication=Authentication.PREFLIGHT,
     query=schemas.ContentQuery,
     responses={204: None},
-    response_headers={"Allow": "The methods that this address takes."},
+    response_headers={"Allow": "The methods of this URL."},
     errors=(ValidationFailed,),
 )
 def ask_before_download(call: RequestContext, file_id: UUID) -> JsonResponse:  # noqa: ARG001 (the same for every file)

@@ -258,7 +258,7 @@ def _require_placed(at: LocalDirectory, blob: Blob) -> None:
         _require_size(at.object_path(blob.version_id), blob)
     except FileNotFoundError:
         if os.path.exists(at.staging_path(blob.version_id)):
-            raise BlobStoreUnavailable("A directory of the blob store is gone.") from None
+            raise BlobStoreUnavailable("A directory of the blob store is missing.") from None
         raise BlobMissing from None
 
 

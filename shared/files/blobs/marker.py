@@ -25,7 +25,7 @@ def parse_store_id(written: str) -> UUID:
     try:
         return UUID(written.strip())
     except ValueError:
-        raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
+        raise BlobStoreUnavailable("The marker of the store of file content is not an id.") from None
 
 
 class Marked(Protocol):
@@ -107,5 +107,5 @@ class Guard:
             self._logged_at = now
             log.warning("blob_store.wrong", address=self._marked.address, expected=expected, found=found)
         raise BlobStoreUnavailable.wrong(
-            "The store of file content is not the one of this database: is its volume mounted?"
+            "The store of file content is not the one of this database: check that its volume is mounted."
         )

@@ -129,7 +129,7 @@ class S3Bucket:
                     **checksum,  # type: ignore[arg-type]
                 )
         except BlobMissing as error:
-            raise BlobStoreUnavailable("This upload took so long that it was given up.") from error
+            raise BlobStoreUnavailable("This upload exceeded its time limit and was deleted.") from error
 
     def find_parts(self, version_id: UUID, upload_id: str) -> list[Part] | None:
         """Return an upload's parts; None if the upload is completed or aborted."""
@@ -180,7 +180,7 @@ class S3Bucket:
             except ClientError as error:
                 if _code(error) in _EXISTS:
                     return False
-        raise BlobStoreUnavailable("The S3 server does not support completing a multipart upload.")
+        raise BlobStoreUnavailable("The S3 server does not support CompleteMultipartUpload.")
 
     def abort_upload(self, version_id: UUID, upload_id: str) -> None:
         """End an upload and delete its parts; do nothing if it is over."""

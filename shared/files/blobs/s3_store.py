@@ -199,7 +199,7 @@ class S3BlobStore:
             self._bucket.abort_upload(version_id, upload_id)
             if not self._bucket.find_parts(version_id, upload_id):
                 return
-        raise BlobStoreUnavailable("An aborted upload still holds parts.")
+        raise BlobStoreUnavailable("An aborted upload still has parts; retry.")
 
     def _delete(self, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
         # Servers that refuse checksums refuse the batch too, which cannot be sent without one.

@@ -127,7 +127,9 @@ def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, s
     if size != upload.request.byte_size:
         raise OperationInProgress
     if upload.declared.sha256 not in (None, digest.digest()):
-        raise DigestMismatch("The content does not have the digest that was sent when the upload began.")
+        raise DigestMismatch("The content does not match the digest that was sent when the upload began.")
+            "The content does not match the digest that was sent when the upload began; begin a new upload."
+        )
     return ReceivedContent(
         file_name=upload.declared.file_name,
         media_type=upload.declared.media_type,
