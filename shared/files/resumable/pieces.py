@@ -128,8 +128,6 @@ def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, s
         raise OperationInProgress
     if upload.declared.sha256 not in (None, digest.digest()):
         raise DigestMismatch("The content does not match the digest that was sent when the upload began.")
-            "The content does not match the digest that was sent when the upload began; begin a new upload."
-        )
     return ReceivedContent(
         file_name=upload.declared.file_name,
         media_type=upload.declared.media_type,

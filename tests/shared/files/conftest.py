@@ -1,4 +1,4 @@
-"""The file domain without the web: a database, a blob store of each kind, and writes as the front makes them."""
+"""The files domain without the web: a database, a blob store of each kind, and writes as a web process makes them."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -85,7 +85,7 @@ class Shelf:
         return file
 
     def expire(self, *files: Receipt) -> None:
-        """Let deadlines have passed a moment ago."""
+        """Move the deadlines of files into the past."""
         for file in files:
             self.sql(
                 "UPDATE files SET retention_expires_at = now() - interval '1 ms' WHERE id = :id",
@@ -106,14 +106,14 @@ class Shelf:
             return b"".join(reader.chunks(0, file.version.byte_size))
 
     def dies_at(self, point: str) -> None:
-        """Let the first that reaches this point end there."""
+        """Make the first process that reaches this fault point crash there."""
         die_once(self.patch, point)
 
     def let_leases_end(self) -> None:
         self.sql("UPDATE blobs SET lease_until = now() - interval '1 ms' WHERE lease_until IS NOT NULL")
 
     def work(self) -> None:
-        """Run every job as the schedule does, until none finds anything."""
+        """Run each job as the schedule does, until none finds work."""
         for _ in range(2):
             self.let_leases_end()
             for job in (expire_due, place_staged, sweep_staging, collect_garbage):
@@ -132,7 +132,7 @@ class Shelf:
 
 
 def receiving(content: bytes) -> Receive:
-    """Receive this content in two pieces, as if it came from a body."""
+    """Return a function that receives this content in two pieces, as a body's."""
 
     def receive(sink: Sink) -> ReceivedContent:
         sink.open()
@@ -149,7 +149,7 @@ def receiving(content: bytes) -> Receive:
 
 
 def caller_with_everything(database: Database) -> Caller:
-    """A deployment of a fresh organization that may do everything to its daemon's files."""
+    """Return a deployment of a new organization with all permissions on its daemon's files."""
     organization_id, daemon_id = uuid4(), uuid4()
     with database.transaction() as session:
         session.execute(insert(organizations).values(id=organization_id, name="files"))
@@ -165,12 +165,12 @@ def caller_with_everything(database: Database) -> Caller:
 
 @pytest.fixture(scope="session")
 def bucket(moto: S3Access) -> S3Bench:
-    """One bucket for all: to open a store costs more than all the requests of a test."""
+    """Share one bucket: opening a store costs more than all requests of a test."""
     return S3Bench(f"s3://{_BUCKET}/files", moto)
 
 
 def empty(bench: S3Bench) -> None:
-    """Take away what a failed test has left."""
+    """Delete what a failed test has left."""
     for found in bench.client.list_multipart_uploads(Bucket=_BUCKET).get("Uploads", ()):
         bench.client.abort_multipart_upload(Bucket=_BUCKET, Key=found["Key"], UploadId=found["UploadId"])
     for kept in bench.client.list_objects_v2(Bucket=_BUCKET).get("Contents", ()):
@@ -197,7 +197,7 @@ def shelf(
 
 @dataclass
 class PairBench:
-    """Two stores of which content moves from the second to the first."""
+    """Two stores; content moves from the second to the first."""
 
     first: Bench
     second: Bench
@@ -215,7 +215,7 @@ class PairBench:
 
 @dataclass
 class Move:
-    """A shelf whose content lies in the second store, with what was put there."""
+    """A shelf with content in the second store, and the versions stored there."""
 
     shelf: Shelf
     pair: PairBench
@@ -224,11 +224,11 @@ class Move:
         return move(self.shelf.database, self.pair.store)
 
     def use(self, bench: Bench) -> None:
-        """Have writes and jobs use these stores from now on."""
+        """Make writes and jobs use these stores from now on."""
         self.shelf.bench = bench
 
     def is_moved(self, *files: Receipt) -> bool:
-        """Whether the first store alone has these."""
+        """Return whether the first store alone has these versions."""
         self.use(self.pair.first)
         return all(self.shelf.read(file) for file in files)
 

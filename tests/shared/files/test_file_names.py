@@ -1,4 +1,4 @@
-"""Names of files are cleaned on arrival, and a download offers them to any client."""
+"""File names are cleaned on arrival, and a download has them for every client."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""What a search for names reads: some of the newest files, and what the index has of the words; nothing of others."""
+"""The cost of a search for names: some of the newest files, and the index's matches of the words; none of others."""
 
 from uuid import UUID, uuid4
 
@@ -34,7 +34,7 @@ FROM files WHERE organization_id = :organization_id
 
 @pytest.fixture(scope="module")
 def owners(database: Database) -> tuple[UUID, UUID]:
-    """Two owners of many files, each an organization of its own, whose names have no word in common."""
+    """Two owners of many files, each in its own organization, with no word in common in their names."""
     organization_id, other = uuid4(), uuid4()
     with database.transaction() as session:
         for whose, name in ((organization_id, "mine"), (other, "elsewhere")):
@@ -89,7 +89,7 @@ def test_a_search_reads_some_of_the_newest_and_what_it_finds(
         assert read <= 5 * (found + 1), plan
 
 
-def test_who_may_see_the_files_of_several_owners_searches_at_the_cost_of_the_newest_of_each(
+def test_search_over_several_owners_scans_the_newest_of_each(
     database: Database, owners: tuple[UUID, UUID]
 ) -> None:
     """Both have only files that are met; somebody with roles over more owners asks the index at once."""

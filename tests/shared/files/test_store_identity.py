@@ -1,4 +1,4 @@
-"""A store is used only while it is the one that the database knows (`blobs/marker.py`, `store_identity.py`)."""
+"""A store is used only while its marker matches the database (`blobs/marker.py`, `store_identity.py`)."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +50,7 @@ def opened(database: Database, root: Path) -> LocalBlobStore:
 
 
 def know(database: Database, *blobs: Blob, state: str = "live") -> None:
-    """Let the database know blobs."""
+    """Insert rows of blobs into the database."""
     for blob in blobs:
         run(
             database,
@@ -72,7 +72,7 @@ def written_id(root: Path) -> UUID:
 
 
 def lose(root: Path, *, leaving_a_directory: bool) -> Callable[[], None]:
-    """Take a store away as if its mount were lost; give what brings it back."""
+    """Remove a store as if it were unmounted; return a function that brings it back."""
     kept = root.with_name("unmounted")
     root.rename(kept)
     if leaving_a_directory:
@@ -139,7 +139,7 @@ def test_a_lost_mount_is_neither_written_to_nor_taken_for_empty(
 
 @pytest.fixture
 def lost_in_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Have a mount that is there whenever somebody makes sure of it, and lost at any other moment."""
+    """Mount the store only while its marker is checked, and lose it at any other moment."""
     kept = root.with_name("unmounted")
     look, hold = LocalDirectory.fingerprint, LocalDirectory.pinned
 
@@ -225,7 +225,7 @@ def test_an_upload_whose_mount_goes_meanwhile_is_not_acknowledged(database: Data
 
 
 def test_an_upload_into_another_directory_is_not_acknowledged(database: Database, root: Path) -> None:
-    """The mount goes just before the file is made, and is back before it is sealed."""
+    """The volume is unmounted just before the file is created, and mounted again before it is sealed."""
     store = opened(database, root)
     put(store)
     receiver = store.receive(new_id(), size_bytes=3)

@@ -1,4 +1,4 @@
-"""A small WSGI application that receives uploads and serves one file, for the tests to run under a real gunicorn.
+"""A small WSGI application that receives uploads and serves one file, to be run under a real gunicorn.
 
 Settings by environment: `CONTENT_FILE`, a file of bytes; `ROOM`, how many bodies are received at once.
 """
@@ -35,7 +35,7 @@ content_path = Path(os.environ.get("CONTENT_FILE", "/dev/null"))
 
 
 class LocalBlob:
-    """An open local file, as a blob store gives it."""
+    """An open local file, as a blob store returns it."""
 
     fixed_path: str | None = None
 
@@ -107,7 +107,7 @@ def respond(environ: WSGIEnvironment) -> Response:
 
 
 def checksums_of_what_was_stored() -> bytes:
-    """Sum up the content as it was before the byte at `ROTTEN_AT` changed."""
+    """Return the checksums of the content before the byte at `ROTTEN_AT` changed."""
     content = bytearray(content_path.read_bytes())
     content[int(os.environ["ROTTEN_AT"])] ^= 1
     checksums = ChunkChecksums()

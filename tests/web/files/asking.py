@@ -1,6 +1,6 @@
-"""The file routes as verbs, and what an answer must look like; used by every test of these routes.
+"""The file routes as verbs, and the required form of a response; used by every test of these routes.
 
-An `Asker` is one set of headers: who asks, and on whose behalf.
+An `Asker` is one set of headers: a caller and its attribution.
 """
 
 import os
@@ -33,7 +33,7 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Someone who asks the front; `owner_id` is whose files a call of theirs writes."""
+    """A client of the web process; `owner_id` is the owner of the files that it writes."""
 
     front: Front
     headers: Mapping[str, str] = field(repr=False)
@@ -48,7 +48,7 @@ class Asker:
         headers: Fields | None = None,
         **options: Any,
     ) -> TestResponse:
-        """Send one request over a connection of its own, so that threads may ask at once."""
+        """Send one request over a connection of its own, so that threads may send at once."""
         sent = {name: str(value) for name, value in (query or {}).items() if value is not None}
         return self.front.app.test_client().open(
             path,
@@ -83,7 +83,7 @@ class Asker:
         headers: Fields | None = None,
         **query: object,
     ) -> TestResponse:
-        """Replace what an upload result or metadata describes, expecting the version it says."""
+        """Replace the file of an upload result or metadata, expecting its version."""
         asked = {
             "operationId": uuid4(),
             "byteSize": len(content),
@@ -120,7 +120,7 @@ class Asker:
         headers: Fields | None = None,
         **query: object,
     ) -> TestResponse:
-        """Begin a resumable upload, of a new file or of another version of one."""
+        """Begin a resumable upload of a new file, or of another version of one."""
         asked: dict[str, object] = {"operationId": uuid4(), "byteSize": byte_size}
         if replacing is not None:
             asked |= {
@@ -199,7 +199,7 @@ class Asker:
         return self.ask("DELETE", f"/files/{file['id']}/references/{kind}/{quote(reference_id)}")
 
     def follow(self, url: str, *, method: str = "GET", headers: Fields | None = None) -> TestResponse:
-        """Open a shared link as a stranger's browser does: without any credential."""
+        """Open a shared link as an anonymous browser does, without a credential."""
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}"
         return self.front.app.test_client().open(
@@ -208,18 +208,18 @@ class Asker:
 
 
 def path_of(begun: TestResponse) -> str:
-    """Give the address of the resumable upload that an answer names."""
+    """Return the path of the resumable upload in a response."""
     return urlsplit(begun.headers["Location"]).path
 
 
 def succeed(answer: TestResponse, status: int = 200) -> Any:
-    """Give the JSON of an answer that must be a success."""
+    """Return the JSON of a response that must be a success."""
     assert answer.status_code == status, answer.text
     return answer.json
 
 
 def refuse(answer: TestResponse, status: int, code: str) -> Any:
-    """Give the problem of an answer that must be one, whole and of the documented form (RFC 9457)."""
+    """Return the problem of a response that must be one, complete and of the documented form (RFC 9457)."""
     found: Any = answer.json
     assert (answer.status_code, (found or {}).get("code")) == (status, code), answer.text
     assert answer.mimetype == "application/problem+json"
@@ -234,18 +234,18 @@ def refuse(answer: TestResponse, status: int, code: str) -> Any:
 
 
 def fields_of(problem: Any) -> set[tuple[str, str]]:
-    """Give location and name of the inputs a problem complains of."""
+    """Return location and name of the wrong inputs in a problem."""
     return {(at["location"], at["name"]) for at in problem.get("errors", ())}
 
 
 def stored_names(front: Front) -> set[str]:
-    """Name every blob in the local store, staged or placed."""
+    """Return the names of all blobs in the local store, staged or placed."""
     root = Path(urlsplit(front.settings.blob_store).path)
     return {name for _, _, files in os.walk(root) for name in files} - {MARKER}
 
 
 def count_rows(front: Front) -> dict[str, int]:
-    """Count the rows of the file domain."""
+    """Return the number of rows of each table of the files domain."""
     counts = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in TABLES)
     with front.services.database.autocommit() as session:
         return dict(session.execute(text(f"SELECT {counts}")).one()._mapping)
@@ -253,21 +253,21 @@ def count_rows(front: Front) -> dict[str, int]:
 
 @contextmanager
 def leaving_nothing(front: Front) -> Iterator[None]:
-    """Fail unless the block leaves every table and the store as they were."""
+    """Fail unless the block leaves all tables and the store unchanged."""
     before = count_rows(front), stored_names(front)
     yield
     assert (count_rows(front), stored_names(front)) == before
 
 
 def run_sql(front: Front, statement: str, **values: object) -> Sequence[Any]:
-    """Look at rows, or change them behind the service's back as the passing of time would; give the rows."""
+    """Read or change rows directly, as the passing of time would; return the rows."""
     with front.services.database.autocommit() as session:
         result = session.execute(text(statement), values)
         return result.all() if result.returns_rows else []
 
 
 def expire(front: Front, file: Any) -> None:
-    """Let a file's deadline have passed a moment ago."""
+    """Move a file's deadline into the past."""
     run_sql(
         front,
         "UPDATE files SET retention_expires_at = clock_timestamp() - interval '1 ms' WHERE id = :id",

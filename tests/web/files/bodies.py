@@ -1,4 +1,4 @@
-"""Multipart bodies for the tests, right ones and broken ones."""
+"""Multipart bodies for the tests, valid and invalid."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ HEADER = b'Content-Disposition: form-data; name="file"; filename="a.txt"\r\nCont
 def multipart(
     content: bytes, header: bytes = HEADER, *, before: bytes = b"", after: bytes = b"\r\n"
 ) -> bytes:
-    """Write a body with one part."""
+    """Return a body with one part."""
     return (
         before
         + b"--"
@@ -43,7 +43,7 @@ class Pieces:
 
 
 class Kept:
-    """A sink that keeps what it is given."""
+    """A sink that stores what is written to it."""
 
     def __init__(self) -> None:
         self.content = b""

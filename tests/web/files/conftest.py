@@ -1,4 +1,4 @@
-"""Two organizations with agents, receiving identities and people: everyone who may ask for a file."""
+"""Two organizations with agents, receiving identities and people: the clients of file tests."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
@@ -18,7 +18,7 @@ ATTRIBUTION = "Service-Usage-Attribution"
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """Askers by what they are; `acme` and `globex` are the two organizations."""
+    """Clients by role; `acme` and `globex` are the two organizations."""
 
     front: Front
     acme: UUID
@@ -91,7 +91,7 @@ def make_cast(front: Front) -> Cast:
 
 
 def agent_of(front: Front, deployment: CreatedDeployment, scope: str | None = None) -> Asker:
-    """A deployment at work of its own."""
+    """Return the client of a deployment without attribution."""
     return Asker(
         front=front,
         headers={"Authorization": front.identity.authorization(deployment, scope)},
@@ -101,7 +101,7 @@ def agent_of(front: Front, deployment: CreatedDeployment, scope: str | None = No
 
 
 def on_behalf_of(front: Front, deployment: CreatedDeployment, principal_id: UUID, *, payer_id: UUID) -> Asker:
-    """A deployment at work for a receiving identity, with the attribution the router would have sent it."""
+    """Return the client of a deployment for a receiving identity, with the attribution that the router would send."""
     asker = agent_of(front, deployment)
     value = attribution_for(front, deployment, principal_id, payer_id=payer_id)
     return replace(
@@ -129,7 +129,7 @@ def attribution_for(
 
 
 def demote(front: Front, deployment: CreatedDeployment) -> None:
-    """Take every role away from a deployment's daemon."""
+    """Remove all roles of a deployment's daemon."""
     organization_id = deployment.deployment.organization_id
     with front.services.database.transaction() as session:
         cursor: str | None = None

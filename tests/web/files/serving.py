@@ -1,4 +1,4 @@
-"""Run the test application under a real gunicorn, and speak to it on raw sockets."""
+"""Run the test application under a real gunicorn, and talk to it on raw sockets."""
 
 import http.client
 import os
@@ -15,7 +15,7 @@ from tests.web.files.bodies import CONTENT_TYPE
 
 @contextmanager
 def gunicorn(*, threads: int = 4, **environment: str) -> Iterator[int]:
-    """Serve the test application with one worker process; give its port."""
+    """Serve the test application with one worker process; return its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--threads", str(threads)]
@@ -46,7 +46,7 @@ def wait_until_up(port: int) -> None:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, read to its end."""
+    """A complete response."""
 
     status: int
     headers: dict[str, str]
@@ -54,7 +54,7 @@ class Reply:
 
 
 def ask(port: int, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Reply:
-    """Ask once, on a connection of its own."""
+    """Send one request on a connection of its own."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=headers or {})
@@ -74,7 +74,7 @@ def begin_upload(port: int, content_length: int | None, query: str = "") -> sock
 
 
 def read_reply(connection: socket.socket) -> Reply:
-    """Read one answer from a raw connection."""
+    """Return one response of a raw connection."""
     response = http.client.HTTPResponse(connection)
     try:
         response.begin()

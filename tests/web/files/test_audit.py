@@ -1,4 +1,4 @@
-"""Who took something away from a file, or changed what cannot be taken back, is an audit event."""
+"""Actions that remove something from a file, or cannot be undone, are audit events with their actor."""
 
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ def file(cast: Cast) -> Any:
 
 
 def events(cast: Cast, file: Any) -> list[dict[str, Any]]:
-    """Give what the audit says of a file, newest first."""
+    """Return the audit events of a file, newest first."""
     page = succeed(
         cast.front.get(f"/admin/organizations/{cast.acme}/audit-events?limit=100", authorization(cast.admin))
     )

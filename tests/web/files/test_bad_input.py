@@ -1,4 +1,4 @@
-"""Input that is wrong in form or value: one answer each, and nothing left behind.
+"""Input of wrong form or value: one response each, and nothing left behind.
 
 Specified in docs/specification/wire.md#errors.
 """
@@ -54,7 +54,7 @@ def file(cast: Cast) -> Any:
 
 
 def routes_of(file: Any) -> dict[str, tuple[str, str, dict[str, str]]]:
-    """Every file operation: method, path and a sound query."""
+    """Return each file operation: method, path and a valid query."""
     path = f"/files/{file['id']}"
     operation = {"operationId": str(uuid4())}
     expectation = {"expectedVersionId": file["versionId"], "expectedRevision": "1"}

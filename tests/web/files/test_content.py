@@ -135,9 +135,7 @@ def test_rotten_bytes_never_leave(cast: Cast, front: Front, *, is_shared: bool) 
     refuse(ask(Range=f"bytes={2 * CHECKED_CHUNK_BYTES}-"), 503, "blob_damaged")
 
 
-def test_content_that_was_read_through_a_moment_ago_is_not_compared_again_unless_its_file_changed(
-    cast: Cast, front: Front
-) -> None:
+def test_recently_checked_content_is_checked_again_only_if_its_file_changed(cast: Cast, front: Front) -> None:
     content = random.Random(3).randbytes(2 * CHECKED_CHUNK_BYTES + 1)
     file = succeed(cast.agent.upload(content), 201)
     place_staged(front.services.database, front.services.blobs)
@@ -209,10 +207,10 @@ def test_content_that_was_found_rotten_is_refused_whoever_asks(cast: Cast, front
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_a_download_that_loses_to_the_deletion_says_that_the_file_is_gone(
+def test_download_that_loses_to_a_deletion_gets_410(
     cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch, *, is_shared: bool
 ) -> None:
-    """The file ends, bytes and all, between the look at its row and the look at its bytes."""
+    """The file ends, with its bytes, between the read of its row and the read of its bytes."""
     file = succeed(cast.agent.upload(b"about to go"), 201)
     link = succeed(cast.agent.grant(file), 201)["url"]
     services = front.services

@@ -1,4 +1,4 @@
-"""Credentials that are wrong, foreign, forged, worn out or out of place.
+"""Credentials that are invalid, of others, forged, expired or in the wrong place.
 
 Specified in docs/specification/identity.md#credentials.
 """
@@ -34,7 +34,7 @@ def with_headers(asker: Asker, **headers: str) -> Asker:
 
 
 def in_the_past(front: Front) -> Settings:
-    """Settings under which everything signed ran out a minute ago."""
+    """Settings with which all signed tokens expired a minute ago."""
     return front.settings.model_copy(update={"access_token_seconds": -60, "attribution_seconds": -60})
 
 
@@ -227,7 +227,7 @@ def test_a_principal_selector_is_refused_whatever_it_holds(cast: Cast, front: Fr
 
 
 def test_a_reported_caller_selects_nothing(cast: Cast, front: Front, file: Any) -> None:
-    """The same file, asked for in the name of its owner by everything but the attribution itself."""
+    """A request for the file that names its owner in all ways but the attribution."""
     claiming = with_headers(
         cast.colleague,
         **{

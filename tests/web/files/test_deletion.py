@@ -1,4 +1,4 @@
-"""`DELETE /files/{id}` and references, which stand against it (docs/specification/files.md#delete)."""
+"""`DELETE /files/{id}`, and references, which prevent it (docs/specification/files.md#delete)."""
 
 from typing import Any
 from urllib.parse import quote

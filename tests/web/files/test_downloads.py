@@ -1,4 +1,4 @@
-"""Downloads: headers, ranges, and content that breaks off or has changed."""
+"""Downloads: headers, ranges, and content that is interrupted or has changed."""
 
 import base64
 import hashlib
@@ -167,7 +167,7 @@ def test_clients_in_use_read_what_is_sent(port: int, tmp_path: Path) -> None:
 
 
 class OpenFile:
-    """An open local blob that tells whether it was closed."""
+    """An open local blob that records whether it was closed."""
 
     def __init__(self, path: Path, fixed_path: str | None = None) -> None:
         self.file: FileIO | None = FileIO(path)

@@ -53,7 +53,7 @@ def test_each_filter_narrows_the_list(asker: Asker, name: str) -> None:
     assert succeed(asker.list(**{to_camel(name): other}))["files"] == []
 
 
-def test_each_filter_is_a_parameter_of_the_route_and_the_sdk_and_an_option_of_the_command() -> None:
+def test_each_filter_is_offered_by_route_command_and_sdk() -> None:
     assert list(ListQuery.model_fields) == ["cursor", "limit", *NAMES]
     assert [name for name in inspect.signature(AsyncFiles.list).parameters if name != "self"] == NAMES
     options = [name for each in ls.params if isinstance(each, click.Option) and (name := each.name)]

@@ -1,4 +1,4 @@
-"""Shared links in a page of another site, in a real browser: what is shown, what may be read, what never runs."""
+"""Shared links in a page of another site, in a real browser: what is shown, what can be read, what is never executed."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ const read = async (link, headers) => {
 def front(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Front]:
-    """A front that really listens."""
+    """A web process that listens on a real port."""
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
     port = find_free_port()
@@ -90,7 +90,7 @@ def cast(front: Front) -> Cast:
 
 
 class Page:
-    """A page of another site, what came of it, and what else was asked of its server."""
+    """A page of another site, its result, and the other requests to its server."""
 
     def __init__(self) -> None:
         self.document = ""
@@ -153,7 +153,7 @@ def test_a_page_of_another_site_shows_and_reads_links_and_runs_nothing(
 
 
 def visit(page: Page, address: str, directory: Path) -> Any:
-    """Open the page and give what it reports."""
+    """Open the page and return what it reports."""
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     browser = subprocess.Popen(
         [str(CHROMIUM), *options, f"--user-data-dir={directory}", f"{address}/"],

@@ -1,4 +1,4 @@
-"""`GET /files`: pages, filters, and nothing twice or missing while files come and go.
+"""`GET /files`: pages, filters, and nothing twice or missing while files are created and deleted.
 
 Specified in docs/specification/files.md#metadata.
 """
@@ -13,7 +13,7 @@ from tests.web.files.conftest import Cast
 
 
 def walk(asker: Asker, limit: int, **query: object) -> list[list[str]]:
-    """Give the ids of every page."""
+    """Return the ids of each page."""
     pages: list[list[str]] = []
     cursor: str | None = None
     while True:

@@ -1,7 +1,7 @@
-"""Random lives of files, against a small model that says what every answer must be.
+"""Random lives of files, compared with a small model that predicts each response.
 
-One agent and one administrator upload, replace, renew, refer, share, read, delete and let files expire, in any order,
-with jobs in between; after every step the service must say what the model says, byte for byte.
+One agent and one administrator upload, replace, renew, refer, share, read, delete and expire files, in any order, with
+jobs in between; after each step the service must respond as the model predicts, byte for byte.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ contents = st.binary(max_size=40)
 
 @dataclass
 class Expected:
-    """What a file must be."""
+    """The predicted state of a file."""
 
     id: str
     versions: list[tuple[str, bytes]]

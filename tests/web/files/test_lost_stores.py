@@ -1,4 +1,4 @@
-"""A store that is lost, full or read-only: reads go on, writes say what is wrong and work again afterwards."""
+"""A store that is lost, full or read-only: reads continue, writes report the reason and work again afterwards."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
 
 @pytest.fixture(scope="module")
 def front(database_url: str, valkey_server: EmbeddedValkey, disk: SmallDisk) -> Iterator[Front]:
-    """A front whose store is on the small disk."""
+    """A web process with its store on the small disk."""
     with open_front(
         database_url, valkey_server.url, disk.path / "blobs", blob_store_reserve_bytes=MEBIBYTE
     ) as front:
@@ -45,7 +45,7 @@ def _repaired(disk: SmallDisk) -> Iterator[None]:
 
 
 def readiness(front: Front) -> tuple[int, str]:
-    """Ask past the cache of a second."""
+    """Read the readiness past its cache of one second."""
     front.app.extensions["health_checks"]._ready = (0.0, {})
     answer = front.get("/readyz")
     return answer.status_code, (answer.json or {})["checks"]["blobs"]

@@ -1,4 +1,4 @@
-"""The one file part of an upload is read from whatever a client sends."""
+"""The one file part of an upload is parsed from all that clients send."""
 
 import base64
 import email.policy
@@ -174,7 +174,7 @@ def test_content_of_another_size_than_announced_is_refused(byte_size: int) -> No
         receive(multipart(b"hello"), byte_size=byte_size)
 
 
-def test_content_that_outgrows_its_announced_size_is_refused_without_reading_or_writing_more() -> None:
+def test_content_beyond_its_announced_size_is_refused_without_further_reads() -> None:
     kept = Kept()
     body = Pieces(multipart(b"x" * 50 * MIB))
     with pytest.raises(ByteSizeMismatch):
@@ -183,7 +183,7 @@ def test_content_that_outgrows_its_announced_size_is_refused_without_reading_or_
     assert kept.content == b""
 
 
-def test_content_announced_larger_than_the_maximum_is_refused_before_a_byte_is_read() -> None:
+def test_content_announced_beyond_the_maximum_is_refused_unread() -> None:
     body = Pieces(multipart(b"x"))
     with pytest.raises(ContentTooLarge) as refusal:
         receive_file_part(body, CONTENT_TYPE, byte_size=100, maximum_bytes=99, sink=DiscardSink())

@@ -33,7 +33,7 @@ def file(cast: Cast) -> Any:
 
 
 def at_once(asks: Sequence[Callable[[], TestResponse]]) -> list[TestResponse]:
-    """Ask from as many threads at the same moment; give the answers in order."""
+    """Send from as many threads at the same moment; return the responses in order."""
     barrier = threading.Barrier(len(asks))
 
     def ask(one: Callable[[], TestResponse]) -> TestResponse:
@@ -46,7 +46,7 @@ def at_once(asks: Sequence[Callable[[], TestResponse]]) -> list[TestResponse]:
 
 @contextmanager
 def short_lock_waits(front: Front) -> Iterator[None]:
-    """Let statements give up on a lock after 50 ms instead of ten seconds."""
+    """Set the lock timeout of statements to 50 ms instead of ten seconds."""
 
     def shorten(connection: Any, *_: object) -> None:
         with connection.cursor() as cursor:
@@ -167,7 +167,7 @@ def test_each_kind_of_write_and_each_executor_has_its_own_ids(cast: Cast) -> Non
 
 @pytest.mark.parametrize("other", ["colleague", "colleague_for_p1", "stranger", "stranger_for_p3"])
 def test_an_operation_id_of_others_says_nothing_to_an_agent(cast: Cast, other: str) -> None:
-    """Whether it is of another deployment, for another identity, or in another organization."""
+    """The operation is of another deployment, for another identity, or in another organization."""
     operation_id = uuid4()
     first = succeed(cast.agent.upload(operationId=operation_id), 201)
     own = succeed(getattr(cast, other).upload(operationId=operation_id), 201)
@@ -313,10 +313,10 @@ def test_one_id_used_for_several_files_at_once_serves_one_of_them(cast: Cast, ki
             refuse(answer, 409, "operation_conflict")
 
 
-def test_an_attempt_whose_first_one_does_not_end_is_asked_to_come_back(
+def test_retry_during_an_unfinished_first_attempt_gets_retry_after(
     cast: Cast, front: Front, file: Any
 ) -> None:
-    """Another transaction holds the file's row; a request that waits for it gives up after the lock timeout."""
+    """Another transaction has locked the file's row; a request that waits for it fails after the lock timeout."""
     with front.services.database.transaction() as other:
         lock_file(other, UUID(file["id"]))
         with short_lock_waits(front):

@@ -1,7 +1,7 @@
 """The order of checks (docs/specification/wire.md#order-of-checks), from the route to the body.
 
-Route, credentials, header rules, parameters, principals, file, permission, replay, state, precondition, body: each
-case is wrong in two neighbouring ways, and the answer must be the earlier one's.
+Route, credentials, header rules, parameters, principals, file, permission, replay, state, precondition, body: each case
+is wrong in two neighbouring ways, and the response must be the earlier one's.
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Who may do what to whose file: every asker, every owner, every operation (docs/specification/files.md#ownership).
+"""The permissions of each client on each owner's files, for each operation (docs/specification/files.md#ownership).
 
-`MAY` is the expectation, written by hand; the cases are made from it. "work" is a Project Agent's share: everything
-but delete. "read" is a member's. "denied" may know that the file exists and do nothing with it. What is not in the
-table is hidden: 404, as if there were no such file.
+`MAY` is the expectation, written by hand; the cases are made from it. "work" is a Project Agent's role: everything but
+delete. "read" is a member's. "denied" may know that the file exists and do nothing with it. All others are hidden: 404,
+as if there were no such file.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ SHARE = {
 
 @dataclass(frozen=True)
 class Act:
-    """One operation on a file: what it needs and how it succeeds."""
+    """One operation on a file: its parameters and its success."""
 
     needs: str
     status: int
@@ -144,7 +144,7 @@ class Play:
         return {**file, "grantId": succeed(by.grant(file), 201)["grantId"]}
 
     def file_for(self, owner: str, act: str, *, is_allowed: bool) -> Any:
-        """The owner's file, or, for an act that would change it, one like it until one who may has done so."""
+        """Return the owner's file; for an act that changes it, one like it until an allowed client has done the act."""
         if ACTS[act].needs == "FileRead" or act in ("grant", "renew"):
             return self.files[owner]
         spare = self.spares.pop((owner, act), None) or self._make_spare(owner, act)
@@ -187,7 +187,7 @@ def test_every_asker_may_do_to_every_owners_file_what_the_table_says(
 
 
 def require_what_the_table_says(play: Play, front: Front, asker: str, owner: str, act: str) -> None:
-    """Do one act to a file of an owner; what fails shows which."""
+    """Do one act to an owner's file; a failure names both."""
     share = MAY.get((asker, owner), "hidden")
     file = play.file_for(owner, act, is_allowed=ACTS[act].needs in SHARE.get(share, ()))
     before = _state(front, file)

@@ -1,7 +1,7 @@
-"""What happens at the same moment: the races of which exactly one side may win.
+"""Races that exactly one side may win.
 
-No test waits for luck: threads start together behind a barrier, many rounds of each, and what is asserted holds
-whatever the order was. Where the order itself matters, one side is stopped at a known point.
+No test depends on luck: threads start together behind a barrier, many rounds of each, and the assertion holds for any
+order. If the order itself matters, one side is stopped at a known point.
 """
 
 import threading
@@ -34,7 +34,7 @@ def file(cast: Cast) -> Any:
 
 
 def together(*acts: Callable[[], Any]) -> list[Any]:
-    """Do everything at once; give the results in order."""
+    """Run all functions at once; return the results in order."""
     barrier = threading.Barrier(len(acts))
 
     def do(act: Callable[[], Any]) -> Any:
@@ -46,7 +46,7 @@ def together(*acts: Callable[[], Any]) -> list[Any]:
 
 
 def sweep(front: Front) -> None:
-    """Run every job there is, as a worker would."""
+    """Run each job, as a worker would."""
     database, store = front.services.database, front.services.blobs
     expire_due(database, store)
     place_staged(database, store)
@@ -74,7 +74,7 @@ def deadline_in(seconds: float) -> str:
 
 
 def end_in(front: Front, file: Any, after: timedelta) -> None:
-    """Let a file's deadline be so far from now, by the clock of the database."""
+    """Set a file's deadline so far from now, by the database's clock."""
     run_sql(
         front,
         "UPDATE files SET retention_expires_at = clock_timestamp() + :after WHERE id = :id",
@@ -135,7 +135,7 @@ def test_a_renewal_at_the_deadline_keeps_the_bytes_or_fails(cast: Cast, front: F
 def test_a_renewal_that_holds_the_row_is_not_swept(
     cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The renewal has decided and not committed yet when the deadline passes and the sweep comes by."""
+    """The renewal has decided and not committed yet when the deadline passes and the sweep runs."""
     decided, swept = threading.Event(), threading.Event()
     reach = failpoints.hit
 
@@ -165,10 +165,10 @@ def test_a_renewal_that_holds_the_row_is_not_swept(
     assert cast.agent.content(file).data == b"precious"
 
 
-def test_a_deadline_that_passes_under_a_renewal_leaves_the_bytes_or_the_file_gone(
+def test_deadline_that_passes_during_a_renewal_ends_the_file(
     cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The renewal has found the file available and not yet written when the deadline passes and the sweep comes by."""
+    """The renewal has found the file available and not yet written when the deadline passes and the sweep runs."""
     require = retention._check_renewal
     found = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Which bytes of a download are asked for, by ranges and preconditions."""
+"""The bytes of a download that ranges and preconditions select."""
 
 import pytest
 from hypothesis import given

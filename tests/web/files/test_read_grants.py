@@ -1,4 +1,4 @@
-"""Read grants: bearer access to one exact version, for a while (docs/specification/files.md#grants)."""
+"""Read grants: bearer access to one exact version for a limited time (docs/specification/files.md#grants)."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -113,9 +113,7 @@ def test_a_renewal_does_not_lengthen_a_link(cast: Cast, front: Front) -> None:
     assert [row.kept for row in rows] == [True]
 
 
-def test_a_link_whose_time_is_over_does_not_work_and_a_new_one_does(
-    cast: Cast, front: Front, file: Any
-) -> None:
+def test_expired_link_is_refused_and_a_new_one_works(cast: Cast, front: Front, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
     run_sql(
         front,
@@ -134,7 +132,7 @@ def test_a_revoked_link_does_not_work(cast: Cast, front: Front, file: Any) -> No
     refuse(cast.nobody.follow(link), 410, "grant_expired")
 
 
-def test_a_link_of_a_suspended_organization_does_not_work_until_it_is_resumed(
+def test_link_of_a_suspended_organization_is_refused_until_it_resumes(
     cast: Cast, front: Front, file: Any
 ) -> None:
     link, ended = (succeed(cast.agent.grant(file), 201) for _ in range(2))
@@ -258,7 +256,7 @@ def test_the_links_of_a_file_are_listed_page_by_page(cast: Cast, file: Any) -> N
     assert second["nextCursor"] is None
 
 
-def test_a_revoked_link_is_gone_at_once_in_every_process_and_the_others_work(
+def test_revoked_link_is_refused_in_every_process_and_others_work(
     cast: Cast, front: Front, file: Any
 ) -> None:
     revoked, kept = (succeed(cast.agent.grant(file), 201) for _ in range(2))

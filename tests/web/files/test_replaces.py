@@ -1,4 +1,4 @@
-"""`PUT /files/{id}`: a new version of the same file, if its current one is known.
+"""`PUT /files/{id}`: a new version of the same file, if the client names its current one.
 
 Specified in docs/specification/files.md#replace.
 """

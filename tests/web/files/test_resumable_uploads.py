@@ -207,7 +207,7 @@ def test_an_upload_ends_at_its_time_and_is_forgotten_a_day_later(cast: Cast) -> 
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_an_upload_of_many_pieces_ends_at_once_and_its_pieces_go_in_batches(
+def test_upload_of_many_pieces_ends_immediately_and_is_collected_in_batches(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
 ) -> None:
     monkeypatch.setattr(uploads, "AT_ONCE", 2)
@@ -398,7 +398,7 @@ def collect(front: Front) -> None:
 
 @contextmanager
 def leaving_nothing_kept(front: Front) -> Iterator[None]:
-    """Fail unless the block leaves nothing, once garbage is collected."""
+    """Fail unless the block leaves nothing after garbage collection."""
     collect(front)
     with leaving_nothing(front):
         yield
@@ -410,6 +410,6 @@ def id_of(upload: TestResponse) -> str:
 
 
 def pass_time(front: Front, upload: TestResponse, column: str) -> None:
-    """Let a day and a moment pass for one upload."""
+    """Let an upload's deadline pass."""
     statement = f"UPDATE resumable_uploads SET {column} = {column} - :passed WHERE id = :id"
     run_sql(front, statement, id=id_of(upload), passed=timedelta(days=1, seconds=1))

@@ -1,4 +1,4 @@
-"""`PUT /files/{id}/retention` and what a deadline does (docs/specification/files.md#retention)."""
+"""`PUT /files/{id}/retention` and the effect of a deadline (docs/specification/files.md#retention)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A caller who loses the right to write while their content is being received stores nothing."""
+"""A caller that loses the right to write while its content is received stores nothing."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ WAITING_FOR_LOCK = (
 
 @dataclass(frozen=True, kw_only=True)
 class Writer:
-    """A deployment that writes for a receiving identity, all of it new."""
+    """A new deployment that writes for a new receiving identity."""
 
     front: Front
     created: CreatedDeployment
@@ -93,7 +93,7 @@ def writer(front: Front) -> Writer:
 
 @pytest.fixture(params=["after the last byte", "before the commit"])
 def meanwhile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
-    """Let something happen when the content has been received, or between the last look at it and the commit."""
+    """Run an action after the content was received, or between its last check and the commit."""
     if request.param == "before the commit":
         return partial(_act_before_commit, monkeypatch)
     receive = multipart.receive_file_part
@@ -219,7 +219,7 @@ def test_what_was_stored_before_is_not_told_again(writer: Writer, meanwhile: Cal
     refuse(writer.direct.upload(b"first", operationId=operation), 401, "invalid_token")
 
 
-def test_a_replace_that_waited_for_another_is_judged_by_the_rows_after_the_wait(
+def test_replace_that_waited_is_checked_against_the_rows_after_the_wait(
     writer: Writer,
 ) -> None:
     file = succeed(writer.direct.upload(b"first"), 201)

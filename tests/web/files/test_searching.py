@@ -13,7 +13,7 @@ from tests.web.files.conftest import Cast
 
 @pytest.fixture(params=["among the newest", "by the index"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Search in each of the two ways: the second looks at next to none of the newest."""
+    """Search in each of the two ways: the second scans next to none of the newest files."""
     if request.param == "by the index":
         for module in (listing, searching):
             monkeypatch.setattr(module, "SCANNED_FILES", 1)
@@ -85,7 +85,7 @@ def test_pages_of_a_search_leave_nothing_out(asker: Asker, limit: int) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_file_is_found_by_its_newest_name_and_by_what_it_is_now(cast: Cast, asker: Asker) -> None:
+def test_file_is_found_by_its_newest_name_and_present_state(cast: Cast, asker: Asker) -> None:
     file = succeed(asker.upload(file_name="draft.txt"), 201)
     succeed(asker.replace(file, file_name="final.txt"))
     assert (names(asker, name="draft"), names(asker, name="final")) == ([], ["final.txt"])

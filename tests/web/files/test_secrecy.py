@@ -1,4 +1,4 @@
-"""A read grant is a secret: it stands in the answer that makes it, and nowhere else.
+"""A read grant is a secret: it is in the response that creates it, and nowhere else.
 
 Specified in docs/specification/files.md#grants.
 """
@@ -25,7 +25,7 @@ from tests.web.files.conftest import Cast
 
 @pytest.fixture
 def everything_logged() -> Iterator[io.StringIO]:
-    """All records of every logger at every level, unredacted, with whatever fields they carry."""
+    """Return all records of all loggers at all levels, unredacted, with all fields."""
     written = io.StringIO()
 
     class Everything(logging.Handler):
@@ -106,7 +106,7 @@ def test_a_failure_while_a_link_is_followed_does_not_write_it_down(
 
 
 def test_nothing_behind_the_edge_sees_the_grant_in_the_address(cast: Cast, front: Front) -> None:
-    """Whatever else wraps the application (an access log, a tracer) reads these variables of the environ."""
+    """Anything else around the application (an access log, a tracer) reads these variables of the environ."""
     file = succeed(cast.agent.upload(b"shared"), 201)
     link = urlsplit(succeed(cast.agent.grant(file), 201)["url"])
     address = f"{link.path}?versionId={file['versionId']}&{link.query}&x"
@@ -124,7 +124,7 @@ def test_nothing_behind_the_edge_sees_the_grant_in_the_address(cast: Cast, front
 
 
 def everything_stored(front: Front) -> str:
-    """All columns of all tables as text, and all names in the blob store."""
+    """Return all columns of all tables as text, and all names in the blob store."""
     with front.services.database.autocommit() as session:
         tables = session.execute(
             text("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")

@@ -1,4 +1,4 @@
-"""Shared links in pages: any page may embed and read what a grant opens, and nothing in it ever runs.
+"""Shared links in pages: any page may embed and read a grant's content, and nothing in it is ever executed.
 
 Specified in docs/specification/files.md#shared-links.
 """

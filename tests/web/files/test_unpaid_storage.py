@@ -1,4 +1,4 @@
-"""Who owes for storage beyond its grace stores nothing more, and loses nothing.
+"""An organization that owes for storage beyond its grace stores nothing more, and loses nothing.
 
 Specified in docs/specification/credits.md#storage.
 """
@@ -22,7 +22,7 @@ OWES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Debtor:
-    """An organization that owes, its agent and its owner, and a file of each kind of retention from before."""
+    """An organization that owes, its agent and its owner, and an earlier file of each kind of retention."""
 
     organization_id: UUID
     calls: Calls

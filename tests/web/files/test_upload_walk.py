@@ -1,4 +1,4 @@
-"""The README follows an upload from its handler on: the files that it names are passed, and they are few."""
+"""The README describes an upload through its files: each file that it names is executed, and they are few."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ def test_an_upload_passes_the_files_that_the_readme_names(cast: Cast) -> None:
 
 
 def files_passed(cast: Cast) -> set[str]:
-    """Upload a file, and give the files whose functions were called."""
+    """Upload a file, and return the files with functions that were called."""
     passed = set()
 
     def notice(frame: FrameType, event: str, _: object) -> None:

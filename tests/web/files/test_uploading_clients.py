@@ -1,4 +1,4 @@
-"""Common clients upload, and hear a refusal while they are still sending."""
+"""Common clients upload, and receive a refusal while they are still sending."""
 
 import hashlib
 import json

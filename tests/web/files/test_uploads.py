@@ -1,4 +1,4 @@
-"""`POST /files/agent-artifacts` (docs/specification/files.md#upload): what an upload stores, answers and refuses."""
+"""`POST /files/agent-artifacts` (docs/specification/files.md#upload): what an upload stores, returns and refuses."""
 
 import base64
 import errno
@@ -37,7 +37,7 @@ FILE = {
 
 
 def in_seconds(seconds: float) -> str:
-    """Write a time that is so many seconds away."""
+    """Return a time that is so many seconds away."""
     at = datetime.now(UTC) + timedelta(seconds=seconds)
     return at.replace(tzinfo=None).isoformat() + "Z"
 

@@ -1,9 +1,9 @@
-"""201 or 202: how long a client waits until its write is placed, over both kinds of store.
+"""201 or 202: how long a client waits until its write is placed, with both kinds of store.
 
 Specified in docs/specification/files.md#upload.
 
-On a local store committed content can be read at once. On S3 it cannot before a worker has completed the upload, so
-the front waits for that, bounded, and says `Pending` meanwhile.
+In a local store committed content can be read at once. In S3 it cannot before a worker has completed the upload, so the
+web process waits for that, bounded, and reports `Pending` until then.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def s3(moto: S3Access) -> S3Access:
 def open_remote(
     database_url: str, valkey: EmbeddedValkey, s3: S3Access, wait_seconds: float
 ) -> Iterator[Cast]:
-    """Open the cast before a front that stores on S3 and waits so long at most."""
+    """Create the cast of a web process that stores on S3 and waits at most so long."""
     with open_front(
         database_url,
         valkey.url,
@@ -56,21 +56,21 @@ def open_remote(
 
 @pytest.fixture(scope="module")
 def remote(database_url: str, valkey_server: EmbeddedValkey, s3: S3Access) -> Iterator[Cast]:
-    """The cast before a front that waits a quarter of a second at most."""
+    """The cast of a web process that waits a quarter of a second at most."""
     with open_remote(database_url, valkey_server, s3, 0.25) as cast:
         yield cast
 
 
 @pytest.fixture(scope="module")
 def patient(database_url: str, valkey_server: EmbeddedValkey, s3: S3Access) -> Iterator[Cast]:
-    """The cast before a front that waits as long as a busy machine may take to place a write."""
+    """The cast of a web process that waits as long as a busy machine may need to place a write."""
     with open_remote(database_url, valkey_server, s3, 30.0) as cast:
         yield cast
 
 
 @pytest.fixture
 def working(patient: Cast) -> Iterator[Cast]:
-    """The same, with a worker that places whatever is committed."""
+    """The same, with a worker that places committed content."""
     services, over = patient.front.services, Event()
 
     def work() -> None:
@@ -185,7 +185,7 @@ def test_the_front_waits_for_the_worker_and_answers_201(working: Cast) -> None:
 
 
 def test_every_route_serves_a_remote_store(working: Cast) -> None:
-    """The life of a file once more, over S3."""
+    """All operations on a file, with S3."""
     agent, front = working.agent, working.front
     content = bytes(range(256)) * 100
     file = stored(agent, agent.upload(content, retentionExpiresAt="2090-01-01T00:00:00Z"))
@@ -228,7 +228,7 @@ def test_a_refused_remote_upload_leaves_nothing(remote: Cast) -> None:
 
 
 def stored(asker: Asker, answer: Any) -> Any:
-    """Give the result of a write that was placed in time or not, once it is placed."""
+    """Return the result of a write after its placement, whether it was placed in time or not."""
     assert answer.status_code in (200, 201, 202), answer.text
     place(asker.front)
     run_sql(asker.front, "UPDATE blobs SET lease_until = NULL WHERE state = 'staged'")

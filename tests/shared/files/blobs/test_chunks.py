@@ -1,4 +1,4 @@
-"""Checksums of chunks: the same whatever the pieces were, and no rotten byte passes."""
+"""Checksums of chunks: the same for any division into pieces, and no damaged byte passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the store in a directory does."""
+"""The local store: what the contract of stores does not cover."""
 
 import errno
 import os
@@ -41,9 +41,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
-def test_a_blob_moves_from_staging_to_the_directory_named_by_the_end_of_its_id(
-    store: LocalBlobStore, root: Path
-) -> None:
+def test_placement_moves_a_blob_to_the_directory_of_its_id(store: LocalBlobStore, root: Path) -> None:
     blob = stage(store)
     name = str(blob.version_id)
     assert (root / "staging" / name).is_file()
@@ -100,7 +98,7 @@ def test_a_reader_offers_the_file_for_sendfile(store: LocalBlobStore) -> None:
     assert reader.file.closed
 
 
-def test_a_path_is_offered_to_a_front_proxy_only_once_it_is_fixed(store: LocalBlobStore, root: Path) -> None:
+def test_fixed_path_is_set_only_after_placement(store: LocalBlobStore, root: Path) -> None:
     blob = stage(store)
     with store.open(blob.version_id, placed=False) as reader:
         assert reader.fixed_path is None
@@ -124,9 +122,7 @@ def test_a_link_in_place_of_a_blob_is_not_followed(store: LocalBlobStore, root: 
         store.receive(version_id, size_bytes=1)
 
 
-def test_a_file_that_is_truncated_under_a_reader_is_damage_and_not_a_short_answer(
-    store: LocalBlobStore, root: Path
-) -> None:
+def test_file_truncated_while_read_raises_blob_damaged(store: LocalBlobStore, root: Path) -> None:
     blob = put(store, 600_000)
     with store.open(blob.version_id, placed=True) as reader:
         chunks = reader.chunks(0, blob.size_bytes)
@@ -180,9 +176,7 @@ def test_a_flush_that_failed_is_never_tried_again(
     assert list((root / "staging").iterdir()) == []
 
 
-def test_an_upload_never_loses_its_file_to_a_sweep_that_got_in_between(
-    store: LocalBlobStore, root: Path
-) -> None:
+def test_sweep_never_deletes_a_file_that_is_being_created(store: LocalBlobStore, root: Path) -> None:
     """Sweep without pause while files are created: who has the lock has a file with a name."""
     done = threading.Event()
 
@@ -228,7 +222,7 @@ def test_a_sweep_leaves_alone_what_is_not_a_blob(store: LocalBlobStore, root: Pa
     assert list(store.list_unlocked()) == []
 
 
-def test_a_shard_that_is_gone_fails_its_blobs_but_does_not_declare_them_missing(
+def test_missing_shard_fails_placement_without_reporting_blobs_missing(
     store: LocalBlobStore, root: Path
 ) -> None:
     blob = stage(store)

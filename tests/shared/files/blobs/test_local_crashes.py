@@ -1,4 +1,4 @@
-"""The local store's protocol, with workers killed and paused at random points."""
+"""The local store's protocol, while workers are killed and paused at random points."""
 
 import json
 import subprocess

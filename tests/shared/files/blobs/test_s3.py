@@ -1,4 +1,4 @@
-"""What only the store on an S3 server does: lost replies, refused conditions, broken connections."""
+"""The S3 store: lost responses, refused conditions, interrupted connections."""
 
 import socket
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def test_a_completion_whose_reply_was_lost_is_found_done(bench: S3Bench) -> None
     assert is_intact(bench.store, blob)
 
 
-def test_the_object_being_there_already_is_a_success_and_the_second_upload_goes(bench: S3Bench) -> None:
+def test_placement_of_an_existing_object_succeeds_and_aborts_the_second_upload(bench: S3Bench) -> None:
     blob = put(bench.store)
     again = replace(blob, upload_id=_send(bench.bucket, blob))
 
@@ -92,7 +92,7 @@ def test_parts_that_do_not_add_up_are_never_completed(bench: S3Bench) -> None:
         read(bench.store, blob)
 
 
-def test_an_object_with_another_checksum_is_damaged_where_the_server_keeps_one_of_the_whole(
+def test_object_with_another_checksum_is_damaged_if_the_server_keeps_one(
     moto: S3Access,
 ) -> None:
     bench = S3Bench(f"s3://blobs-{uuid4()}", moto)
@@ -250,9 +250,7 @@ def test_a_bucket_that_keeps_versions_is_refused(moto: S3Access) -> None:
             open_blob_store(bench.url, s3=moto)
 
 
-def test_a_bucket_is_marked_and_used_only_while_it_is_the_known_one(
-    database: Database, moto: S3Access
-) -> None:
+def test_bucket_is_used_only_while_its_marker_matches(database: Database, moto: S3Access) -> None:
     bench, other = (S3Bench(f"s3://marked-{uuid4()}/content", moto) for _ in range(2))
     identity = RecordedIdentity(database)
     blob = put(open_blob_store(bench.url, s3=moto, identity=identity))

@@ -1,6 +1,6 @@
-"""Placement, collection, expiry and sweeps: what each does, twice at no harm, and after a death at any of its steps.
+"""Placement, collection, expiry and sweeps: what each does, repeated without harm, and after a crash at any step.
 
-A death is an exception at a fault point here; real kills of real processes are the journeys' part.
+A crash is an exception at a fault point; real kills of real processes are in the journeys.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ def test_staged_content_is_placed_once(shelf: Shelf) -> None:
     shelf.require_tidy()
 
 
-def test_content_that_another_worker_holds_is_left_to_it_until_its_lease_ends(shelf: Shelf) -> None:
+def test_leased_content_is_not_claimed_until_the_lease_ends(shelf: Shelf) -> None:
     file = shelf.upload()
     shelf.sql("UPDATE blobs SET lease_until = now() + interval '1 minute'")
     assert place_staged(shelf.database, shelf.store) == 0
@@ -85,7 +85,7 @@ def test_the_bytes_of_a_deleted_file_are_removed(shelf: Shelf, *, is_placed: boo
     shelf.require_tidy()
 
 
-def test_a_sweep_that_comes_between_the_making_of_a_file_and_its_lock_costs_the_upload_nothing(
+def test_sweep_between_creation_and_lock_does_not_fail_the_upload(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock, sweeps_left = fcntl.flock, [sweep_staging]
@@ -123,7 +123,7 @@ def test_content_deleted_under_its_placement_does_not_come_back(
 def test_content_deleted_after_its_placement_is_not_marked_live(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker has placed the content, which is deleted before the worker says so."""
+    """The worker has placed the content, which is deleted before the worker records it."""
     file = shelf.upload()
     place = shelf.store.place
 
@@ -142,7 +142,7 @@ def test_content_deleted_after_its_placement_is_not_marked_live(
 def test_what_was_renewed_or_deleted_after_it_was_found_does_not_expire(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fair search takes no locks: under the lock the sweep looks again."""
+    """The fair search takes no locks: the sweep checks again under the lock."""
     renewed, deleted = shelf.placed(), shelf.placed()
     shelf.expire(deleted)
     shelf.sql(
@@ -347,7 +347,7 @@ def test_a_sweep_of_dead_uploads_may_die_itself(shelf: Shelf, point: str) -> Non
 
 @pytest.mark.parametrize("shelf", ["s3"], indirect=True)
 def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
-    """The sender took longer than the lease; the sweep came between the last byte and the commit."""
+    """The sender exceeded its lease; the sweep ran between the last byte and the commit."""
     receive = receiving(b"content")
 
     def take_too_long(sink: Sink) -> ReceivedContent:
@@ -369,7 +369,7 @@ def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
 def test_a_recorded_upload_is_given_up_only_when_its_time_is_over(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """A real death tidies nothing away, so neither may this one."""
+    """The crash must leave everything behind, as a real one does."""
     monkeypatch.setattr(staging.StagedContent, "end", lambda _: None)
     shelf.dies_at(point)
     with pytest.raises(Died):

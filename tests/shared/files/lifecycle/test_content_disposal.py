@@ -1,4 +1,4 @@
-"""A file ends at the cost of a small one whatever it holds; its content goes in batches, by organizations in turn."""
+"""A file ends at the cost of a small one; its content is removed in batches, by organizations in turn."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,7 +34,7 @@ def _little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_versions(shelf: Shelf, count: int) -> Receipt:
-    """A file with so many versions; give the newest."""
+    """Create a file with so many versions; return the newest."""
     newest = shelf.placed()
     for _ in range(count - 1):
         newest = shelf.replace(newest)
@@ -69,7 +69,7 @@ def test_a_delete_dooms_few_versions_itself_and_leaves_many_to_the_collector(she
     shelf.require_tidy()
 
 
-def test_a_file_of_many_versions_that_expires_does_not_keep_others_from_their_end(shelf: Shelf) -> None:
+def test_expiry_of_a_file_with_many_versions_does_not_delay_others(shelf: Shelf) -> None:
     many, few = with_versions(shelf, 2 * BATCH), with_versions(shelf, AT_ONCE)
     shelf.expire(many, few)
     assert expire_due(shelf.database, shelf.store) == 2
@@ -79,7 +79,7 @@ def test_a_file_of_many_versions_that_expires_does_not_keep_others_from_their_en
     shelf.require_tidy()
 
 
-def test_batches_stay_within_their_size_and_go_on_from_where_the_last_came(shelf: Shelf) -> None:
+def test_batches_keep_their_size_and_continue_after_the_last(shelf: Shelf) -> None:
     file = with_versions(shelf, 2 * BATCH + 1)
     shelf.delete(file)
     left = [count_versions_left(shelf, file)]
@@ -136,7 +136,7 @@ def test_organizations_take_turns_however_much_one_of_them_has_ended(shelf: Shel
     shelf.require_tidy()
 
 
-def test_a_batch_reads_what_it_dooms_and_not_all_that_a_file_has(shelf: Shelf) -> None:
+def test_batch_reads_only_the_versions_that_it_marks(shelf: Shelf) -> None:
     file = shelf.placed()
     shelf.sql(
         "INSERT INTO file_versions (id, file_id, revision, file_name, media_type, byte_size, content_sha256)"

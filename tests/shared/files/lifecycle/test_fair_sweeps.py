@@ -1,4 +1,4 @@
-"""What one organization has expired or uploaded does not delay another's by more than a batch."""
+"""Expired files and uploads of one organization delay another's by one batch at most."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

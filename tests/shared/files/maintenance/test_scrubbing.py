@@ -1,4 +1,4 @@
-"""The scrub: rotten bytes are found, refused while they are wrong, and given out again once they are right."""
+"""The scrub: damaged bytes are found, refused while they are wrong, and readable again once they are restored."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_content_is_read_again_once_in_an_interval(shelf: Shelf) -> None:
     assert run(shelf) == 0
 
 
-def test_content_that_has_rotted_is_marked_and_mended_content_is_given_out_again(shelf: Shelf) -> None:
+def test_damaged_content_is_marked_and_repaired_content_is_readable_again(shelf: Shelf) -> None:
     rotten, sound = shelf.placed(b"precious"), shelf.placed(b"other")
     path = path_of(shelf, rotten)
     path.write_bytes(b"precioux")
@@ -78,7 +78,7 @@ def test_a_run_ends_with_its_budget_and_the_next_goes_on(shelf: Shelf) -> None:
     assert scrub(shelf.database, shelf.store, MONTH, budget_bytes=1) == 1
 
 
-def test_pieces_of_uploads_that_go_on_for_long_keep_no_content_from_being_read(shelf: Shelf) -> None:
+def test_pieces_of_long_uploads_do_not_delay_the_scrub_of_content(shelf: Shelf) -> None:
     """They have no digest to be compared with, and are the longest unread."""
     shelf.placed()
     let_time_pass(shelf)

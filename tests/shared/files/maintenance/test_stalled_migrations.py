@@ -1,4 +1,4 @@
-"""A run that stalls for longer than its lease, in the middle of a copy, does no harm to the run that goes on."""
+"""A run that stalls for longer than its lease, in the middle of a copy, does not harm the run that continues."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +15,7 @@ from tests.support.sudden_ends import Died, die_once
 
 
 def stall_once(patch: pytest.MonkeyPatch, point: str, meanwhile: Callable[[], None]) -> list[str]:
-    """Have others act while a run stalls where it reaches this point first; give a list that then names it."""
+    """Run others while a run stalls at this fault point first; return a list that then has its name."""
     reached: list[str] = []
 
     def reach(name: str) -> None:
@@ -28,7 +28,7 @@ def stall_once(patch: pytest.MonkeyPatch, point: str, meanwhile: Callable[[], No
 
 
 def copy_and_die(moving: Move, file: Receipt, point: str) -> None:
-    """Have another run claim what one has stalled with, and die there."""
+    """Make another run claim what one has stalled with, and crash there."""
     moving.shelf.let_leases_end()
     with pytest.MonkeyPatch.context() as patch:
         reached = die_once(patch, point)
@@ -49,7 +49,7 @@ def is_in_first(moving: Move, file: Receipt) -> bool:
 
 
 def test_it_does_not_remove_what_another_has_moved(moving: Move, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run has said that all is moved: from then on the second store may go."""
+    """Another run has reported completion: from then on the second store may be removed."""
     file = moving.shelf.placed(b"content")
     moving.use(moving.pair)
     copy_and_die(moving, file, "move.read")
@@ -73,7 +73,7 @@ def test_it_does_not_remove_what_another_has_moved(moving: Move, monkeypatch: py
 def test_it_neither_records_nor_gives_back_what_another_has_claimed(
     moving: Move, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the other has begun is found by the row alone, which has to say so until that is over."""
+    """Only the row leads to the other's unfinished copy, so it must keep its mark until that copy ends."""
     file = moving.shelf.placed(b"content")
     moving.use(moving.pair)
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The audit names every version whose row and bytes disagree; mending loses nothing and may be repeated."""
+"""The audit finds each version with a row and bytes that disagree; a repair loses nothing and may be repeated."""
 
 from pathlib import Path
 from uuid import UUID
@@ -69,7 +69,7 @@ def test_rows_without_their_bytes_are_named_and_refused_to_readers(shelf: Shelf)
 
 
 @pytest.mark.parametrize("shelf", ["local"], indirect=True)
-def test_other_bytes_are_found_by_the_sample_and_given_out_again_once_they_are_right(shelf: Shelf) -> None:
+def test_sample_finds_damaged_bytes_and_restored_bytes_are_readable_again(shelf: Shelf) -> None:
     assert isinstance(shelf.bench, LocalBench)
     file = shelf.placed(b"precious")
     path = path_of(shelf.bench, file.version.id)
@@ -98,7 +98,7 @@ def test_bytes_of_files_that_ended_are_removed(shelf: Shelf) -> None:
     assert shelf.read(kept) == b"kept"
 
 
-def test_content_whose_record_was_lost_is_read_again_if_it_is_the_right_content(shelf: Shelf) -> None:
+def test_lost_row_is_restored_if_the_content_matches(shelf: Shelf) -> None:
     right, wrong = shelf.placed(b"right"), shelf.placed(b"wrong")
     for file in (right, wrong):
         lose_row(shelf, file)

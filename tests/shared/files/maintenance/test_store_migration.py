@@ -1,4 +1,4 @@
-"""Content moves from one store to another while it is read, written and deleted; a run that dies is run again."""
+"""Content moves from one store to another while it is read, written and deleted; a run that crashes is repeated."""
 
 import threading
 import traceback
@@ -128,7 +128,7 @@ def test_content_that_cannot_be_read_is_named_and_holds_up_nothing(moving: Move)
 
 
 @pytest.mark.parametrize("ending", ["unfinished", "given up", "placed"])
-def test_a_copy_that_begins_while_content_is_opened_is_not_read_before_it_is_whole(
+def test_unfinished_copy_is_not_read_while_content_is_opened(
     moving: Move, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     """The reader looks into the first store when the copy has begun, and reads when it may have ended."""
@@ -155,7 +155,7 @@ def test_a_copy_that_begins_while_content_is_opened_is_not_read_before_it_is_who
 
 
 class Load:
-    """Readers that read all there is, again and again, and a writer that deletes every third of what it writes."""
+    """Readers that read all versions again and again, and a writer that deletes every third of its files."""
 
     def __init__(self, shelf: Shelf, old: list[tuple[Receipt, bytes]]) -> None:
         self.shelf = shelf
@@ -204,7 +204,7 @@ class Load:
 def test_reads_writes_and_deletions_go_on_while_content_moves(
     moving: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run is killed and begun again under load, and nothing is lost."""
+    """The run is killed and restarted under load, and nothing is lost."""
     shelf = moving.shelf
     contents = [b"old content %d" % number for number in range(20)]
     old = [(shelf.placed(content), content) for content in contents]
@@ -224,7 +224,7 @@ def test_reads_writes_and_deletions_go_on_while_content_moves(
 
 
 def test_content_staged_where_it_can_be_read_is_not_pending(moving: Move) -> None:
-    """A front that has not been restarted yet stages it in the store that was the first until now."""
+    """A web process that was not restarted stages it in the store that was the first until now."""
     shelf = moving.shelf
     local = isinstance(moving.pair.second, LocalBench)
     old = shelf.upload(b"staged before")

@@ -1,8 +1,8 @@
-"""A month of files, lived through moment by moment: rows as the service writes them, with timestamps of that time.
+"""A simulated month of files: rows as the service writes them, with timestamps of that time.
 
-`Month` plays uploads, replaces, renewals, deletes, deadlines and sweeps, and keeps for itself what was stored from when
-to when; `expected_costs` works out from that alone, in whole numbers, what each day has to cost. The accrual looks at
-the database "as of" a moment of the month, by the slack that it is given.
+`Month` plays uploads, replaces, renewals, deletes, deadlines and sweeps, and records what was stored from when to when;
+`expected_costs` computes from that alone, in whole numbers, the cost of each day. The accrual reads the database "as
+of" a moment of the month, by its `slack` parameter.
 """
 
 import random
@@ -31,7 +31,7 @@ _TABLES = ("file_versions", "files", "storage_days", "storage_parts", "storage_p
 
 @dataclass(kw_only=True)
 class Stored:
-    """One version: its bytes, and since when and until when it was stored."""
+    """One version: its bytes, and the span in which it was stored."""
 
     byte_size: int
     since: datetime
@@ -39,7 +39,7 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a bill divides by."""
+    """The dimensions of a bill."""
 
     owner_id: UUID
     purpose: str = "AgentArtifact"
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(kw_only=True)
 class Kept:
-    """One file, as the month knows it."""
+    """One file, as the month records it."""
 
     id: UUID
     payer_id: UUID
@@ -67,12 +67,12 @@ class Kept:
 
 
 def midnight_before(days: int) -> datetime:
-    """Give the midnight so many days before the last one, UTC."""
+    """Return the midnight so many days before the last one, UTC."""
     return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - days * DAY
 
 
 class Month:
-    """Files of some payers, and the clock of the month they live in."""
+    """Files of some payers, and the clock of their month."""
 
     def __init__(self, database: Database, payers: list[UUID], *, starts_at: datetime) -> None:
         self.database = database
@@ -83,7 +83,7 @@ class Month:
         self.starts_at = starts_at
 
     def mark(self) -> None:
-        """Have storage measured up to the month's beginning, when nothing was stored."""
+        """Set the mark to the month's beginning, when nothing was stored."""
         with self.database.transaction() as session:
             values = {"at": self.starts_at}
             session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), values)
@@ -141,7 +141,7 @@ class Month:
         self._run("UPDATE files SET state = 'Deleted', ended_at = :at WHERE id = :id", at=at, id=kept.id)
 
     def sweep(self, at: datetime) -> None:
-        """End what is due, as the sweep does: late, but with the deadline's own moment."""
+        """End the files that are due, as the sweep does: late, but at the deadline."""
         self._run(
             "UPDATE files SET state = 'Expired', ended_at = retention_expires_at"
             " WHERE state = 'Available' AND retention_expires_at <= :at",
@@ -156,7 +156,7 @@ class Month:
         grace: timedelta = GRACE,
         month: StorageMonth = StorageMonth.THIRTY_DAYS,
     ) -> int:
-        """Let the beat run at this moment of the month, when it finds this price; days have that of their end."""
+        """Run the accrual at this moment of the month, with this price; days have the price of their end."""
         found = StoragePrice(amount=price, month=month)
         self.price_changes.append((at, found))
         for day in days_between(self.starts_at, at):
@@ -168,7 +168,7 @@ class Month:
         return known[-1] if known else self.price_changes[0][1]
 
     def expected_time(self, payer_id: UUID, day: date, part: Part | None = None) -> int:
-        """The byte-microseconds of a day, or of a part of it, from the moments in which things happened."""
+        """Return the byte-microseconds of a day, or of a part of it, from the recorded spans."""
         starts_at = midnight(day)
         total = 0
         for kept in self.files:
@@ -180,7 +180,7 @@ class Month:
         return total
 
     def expected_costs(self, payer_id: UUID, days: Iterable[date]) -> dict[date, int]:
-        """What each day costs: the whole µcr that its end has over its beginning, counted from the first."""
+        """Return the cost of each day: the whole µcr by which its end exceeds its beginning, counted from the first."""
         exact, costs = Fraction(0), {}
         for day in days:
             before = exact // 1
@@ -191,7 +191,7 @@ class Month:
         return costs
 
     def charged_costs(self) -> dict[UUID, dict[date, int]]:
-        """What the ledger says that each day cost."""
+        """Return the cost of each day in the ledger."""
         rows = self._run(
             "SELECT organization_id, reference, -amount AS cost FROM ledger_entries WHERE kind = 'storage'"
         )
@@ -222,7 +222,7 @@ def days_between(first: datetime, last: datetime) -> list[date]:
 
 
 def empty_month(database: Database, payers: list[UUID], starts_at: datetime) -> Month:
-    """Begin a month of which nothing is stored or measured, and nothing of the time before it."""
+    """Create a month without stored or measured files, and nothing before it."""
     with database.transaction() as session:
         for table in _TABLES:
             session.execute(text(f"DELETE FROM {table}"))

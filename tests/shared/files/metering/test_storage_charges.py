@@ -1,4 +1,4 @@
-"""Storage is charged to the µcr for every byte and microsecond, once, whenever and however often the beat runs."""
+"""Storage is charged to the µcr for each byte and microsecond, once, for any moments and number of runs."""
 
 import contextlib
 import random
@@ -60,13 +60,13 @@ def month(database: Database, payers: list[UUID]) -> Month:
 
 @pytest.fixture
 def first(month: Month) -> datetime:
-    """The month's first day, with which the accrual has begun while nothing was stored."""
+    """The month's first day: the accrual has begun while nothing was stored."""
     month.mark()
     return month.starts_at
 
 
 def _require_exact(month: Month, until: datetime) -> None:
-    """Fail unless ledger, balances and proofs agree with what the month itself works out."""
+    """Fail unless ledger, balances and proofs equal the month's own calculation."""
     days = days_between(month.starts_at, until)
     charged = month.charged_costs()
     with month.database.transaction() as session:
@@ -79,7 +79,7 @@ def _require_exact(month: Month, until: datetime) -> None:
 
 
 def _cost(month: Month, days: int = 1) -> list[int]:
-    """What the first payer was charged, day by day from the month's first."""
+    """Return the charges of the first payer, day by day from the month's first."""
     charged = month.charged_costs().get(month.payers[0], {})
     return [charged.get((month.starts_at + at * DAY).date(), 0) for at in range(days)]
 
@@ -152,7 +152,7 @@ class Life:
 def test_a_random_month_costs_what_an_independent_calculation_says(
     month: Month, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The beat runs at random moments, is down for a day and for ten, dies now and then, and the price changes."""
+    """The accrual runs at random moments, stops for a day and for ten, crashes now and then, and the price changes."""
     rng = random.Random(seed)
     life = Life(month, rng)
     for at in life.moments(15, -6, 0):
@@ -184,9 +184,7 @@ def test_a_random_month_costs_what_an_independent_calculation_says(
     _require_exact(month, end)
 
 
-def test_runs_at_any_moments_of_a_day_measure_what_one_run_at_its_end_does(
-    month: Month, first: datetime
-) -> None:
+def test_many_runs_in_a_day_measure_the_same_as_one(month: Month, first: datetime) -> None:
     life = Life(month, random.Random(7))
     happenings: list[Happening] = [(at, life.act) for at in life.moments(40, 0, 1) if at >= first]
     happenings += [(first + timedelta(hours=hour, seconds=45), month.accrue) for hour in range(0, 24, 3)]
@@ -253,7 +251,7 @@ def test_a_day_ends_at_midnight_to_the_microsecond(month: Month, first: datetime
 
 
 def test_a_version_that_its_files_end_came_before_was_never_stored(month: Month, first: datetime) -> None:
-    """A delete whose transaction began just before midnight had waited for a replace that committed just after."""
+    """A delete began its transaction just before midnight and waited for a replace that committed just after."""
     kept = month.upload(first, 30 * GIB, payer_id=month.payers[0])
     month.replace(kept, first + DAY + MICROSECOND, 90 * GIB)
     month.delete(kept, first + DAY - MICROSECOND)
@@ -294,9 +292,7 @@ def test_running_again_charges_nothing_twice(month: Month, first: datetime) -> N
     _require_exact(month, first + 2 * DAY)
 
 
-def test_a_day_is_not_over_until_no_transaction_can_still_belong_to_it(
-    month: Month, database: Database
-) -> None:
+def test_day_ends_only_after_its_last_possible_transaction(month: Month, database: Database) -> None:
     """With its own slack the accrual is minutes behind: what has just been committed is measured later."""
     month.upload(datetime.now(UTC) - timedelta(minutes=11), 100, payer_id=month.payers[0])
     measure_storage(database, price=FREE)
@@ -352,7 +348,7 @@ def test_a_death_between_two_steps_charges_each_day_once(
 
 @pytest.mark.parametrize("shelf", ["local"], indirect=True)
 def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None:
-    """Uploads, a replace, a delete and an expiry as they are done, and not as this file imagines them."""
+    """Uploads, a replace, a delete and an expiry as the service makes them, not as the simulated month does."""
     kept = shelf.upload(b"12345")
     measure_storage(month.database, price=FREE, slack=timedelta(0))
     deleted, expired = shelf.upload(b"deleted"), shelf.upload(b"expired")
@@ -369,9 +365,7 @@ def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None
         assert stored.scalars().all() == [12]
 
 
-def test_what_was_missed_is_found_by_the_proof_and_put_right_by_counting(
-    month: Month, first: datetime
-) -> None:
+def test_proof_finds_unmeasured_versions_and_a_count_corrects_them(month: Month, first: datetime) -> None:
     """A version appears before the mark, as no transaction may; the meter has not seen it."""
     month.accrue(first + 2 * DAY + DAY / 2, price=1000)
     month.upload(first + 2 * DAY, 30 * GIB, payer_id=month.payers[0])
@@ -413,7 +407,7 @@ def test_a_proof_that_is_cut_short_goes_on_where_it_ended(
     assert StorageProof().step(month.database) == 1
 
 
-def test_a_proof_adds_up_so_many_versions_at_a_time_whatever_a_file_has(
+def test_proof_bounds_the_versions_of_a_batch_for_any_file(
     month: Month, first: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_check, "BATCH_VERSIONS", 3)

@@ -1,4 +1,4 @@
-"""Fourteen days of grace, lived through by a clock that the test moves: uploads, daily charges, refusal, a top-up."""
+"""Fourteen days of grace, by a clock that the test moves: uploads, daily charges, refusal, a top-up."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -33,7 +33,7 @@ def clock(postgres_server: EmbeddedPostgres, database: Database) -> MovedClock:
 
 
 def accrue(database: Database, *, price: int = 30_000_000, grace_days: int = 14) -> None:
-    """Let the sweep run, as its schedule does."""
+    """Run the sweep as its schedule does."""
     accrue_storage(database, price=StoragePrice(amount=price), grace=timedelta(days=grace_days))
 
 
@@ -53,13 +53,13 @@ def pay(shelf: Shelf, amount: int, reference: str) -> None:
 
 
 def store_gibibytes(shelf: Shelf, count: int) -> None:
-    """Have the shelf's first file be so large: its bytes are not asked for here."""
+    """Set the size of the shelf's first file; its bytes are not read here."""
     shelf.upload(b"large")
     shelf.sql("UPDATE file_versions SET byte_size = :size", size=count * GIB)
 
 
 @pytest.mark.parametrize("shelf", ["local"], indirect=True)
-def test_who_cannot_pay_stores_for_fourteen_days_and_then_no_more_until_it_pays(
+def test_debtor_stores_for_fourteen_days_and_then_nothing_until_payment(
     clock: MovedClock, shelf: Shelf
 ) -> None:
     database = shelf.database
@@ -108,7 +108,7 @@ def test_who_cannot_pay_stores_for_fourteen_days_and_then_no_more_until_it_pays(
 
 
 @pytest.mark.parametrize("shelf", ["local"], indirect=True)
-def test_days_that_were_missed_over_a_change_of_price_are_charged_once_each_at_its_own(
+def test_days_missed_during_price_changes_are_charged_once_at_their_price(
     clock: MovedClock, shelf: Shelf
 ) -> None:
     """The sweeps stood still for a week; the price had changed before, and changes again with their return."""

@@ -1,4 +1,4 @@
-"""A price is for 30 days, or by a setting for the calendar month, in UTC; a change of it holds from that day on."""
+"""A price is for 30 days, or by a setting for the calendar month, in UTC; a change applies from that day on."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -34,7 +34,7 @@ def first_of(year: int, month: int) -> datetime:
 
 
 def cost_of(month: Month, payer: UUID, year: int, number: int) -> int:
-    """What the report on a calendar month says; it is what the ledger says of its days."""
+    """Return the cost of a calendar month in the report, after comparing it with the ledger's days."""
     first, beyond = first_of(year, number), first_of(year, number + 1)
     with month.database.transaction() as session:
         report = storage_usage(session, payer, StorageCriteria(month=first.date()))
@@ -46,7 +46,7 @@ def cost_of(month: Month, payer: UUID, year: int, number: int) -> int:
 
 
 @pytest.mark.parametrize(("year", "number"), [(2024, 2), (2025, 2), (2025, 4), (2025, 12)])
-def test_a_gib_for_a_calendar_month_costs_its_price_whatever_the_month_has_of_days(
+def test_gib_for_a_calendar_month_costs_the_price_in_every_month(
     database: Database, payer: UUID, year: int, number: int
 ) -> None:
     first, beyond = first_of(year, number), first_of(year, number + 1)
@@ -90,7 +90,7 @@ def test_odd_amounts_over_month_ends_cost_the_exact_sum_rounded_down(database: D
 
 
 @pytest.mark.parametrize(("before", "after"), [(THIRTY_DAYS, CALENDAR), (CALENDAR, THIRTY_DAYS)])
-def test_a_change_of_the_setting_holds_for_the_days_that_end_after_it(
+def test_changed_setting_applies_to_days_that_end_later(
     database: Database, payer: UUID, before: StorageMonth, after: StorageMonth
 ) -> None:
     first = first_of(2025, 2)

@@ -1,4 +1,4 @@
-"""What storage costs by purpose, owner and distribution: parts are measured, and all of them are what was charged."""
+"""Storage costs by purpose, owner and distribution: the parts are measured, and sum to the charge."""
 
 import random
 from collections import defaultdict
@@ -52,7 +52,7 @@ def month(database: Database, payer: UUID) -> Month:
 
 
 def groups(month: Month, *group_by: StorageDimension) -> tuple[StorageGroup, ...]:
-    """The groups of a report, whose sums are those of the report and of the ledger."""
+    """Return the groups of a report, after comparing their sums with the report's and the ledger's."""
     (payer,) = month.payers
     with month.database.transaction() as session:
         report = storage_usage(session, payer, StorageCriteria(group_by=group_by))
@@ -65,7 +65,7 @@ def groups(month: Month, *group_by: StorageDimension) -> tuple[StorageGroup, ...
 
 
 def live(month: Month, rng: random.Random, parts: list[Part]) -> None:
-    """Store, replace, delete and let end, in the parts, while the sweep runs at random moments."""
+    """Store, replace, delete and expire files of each part, while the sweep runs at random moments."""
     moments = sorted(month.starts_at + rng.random() * 18 * DAY for _ in range(90))
     for at in moments:
         alive = [kept for kept in month.files if kept.is_alive(at)]
@@ -83,9 +83,7 @@ def live(month: Month, rng: random.Random, parts: list[Part]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_groups_of_any_dimensions_sum_to_what_was_charged_and_each_has_its_share(
-    month: Month, seed: int
-) -> None:
+def test_groups_of_any_dimensions_sum_to_the_charge(month: Month, seed: int) -> None:
     rng = random.Random(seed)
     owners, places = [uuid4(), uuid4()], [uuid4(), None]
     parts = [
@@ -120,7 +118,7 @@ def test_groups_of_any_dimensions_sum_to_what_was_charged_and_each_has_its_share
             assert {tuple(at.keys.values()): at.cost for at in groups(month, *chosen)} == sums
 
 
-def test_groups_come_the_dearest_first_and_one_that_stores_no_more_keeps_its_cost(month: Month) -> None:
+def test_groups_are_sorted_by_cost_and_keep_past_costs(month: Month) -> None:
     small, large = Part(owner_id=uuid4()), Part(owner_id=uuid4(), purpose="MessagingMedia")
     month.upload(month.starts_at, 30 * GIB, part=small)
     month.upload(month.starts_at, 60 * GIB, part=large, deadline=month.starts_at + 2 * DAY)
@@ -139,7 +137,7 @@ def test_a_cost_that_does_not_divide_leaves_no_unit_over(month: Month) -> None:
 
 
 def test_days_before_parts_were_measured_are_a_group_without_values(month: Month) -> None:
-    """The release before measures alone, then this one; the day in which it comes is counted whole."""
+    """The previous release measures alone, then this one; the day of the update is counted completely."""
     part = Part(owner_id=uuid4())
     month.upload(month.starts_at, 30 * GIB, part=part)
     month.accrue(month.starts_at + 2 * DAY + DAY / 2, price=1000)
@@ -154,7 +152,7 @@ def test_days_before_parts_were_measured_are_a_group_without_values(month: Month
 
 
 def test_what_the_release_before_measures_beside_this_one_is_made_up_for(month: Month) -> None:
-    """It moves the mark and no parts: its present day is counted anew."""
+    """The previous release moves the mark and writes no parts: the present day is counted again."""
     part = Part(owner_id=uuid4())
     month.upload(month.starts_at, 30 * GIB, part=part)
     month.accrue(month.starts_at + DAY / 4, price=1000)
