@@ -1,4 +1,4 @@
-"""Shared links in a page of another site, in a real browser: what is shown, what can be read, what is never executed."""
+"""Shared links in a page of another site, in a real browser: what is shown, readable and never executed."""
 
 import json
 import shutil
