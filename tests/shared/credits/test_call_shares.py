@@ -14,7 +14,7 @@ from shared.credits.open_calls import COUNT_OPEN_CALLS, count_open_calls
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls
-from tests.shared.credits.test_races import at_once
+from tests.shared.credits.test_races import run_concurrently
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_concurrent_holds_never_exceed_the_share(funded: Calls) -> None:
             return False
         return True
 
-    assert sum(at_once(try_to_hold)) == 5
+    assert sum(run_concurrently(try_to_hold)) == 5
     assert (open_calls(funded), funded.discrepancies()) == (5, [])
 
 

@@ -89,7 +89,7 @@ class Interleavings(RuleBasedStateMachine):
         return free if self.policy is Policy.ACTIVE else min(0, free)
 
     @initialize()
-    def begin_with_credits(self) -> None:
+    def start_with_credits(self) -> None:
         """Start with credits, because most operations would be refused otherwise."""
         self.top_up(300, "beginning")
 
@@ -175,7 +175,7 @@ class Interleavings(RuleBasedStateMachine):
         assert settled.balance == self.posted
 
     @rule(call=calls_made, guess=st.none() | TOKENS, tokens=TOKENS)
-    def learn_better(self, call: Invocation | None, guess: int | None, tokens: int) -> None:
+    def correct_estimate(self, call: Invocation | None, guess: int | None, tokens: int) -> None:
         """Settle by estimate, and later by the provider's counts."""
         self.settle(call, guess, is_estimated=True)
         self.settle(call, tokens, is_estimated=False)
@@ -187,22 +187,22 @@ class Interleavings(RuleBasedStateMachine):
             call.state = "voided" if call.state == "held" else call.state
 
     @rule(call=consumes(calls_made), hours=st.sampled_from([0, 30]))
-    def die(self, call: Invocation | None, hours: int) -> None:
+    def abandon(self, call: Invocation | None, hours: int) -> None:
         """Stop working on this call for good."""
         if call is not None:
-            self.lose(call, hours)
+            self.expire_lease(call, hours)
 
     @rule(call=calls_made, hours=st.sampled_from([0, 30]))
-    def lose(self, call: Invocation | None, hours: int) -> None:
+    def expire_lease(self, call: Invocation | None, hours: int) -> None:
         """End the lease of a call whose worker may still return."""
         if call is not None:
             self.calls.lose(call.id, hours=hours)
             call.lost_hours = hours
 
     @rule(call=calls_made)
-    def give_up(self, call: Invocation | None) -> None:
+    def let_a_day_pass(self, call: Invocation | None) -> None:
         """Let a day pass without a renewal."""
-        self.lose(call, 30)
+        self.expire_lease(call, 30)
         self.sweep_leases()
         self.settle_unresolved()
 

@@ -16,8 +16,8 @@ THREADS = 16
 AFFORDABLE = 100
 
 
-def at_once(act: Callable[[int], Any], count: int = THREADS) -> list[Any]:
-    """Run an action in several threads that start at the same time."""
+def run_concurrently(act: Callable[[int], Any], count: int = THREADS) -> list[Any]:
+    """Run an action in several threads that start at the same time; return the results."""
     barrier = threading.Barrier(count)
 
     def start(number: int) -> Any:
@@ -40,7 +40,7 @@ def test_exactly_as_many_calls_are_admitted_as_are_affordable(calls: Calls) -> N
                 return admitted
             admitted += 1
 
-    assert sum(at_once(admit)) == AFFORDABLE
+    assert sum(run_concurrently(admit)) == AFFORDABLE
     assert (calls.balance.held, calls.balance.available) == (AFFORDABLE * 10, 0)
     assert calls.discrepancies() == []
 
@@ -51,7 +51,7 @@ def test_calls_that_run_at_once_are_each_charged_once(calls: Calls) -> None:
     def run(number: int) -> int:
         return sum(calls.charge(number + 1).cost for _ in range(20))
 
-    charged = sum(at_once(run))
+    charged = sum(run_concurrently(run))
     assert charged == 20 * sum(range(1, THREADS + 1))
     assert (calls.balance.balance, calls.balance.held) == (100_000 - charged, 0)
     assert calls.discrepancies() == []
@@ -60,20 +60,20 @@ def test_calls_that_run_at_once_are_each_charged_once(calls: Calls) -> None:
 def test_concurrent_dispatches_succeed_once(calls: Calls) -> None:
     calls.top_up(100)
     invocation_id = calls.hold(10)
-    assert sum(taken is not None for taken in at_once(lambda _: calls.dispatch(invocation_id))) == 1
+    assert sum(taken is not None for taken in run_concurrently(lambda _: calls.dispatch(invocation_id))) == 1
 
 
 def test_concurrent_settlements_charge_once(calls: Calls) -> None:
     calls.top_up(100)
     invocation_id, token = calls.dispatched(10)
-    settled = at_once(lambda number: calls.settle(invocation_id, token, number))
+    settled = run_concurrently(lambda number: calls.settle(invocation_id, token, number))
     assert Counter(at.effect for at in settled) == {Effect.SETTLED: 1, Effect.REPEATED: THREADS - 1}
     assert len({at.cost for at in settled}) == 1
     assert calls.discrepancies() == []
 
 
 def test_concurrent_top_ups_with_one_reference_enter_once(calls: Calls) -> None:
-    entered = at_once(lambda _: calls.top_up(7, "once").is_replayed)
+    entered = run_concurrently(lambda _: calls.top_up(7, "once").is_replayed)
     assert sorted(entered) == [False] + [True] * (THREADS - 1)
     assert calls.balance.balance == 7
 
@@ -86,7 +86,7 @@ def test_conflicting_top_ups_enter_exactly_one_amount(calls: Calls) -> None:
             return False
         return True
 
-    assert sum(at_once(enter)) == THREADS // 2
+    assert sum(run_concurrently(enter)) == THREADS // 2
     assert calls.balance.version == 1
 
 
@@ -107,7 +107,7 @@ def test_a_settlement_and_the_sweeps_agree_on_every_call(calls: Calls) -> None:
             calls.settle(*dispatched[number // 2], 5)
             calls.void(waiting[number // 2])
 
-    at_once(collide)
+    run_concurrently(collide)
     assert {calls.state(at[0]) for at in dispatched} == {"settled"}
     assert {calls.state(at) for at in waiting} <= {"voided", "expired"}
     # Whichever was first, the provider's word stands in the end: as the charge, or as its correction.

@@ -12,6 +12,7 @@ from shared.credits.ledger import list_entries, top_up
 from shared.credits.policies import resume_spending, set_policy, suspend_spending
 from shared.credits.statements import list_statements, read_statement
 from shared.credits.storage_billing.storage_reports import StorageCriteria, read_storage_usage
+from shared.identity.access.authorization import holds_administrative_permission
 from shared.identity.access.permissions import Permission
 from web.console.declarations import ConsoleRoutes, go_to
 from web.console.forms import read_amount, read_optional_amount, require
@@ -58,7 +59,7 @@ def show_ledger(context: PageContext) -> Response:
         statements=statements.items,
         adds_up=newest is None or newest.balance_after == balance.balance,
         newest=newest,
-        may_grant=context.caller.is_operator,
+        may_grant=_may_grant(context),
         may_manage=context.holds(Permission.CREDIT_MANAGE),
         is_own_suspension="owner" in balance.suspended_by,
     )
@@ -128,7 +129,7 @@ def show_statement(context: PageContext, month: date) -> Response:
 def show_top_up(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         balance = read_balance(session, actor=context.actor, organization_id=context.organization_id)
-    return context.render("top_up.html", balance=balance, may_grant=context.caller.is_operator)
+    return context.render("top_up.html", balance=balance, may_grant=_may_grant(context))
 
 
 @routes.action(
@@ -193,3 +194,7 @@ routes.action_calling(
     command="credits resume",
     step_up=PAGE,
 )
+
+
+def _may_grant(context: PageContext) -> bool:
+    return holds_administrative_permission(context.actor, Permission.CREDIT_GRANT, context.organization_id)

@@ -38,7 +38,7 @@ class Owner:
     settings: Settings
     secret: str
 
-    def hear(self) -> list[dict[str, Any]]:
+    def receive_alerts(self) -> list[dict[str, Any]]:
         """Send all pending alerts; return the received messages with verified signatures."""
         database = self.limits.calls.database
         send_budget_alerts(database)
@@ -51,7 +51,7 @@ class Owner:
         return [webhook.verify(asked.body, dict(asked.headers)) for asked in self.server.asked]
 
     def shares(self) -> list[tuple[str, int]]:
-        return [(event["data"]["budgetId"], event["data"]["share"]) for event in self.hear()]
+        return [(event["data"]["budgetId"], event["data"]["share"]) for event in self.receive_alerts()]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_each_share_is_notified_once_in_order_and_signed(limits: Limits, owner: 
     for amount in (49, 1, 10, 20, 19, 1):
         limits.charge(amount)
     assert owner.shares() == [(budget, 50), (budget, 80), (budget, 100)]
-    event = owner.hear()[1]
+    event = owner.receive_alerts()[1]
     assert event["type"] == "budget.share_reached"
     assert event["data"] == {
         "budgetId": budget,
@@ -93,7 +93,7 @@ def test_one_call_reaching_several_shares_alerts_only_the_highest(limits: Limits
     budget = str(limits.create(100, period=Period.DAY))
     limits.calls.settle(*limits.dispatched(50), 130)
     assert owner.shares() == [(budget, 100)]
-    assert owner.hear()[0]["data"]["resetsAt"].endswith("T00:00:00Z")
+    assert owner.receive_alerts()[0]["data"]["resetsAt"].endswith("T00:00:00Z")
 
 
 def test_new_period_alerts_its_shares_again(limits: Limits, owner: Owner) -> None:
@@ -116,7 +116,7 @@ def test_holds_and_rate_limits_write_no_alerts(limits: Limits, owner: Owner) -> 
     limits.create(1, unit=Unit.REQUESTS, period=Period.MINUTE)
     limits.create(100)
     limits.hold(100)
-    assert owner.hear() == []
+    assert owner.receive_alerts() == []
 
 
 def test_alert_without_an_endpoint_is_dropped(limits: Limits, owner: Owner) -> None:
@@ -140,7 +140,7 @@ def test_endpoint_answering_410_is_disabled_until_it_is_set_again(limits: Limits
     owner.server.on(HOOK, content(b"", status="410 Gone"))
     limits.create(100)
     limits.charge(50)
-    owner.hear()
+    owner.receive_alerts()
     with limits.calls.database.transaction() as session:
         endpoint = organization_endpoints.get_endpoint(
             session, owner.settings, actor=OPERATOR, organization_id=limits.calls.organization_id

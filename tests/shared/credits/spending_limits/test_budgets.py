@@ -18,7 +18,7 @@ from shared.errors import ValidationFailed
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.errors import AlreadyExists, ResourceNotFound
 from tests.shared.credits.calls import Calls
-from tests.shared.credits.test_races import at_once
+from tests.shared.credits.test_races import run_concurrently
 from tests.support.identity import IdentityFactory
 
 MICRO = 1_000_000
@@ -374,7 +374,7 @@ def test_racing_calls_never_exceed_a_budget(limits: Limits) -> None:
                 return admitted
             admitted += 1
 
-    assert sum(at_once(admit)) == 99
+    assert sum(run_concurrently(admit)) == 99
     assert (limits.figures(budget), limits.figures(day)) == ((0, 990), (0, 990))
     assert limits.calls.discrepancies() == []
 
@@ -395,7 +395,7 @@ def test_budget_created_during_concurrent_calls_counts_all_later_calls(limits: L
                 break
         return admitted
 
-    at_once(work)
+    run_concurrently(work)
     assert limits.calls.discrepancies() == []
 
 
@@ -419,7 +419,7 @@ def test_holds_settlements_sweeps_and_budget_changes_never_deadlock(limits: Limi
                 case _:
                     limits.change(ids[turn % 3], 100_000 + turn)
 
-    at_once(work)
+    run_concurrently(work)
     assert {limits.figures(budget_id)[1] for budget_id in ids} == {0}
     assert limits.calls.discrepancies() == []
 

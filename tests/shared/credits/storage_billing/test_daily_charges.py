@@ -31,7 +31,7 @@ def is_refused(calls: Calls) -> bool:
         return bool(session.execute(select(storage_is_refused(literal(calls.organization_id)))).scalar_one())
 
 
-def let_pass(calls: Calls, days: float) -> None:
+def age_grace_period(calls: Calls, days: float) -> None:
     """Move the start of the grace period into the past."""
     calls.run(
         "UPDATE credit_balances SET storage_overdue_since = storage_overdue_since - make_interval(secs => :seconds),"
@@ -71,9 +71,9 @@ def test_organization_without_credits_holds_nothing(calls: Calls) -> None:
 
 def test_storage_is_refused_after_the_grace_period(calls: Calls) -> None:
     owe(calls, 40)
-    let_pass(calls, 13.99)
+    age_grace_period(calls, 13.99)
     assert not is_refused(calls)
-    let_pass(calls, 0.02)
+    age_grace_period(calls, 0.02)
     assert is_refused(calls)
 
 
@@ -93,7 +93,7 @@ def test_top_up_covering_the_debt_ends_the_storage_refusal(calls: Calls) -> None
 
 def test_a_new_debt_has_a_new_grace(calls: Calls) -> None:
     owe(calls, 40)
-    let_pass(calls, 20)
+    age_grace_period(calls, 20)
     calls.top_up(40)
     owe(calls, 40, day=1)
     assert not is_refused(calls)

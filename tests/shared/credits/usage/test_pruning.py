@@ -107,7 +107,7 @@ class History:
         with self.calls.database.transaction() as session:
             return usage(session, self.calls.organization_id, criteria)
 
-    def printed(self) -> list[Any]:
+    def all_reports(self) -> list[Any]:
         """Return all reports, the ledger, the budgets and the spent amounts."""
         starts_at, ends_at = self.starts_at, self.starts_at + timedelta(days=5)
         organization_id = self.calls.organization_id
@@ -144,11 +144,11 @@ def history(clock: MovedClock, calls: Calls, factory: IdentityFactory) -> Iterat
 
 def test_no_sum_changes_when_records_go(history: History) -> None:
     history.age()
-    before = history.printed()
+    before = history.all_reports()
     assert (history.calls.discrepancies(), history.records()) == ([], 12)
     assert prune_usage(history.calls.database, kept=KEPT) == 12
     assert history.records() == 0
-    assert history.printed() == before
+    assert history.all_reports() == before
     history.calls.charge(7, attribution=history.attribution)
     assert history.calls.discrepancies() == []
     assert history.report(UsageCriteria(window=Window.MONTH)).total.cost == 7
@@ -159,14 +159,14 @@ def test_pruning_killed_before_the_first_batch_is_completed_by_the_next_run(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history.age()
-    before = history.printed()
+    before = history.all_reports()
     with monkeypatch.context() as patch:
         die_once(patch, "usage.pruning")
         with pytest.raises(Died):
             prune_usage(history.calls.database, kept=KEPT)
-    assert (history.printed(), history.calls.discrepancies(), history.records()) == (before, [], 12)
+    assert (history.all_reports(), history.calls.discrepancies(), history.records()) == (before, [], 12)
     assert prune_usage(history.calls.database, kept=KEPT) == 12
-    assert (history.printed(), history.calls.discrepancies()) == (before, [])
+    assert (history.all_reports(), history.calls.discrepancies()) == (before, [])
 
 
 def test_records_younger_than_they_are_kept_stay(history: History) -> None:
@@ -213,16 +213,16 @@ def test_a_correction_of_what_may_be_pruned_changes_nothing(
         history.calls.settle(*call, 3, is_estimated=True)
     history.clock.move(MONTH)  # and what purges calls did not run
     roll_up_usage(history.calls.database)
-    before = history.printed()
+    before = history.all_reports()
     with budget(0):
         assert prune_usage(history.calls.database, kept=KEPT) == 12
     answers = [history.calls.settle(*call, 5) for call in late]
     assert [(at.effect, at.cost, at.is_estimated) for at in answers] == [(Effect.REPEATED, 3, True)] * 2
-    assert (history.printed(), history.calls.discrepancies()) == (before, [])
+    assert (history.all_reports(), history.calls.discrepancies()) == (before, [])
     assert prune_usage(history.calls.database, kept=KEPT) == 2
     with pytest.raises(SettlementRefused):
         history.calls.settle(*late[0], 5)
-    assert (history.printed(), history.calls.discrepancies()) == (before, [])
+    assert (history.all_reports(), history.calls.discrepancies()) == (before, [])
 
 
 def test_the_mark_waits_for_a_correction_behind_which_it_would_move(history: History) -> None:
@@ -246,12 +246,12 @@ def test_interrupted_pruning_continues_and_stays_consistent(
 ) -> None:
     monkeypatch.setattr(pruning, "BATCH_SIZE", 5)
     history.age()
-    before = history.printed()
+    before = history.all_reports()
     gone = []
     for _ in range(3):
         with budget(0):
             gone.append(prune_usage(history.calls.database, kept=KEPT))
-        assert (history.printed(), history.calls.discrepancies()) == (before, [])
+        assert (history.all_reports(), history.calls.discrepancies()) == (before, [])
     assert gone == [5, 5, 2]
 
 

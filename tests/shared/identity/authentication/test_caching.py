@@ -120,7 +120,7 @@ def test_a_new_api_key_costs_one_statement(
     factory: IdentityFactory, database: Database, world: World, caching: Authenticator
 ) -> None:
     person = factory.person(world.organization_id)
-    note_use(database, person.user_id)
+    record_use(database, person.user_id)
     with statements(database) as seen:
         caching.resolve(caching.authenticate(person.authorization), None)
     assert len(seen) == 1
@@ -203,13 +203,13 @@ def test_the_last_use_is_written_at_most_once_a_minute(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     user_id = factory.person(world.organization_id).user_id
-    first = note_use(database, user_id)
+    first = record_use(database, user_id)
     assert first is not None
-    assert note_use(database, user_id) == first
+    assert record_use(database, user_id) == first
     with database.transaction() as session:
         earlier = func.now() - timedelta(seconds=61)
         session.execute(update(api_keys).where(api_keys.c.user_id == user_id).values(last_used_at=earlier))
-    second = note_use(database, user_id)
+    second = record_use(database, user_id)
     assert second is not None
     assert second > first
 
@@ -222,7 +222,7 @@ def test_failed_write_of_a_last_use_fails_no_request(world: World) -> None:
     nowhere.dispose()
 
 
-def note_use(database: Database, user_id: Any) -> Any:
+def record_use(database: Database, user_id: Any) -> Any:
     """Record a use of the user's key as the authenticator does, flush it, and return the stored time."""
     with database.transaction() as session:
         key_id = session.execute(select(api_keys.c.id).where(api_keys.c.user_id == user_id)).scalar_one()

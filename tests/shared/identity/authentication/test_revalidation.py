@@ -147,7 +147,7 @@ def test_expired_credential_ends_no_call_and_loses_no_write(
     organization_id: UUID,
     expired: str,
 ) -> None:
-    caller = caller_by(factory, organization_id, expired)
+    caller = admit_caller(factory, organization_id, expired)
     table = EXPIRIES[expired]
     over = update(table).where(table.c.id == caller.credential_id)
     with database.transaction() as session:
@@ -159,7 +159,7 @@ def test_expired_credential_ends_no_call_and_loses_no_write(
 def test_idle_or_expired_session_does_not_end_a_running_call(
     revalidator: CallerRevalidator, database: Database, factory: IdentityFactory, organization_id: UUID
 ) -> None:
-    caller = caller_by(factory, organization_id, "session")
+    caller = admit_caller(factory, organization_id, "session")
     over = update(console_sessions).where(console_sessions.c.id == caller.credential_id)
     with database.transaction() as session:
         session.execute(over.values(last_used_at=func.now() - timedelta(hours=12), expires_at=func.now()))
@@ -176,7 +176,7 @@ def test_revoked_credential_ends_the_call_even_if_it_has_also_expired(
     organization_id: UUID,
     revoked: str,
 ) -> None:
-    caller = caller_by(factory, organization_id, revoked)
+    caller = admit_caller(factory, organization_id, revoked)
     table = EXPIRIES[revoked]
     over = update(table).where(table.c.id == caller.credential_id)
     with database.transaction() as session:
@@ -187,7 +187,7 @@ def test_revoked_credential_ends_the_call_even_if_it_has_also_expired(
         require_authority(database, caller, organization_id)
 
 
-def caller_by(factory: IdentityFactory, organization_id: UUID, credential: str) -> Caller:
+def admit_caller(factory: IdentityFactory, organization_id: UUID, credential: str) -> Caller:
     """Return a new caller who may create files in an organization."""
     authenticator = factory.authenticator()
     if credential == "client secret":

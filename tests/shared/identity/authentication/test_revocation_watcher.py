@@ -20,7 +20,7 @@ from shared.identity.directory.organizations import suspend_organization
 from shared.identity.errors import InvalidToken, OrganizationSuspended
 from tests.support.identity import IdentityFactory
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class CountingRevalidator(CallerRevalidator):
@@ -72,8 +72,8 @@ def test_revoked_key_ends_its_calls_and_no_others(
     ]
     with database.transaction() as session:
         revoke_api_key(session, actor=OPERATOR, key_id=revoked.credential_id)
-    assert woken[0].wait(PATIENCE_SECONDS)
-    assert woken[1].wait(PATIENCE_SECONDS)
+    assert woken[0].wait(TIMEOUT_SECONDS)
+    assert woken[1].wait(TIMEOUT_SECONDS)
     assert [type(call.revocation) for call in calls] == [InvalidToken, InvalidToken, type(None)]
     assert not woken[2].is_set()
 
@@ -86,7 +86,7 @@ def test_calls_end_with_their_organization(
     assert caller.organization_id is not None
     with database.transaction() as session:
         suspend_organization(session, actor=OPERATOR, organization_id=caller.organization_id)
-    assert woken.wait(PATIENCE_SECONDS)
+    assert woken.wait(TIMEOUT_SECONDS)
     assert isinstance(call.revocation, OrganizationSuspended)
 
 
@@ -100,7 +100,7 @@ def test_call_continues_while_its_resource_cannot_be_read(
         raise next(outcomes)
 
     call = work.watch(caller_in(factory), look, woken.set)
-    assert woken.wait(PATIENCE_SECONDS)
+    assert woken.wait(TIMEOUT_SECONDS)
     assert isinstance(call.revocation, PermissionDenied)
 
 
@@ -127,7 +127,7 @@ def test_lost_permission_ends_only_the_calls_that_need_it(
             user_id=caller.executor.id,
             role=Role.MEMBER,
         )
-    assert woken.wait(PATIENCE_SECONDS)
+    assert woken.wait(TIMEOUT_SECONDS)
     assert isinstance(deleting.revocation, PermissionDenied)
     assert reading.revocation is None
 
@@ -140,7 +140,7 @@ def test_credential_is_revalidated_once_for_all_its_calls(
         work.watch(caller, anyone, lambda: None)
     before = revalidator.count
     for _ in range(4):
-        assert revalidator.asked.acquire(timeout=PATIENCE_SECONDS)
+        assert revalidator.asked.acquire(timeout=TIMEOUT_SECONDS)
     assert revalidator.count - before < 50
 
 
@@ -150,7 +150,7 @@ def test_calls_go_on_while_the_database_is_away(
     revalidator.is_away = True
     call = work.watch(caller_in(factory), anyone, lambda: None)
     for _ in range(3):
-        assert revalidator.asked.acquire(timeout=PATIENCE_SECONDS)
+        assert revalidator.asked.acquire(timeout=TIMEOUT_SECONDS)
     assert call.revocation is None
 
 

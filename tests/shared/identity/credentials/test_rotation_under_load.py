@@ -70,7 +70,7 @@ class Process(threading.Thread):
             with self.database.autocommit() as session:
                 get_credentials(session, Encryption(settings), at, "slack")
 
-    def pass_rounds(self) -> None:
+    def wait_for_rounds(self) -> None:
         """Wait until the process has started and completed some more rounds."""
         with self.has_passed:
             wanted = self.rounds + ROUNDS
@@ -80,7 +80,7 @@ class Process(threading.Thread):
 
     def restart(self, keys: tuple[str, ...]) -> None:
         self.keys = keys
-        self.pass_rounds()
+        self.wait_for_rounds()
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_encryption_key_is_replaced_under_load_and_the_old_one_removed(
     for keys in STEPS[1:3]:
         for process in processes:
             process.restart(keys)
-    break_off(database, monkeypatch, after=2)
+    kill_command(database, monkeypatch, after=2)
     done = reencrypt(database, with_keys((NEW, OLD)), all_tables())
     assert done.unreadable == ()
     for process in processes:
@@ -119,7 +119,7 @@ def test_encryption_key_is_replaced_under_load_and_the_old_one_removed(
     assert (again.renewed, again.unreadable) == (0, ())
 
 
-def break_off(database: Database, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+def kill_command(database: Database, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     """Kill the command during its run, to show that renewed secrets stay and that it can be repeated."""
     renewed: list[bytes] = []
     renew = Encryption.renew
