@@ -111,7 +111,7 @@ def read_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
 @routes.route(
     "PATCH",
     "/files/uploads/<id:upload_id>",
-    summary="Append content to a resumable upload; the last request returns the upload's result",
+    summary="Add content to a resumable upload; the last request returns the upload's result",
     description=(
         "`Upload-Offset` must be the upload's offset. Received content is kept, also of an interrupted request. "
         "204 until the last content; with `Upload-Complete: ?1` the whole content is checked and stored: 201 for a new "

@@ -153,7 +153,7 @@ def download_content(call: RequestContext, file_id: UUID) -> Response:
 @routes.route(
     "OPTIONS",
     "/files/<id:file_id>/content",
-    summary="Return the CORS headers of a shared link",
+    summary="Get the CORS headers of a shared link",
     description=(
         "Which headers it may send is the same for all links, whether they work or not; without a "
         "link pages of other origins get nothing."

@@ -29,14 +29,14 @@ class Cast:
     for_p2: Asker
     colleague: Asker
     colleague_for_p1: Asker
-    stranger: Asker
-    stranger_for_p3: Asker
+    foreign_agent: Asker
+    foreign_agent_for_p3: Asker
     agent_for_p3: Asker
     owner: Asker
     admin: Asker
     member: Asker
     globex_owner: Asker
-    nobody: Asker
+    anonymous: Asker
 
     def newcomer(self) -> tuple[CreatedDeployment, Asker]:
         """A deployment of Acme that no other test knows."""
@@ -61,7 +61,7 @@ def make_cast(front: Front) -> Cast:
     identity = front.identity
     acme, globex = identity.organization("Acme").id, identity.organization("Globex").id
     agent, colleague = identity.deployment(acme, "agent"), identity.deployment(acme, "colleague")
-    stranger = identity.deployment(globex, "stranger")
+    foreign_agent = identity.deployment(globex, "foreign_agent")
     p1, p2 = identity.principal(acme, "p1").id, identity.principal(acme, "p2").id
     p3 = identity.principal(globex, "p3").id
 
@@ -79,14 +79,14 @@ def make_cast(front: Front) -> Cast:
         for_p2=on_behalf_of(front, agent, p2, payer_id=acme),
         colleague=agent_of(front, colleague),
         colleague_for_p1=on_behalf_of(front, colleague, p1, payer_id=acme),
-        stranger=agent_of(front, stranger),
-        stranger_for_p3=on_behalf_of(front, stranger, p3, payer_id=globex),
+        foreign_agent=agent_of(front, foreign_agent),
+        foreign_agent_for_p3=on_behalf_of(front, foreign_agent, p3, payer_id=globex),
         agent_for_p3=on_behalf_of(front, agent, p3, payer_id=globex),
         owner=person(acme, Role.WORKSPACE_OWNER),
         admin=person(acme, Role.WORKSPACE_ADMIN),
         member=person(acme, Role.MEMBER),
         globex_owner=person(globex, Role.WORKSPACE_OWNER),
-        nobody=Asker(front=front, headers={}),
+        anonymous=Asker(front=front, headers={}),
     )
 
 

@@ -202,7 +202,7 @@ def test_content_that_was_found_rotten_is_refused_whoever_asks(cast: Cast, front
         mark = text("UPDATE blobs SET damaged_at = now() WHERE version_id = :id")
         session.execute(mark, {"id": file["versionId"]})
     refuse(cast.agent.content(file, versionId=file["versionId"]), 503, "blob_damaged")
-    refuse(cast.nobody.follow(link), 503, "blob_damaged")
+    refuse(cast.anonymous.follow(link), 503, "blob_damaged")
     assert cast.agent.content(newer).data == b"newer"
 
 
@@ -224,6 +224,6 @@ def test_download_that_loses_to_a_deletion_gets_410(
 
     monkeypatch.setattr(services.blobs, "open", delete_first)
     if is_shared:
-        refuse(cast.nobody.follow(link), 410, "grant_expired")
+        refuse(cast.anonymous.follow(link), 410, "grant_expired")
     else:
         refuse(cast.agent.content(file), 410, "file_deleted")

@@ -48,7 +48,7 @@ def swap(token: str, part: int) -> str:
 
 
 def test_without_credentials_every_operation_asks_for_them(cast: Cast, front: Front, file: Any) -> None:
-    nobody = cast.nobody
+    nobody = cast.anonymous
     with leaving_nothing(front):
         for answer in (
             nobody.upload(),
@@ -73,7 +73,7 @@ def test_without_credentials_every_operation_asks_for_them(cast: Cast, front: Fr
     ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "Token x", "svk_x"],
 )
 def test_what_is_no_bearer_credential_is_no_credential(cast: Cast, authorization: str) -> None:
-    refuse(with_headers(cast.nobody, Authorization=authorization).list(), 401, "authentication_required")
+    refuse(with_headers(cast.anonymous, Authorization=authorization).list(), 401, "authentication_required")
 
 
 def test_a_wrong_credential_is_refused_without_a_word_why(cast: Cast, front: Front) -> None:
@@ -97,7 +97,7 @@ def test_a_wrong_credential_is_refused_without_a_word_why(cast: Cast, front: Fro
         f"{token}, {token}",
     ]
     with leaving_nothing(front):
-        answers = [with_headers(cast.nobody, Authorization=f"Bearer {value}").upload() for value in wrong]
+        answers = [with_headers(cast.anonymous, Authorization=f"Bearer {value}").upload() for value in wrong]
     bodies = [{**refuse(answer, 401, "invalid_token"), "requestId": ""} for answer in answers]
     assert all(body == bodies[0] for body in bodies)
     for answer, value in zip(answers, wrong, strict=True):
@@ -121,7 +121,7 @@ def test_a_token_dies_with_what_it_stands_for(cast: Cast, front: Front) -> None:
 def test_an_expired_token_is_refused(cast: Cast, front: Front) -> None:
     past = IdentityFactory(front.services.database, in_the_past(front))
     worn = past.authorization(cast.agent_deployment)
-    refuse(with_headers(cast.nobody, Authorization=worn).list(), 401, "invalid_token")
+    refuse(with_headers(cast.anonymous, Authorization=worn).list(), 401, "invalid_token")
 
 
 def test_nobody_works_in_a_suspended_organization(front: Front) -> None:

@@ -30,13 +30,13 @@ def test_a_deleted_file_still_answers_what_it_was(cast: Cast, file: Any) -> None
     assert succeed(cast.agent.metadata(file)) == {**before, "availability": "Deleted"}
     assert succeed(cast.agent.versions(file))["versions"][0]["versionId"] == file["versionId"]
     assert succeed(cast.agent.references(file)) == {"references": []}
-    refuse(cast.stranger.metadata(file), 404, "file_not_found")
+    refuse(cast.foreign_agent.metadata(file), 404, "file_not_found")
 
 
 def test_everything_else_of_a_deleted_file_is_gone_at_once(cast: Cast, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
     succeed(cast.admin.delete(file))
-    refuse(cast.nobody.follow(link), 410, "grant_expired")
+    refuse(cast.anonymous.follow(link), 410, "grant_expired")
     refuse(cast.agent.content(file), 410, "file_deleted")
     refuse(cast.agent.content(file, versionId=file["versionId"]), 410, "file_deleted")
     refuse(cast.agent.grant(file), 410, "file_deleted")

@@ -96,6 +96,6 @@ def test_a_wrong_filter_is_refused(asker: Asker, name: str, value: object) -> No
 
 def test_a_cursor_of_another_owner_opens_nothing(cast: Cast, asker: Asker) -> None:
     mine = [succeed(asker.upload(), 201)["id"] for _ in range(2)]
-    foreign = succeed(cast.stranger.upload(), 201)["id"]
+    foreign = succeed(cast.foreign_agent.upload(), 201)["id"]
     listed: Any = succeed(asker.list(cursor=foreign))["files"]
     assert {file["id"] for file in listed} == set(mine)

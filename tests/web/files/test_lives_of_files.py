@@ -167,7 +167,7 @@ class Lives(RuleBasedStateMachine):
     @rule(link=links)
     def follow(self, link: tuple[Expected, str, bytes]) -> None:
         file, url, content = link
-        answer = self.cast.nobody.follow(url)
+        answer = self.cast.anonymous.follow(url)
         if file.state == "Available":
             assert (answer.status_code, answer.data) == (200, content)
         else:

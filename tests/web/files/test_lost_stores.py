@@ -61,7 +61,7 @@ def test_a_full_disk_refuses_writes_and_serves_reads(cast: Cast, front: Front, d
             refuse(answer, 507, "storage_full")
             assert int(answer.headers["Retry-After"]) > 0
     assert readiness(front) == (503, "storage_full")
-    assert cast.agent.content(file).data == cast.nobody.follow(link).data == b"stored before"
+    assert cast.agent.content(file).data == cast.anonymous.follow(link).data == b"stored before"
     assert succeed(cast.agent.metadata(file))["availability"] == "Available"
     disk.free()
     operation = uuid4()
@@ -102,13 +102,13 @@ def test_a_lost_mount_refuses_writes_and_loses_nothing(cast: Cast, front: Front,
         cast.agent.upload(),
         cast.agent.replace(file),
         cast.agent.content(file),
-        cast.nobody.follow(link),
+        cast.anonymous.follow(link),
     ):
         refuse(answer, 503, "blob_store_unavailable")
     assert readiness(front) == (503, "unavailable")
     assert succeed(cast.agent.metadata(file))["availability"] == "Available"
     assert list(Path(disk.path).iterdir()) == []
     disk.find()
-    assert cast.nobody.follow(link).data == b"stored before"
+    assert cast.anonymous.follow(link).data == b"stored before"
     succeed(cast.agent.replace(file, b"newer"))
     assert readiness(front) == (200, "ok")

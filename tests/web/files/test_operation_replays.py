@@ -165,7 +165,7 @@ def test_each_kind_of_write_and_each_executor_has_its_own_ids(cast: Cast) -> Non
     assert succeed(cast.owner.delete(other, operationId=operation_id))["replayed"] is False
 
 
-@pytest.mark.parametrize("other", ["colleague", "colleague_for_p1", "stranger", "stranger_for_p3"])
+@pytest.mark.parametrize("other", ["colleague", "colleague_for_p1", "foreign_agent", "foreign_agent_for_p3"])
 def test_an_operation_id_of_others_says_nothing_to_an_agent(cast: Cast, other: str) -> None:
     """The operation is of another deployment, for another identity, or in another organization."""
     operation_id = uuid4()
@@ -325,6 +325,6 @@ def test_retry_during_an_unfinished_first_attempt_gets_retry_after(
                 assert answer.headers["Retry-After"] == "1"
             refuse(cast.agent.refer(file), 503, "unavailable")
             refuse(cast.agent.renew(file, None), 503, "unavailable")
-            refuse(cast.stranger.delete(file), 404, "file_not_found")
-            refuse(cast.stranger.refer(file), 404, "file_not_found")
+            refuse(cast.foreign_agent.delete(file), 404, "file_not_found")
+            refuse(cast.foreign_agent.refer(file), 404, "file_not_found")
     succeed(cast.admin.delete(file))

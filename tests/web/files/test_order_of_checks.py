@@ -35,12 +35,12 @@ def replacing(file: Any, **query: object) -> dict[str, object]:
 
 
 def test_the_route_comes_before_credentials(cast: Cast) -> None:
-    refuse(cast.nobody.ask("GET", "/files/not-an-id"), 404, "not_found")
-    refuse(cast.nobody.ask("PATCH", "/files"), 405, "method_not_allowed")
+    refuse(cast.anonymous.ask("GET", "/files/not-an-id"), 404, "not_found")
+    refuse(cast.anonymous.ask("PATCH", "/files"), 405, "method_not_allowed")
 
 
 def test_credentials_come_before_the_header_rules(cast: Cast) -> None:
-    asker = sending(cast.nobody, **{"Service-Principal-Selector": "x", ATTRIBUTION: ""})
+    asker = sending(cast.anonymous, **{"Service-Principal-Selector": "x", ATTRIBUTION: ""})
     refuse(asker.list(), 401, "authentication_required")
     refuse(sending(asker, Authorization="Bearer x").list(), 401, "invalid_token")
 

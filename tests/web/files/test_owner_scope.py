@@ -23,17 +23,17 @@ ASKERS = (
     "for_p2",
     "colleague",
     "colleague_for_p1",
-    "stranger",
-    "stranger_for_p3",
+    "foreign_agent",
+    "foreign_agent_for_p3",
     "agent_for_p3",
     "demoted",
     "owner",
     "admin",
     "member",
     "globex_owner",
-    "nobody",
+    "anonymous",
 )
-OWNERS = ("agent", "p1", "p2", "colleague", "demoted", "stranger", "p3")
+OWNERS = ("agent", "p1", "p2", "colleague", "demoted", "foreign_agent", "p3")
 
 MAY = {
     ("agent", "agent"): "work",
@@ -42,8 +42,8 @@ MAY = {
     ("colleague", "colleague"): "work",
     # An identity reaches its files through every deployment that works for it.
     ("colleague_for_p1", "p1"): "work",
-    ("stranger", "stranger"): "work",
-    ("stranger_for_p3", "p3"): "work",
+    ("foreign_agent", "foreign_agent"): "work",
+    ("foreign_agent_for_p3", "p3"): "work",
     # The receiving owner is known, but the executor holds nothing in that organization.
     ("agent_for_p3", "p3"): "denied",
     ("demoted", "demoted"): "denied",
@@ -62,7 +62,7 @@ MAY = {
     ("member", "p2"): "read",
     ("member", "colleague"): "read",
     ("member", "demoted"): "read",
-    ("globex_owner", "stranger"): "all",
+    ("globex_owner", "foreign_agent"): "all",
     ("globex_owner", "p3"): "all",
 }
 UPLOADS = {
@@ -71,8 +71,8 @@ UPLOADS = {
     "for_p2": "p2",
     "colleague": "colleague",
     "colleague_for_p1": "p1",
-    "stranger": "stranger",
-    "stranger_for_p3": "p3",
+    "foreign_agent": "foreign_agent",
+    "foreign_agent_for_p3": "p3",
     "agent_for_p3": "permission_denied",
     "demoted": "permission_denied",
     "owner": "owner_required",
@@ -130,8 +130,8 @@ class Play:
             "p1": cast.for_p1,
             "p2": cast.for_p2,
             "colleague": cast.colleague,
-            "stranger": cast.stranger,
-            "p3": cast.stranger_for_p3,
+            "foreign_agent": cast.foreign_agent,
+            "p3": cast.foreign_agent_for_p3,
         }
         self.files = {owner: self.upload(by) for owner, by in self.uploaders.items()}
         self.files["demoted"] = self.upload(demoted)
@@ -153,7 +153,7 @@ class Play:
         return spare
 
     def _make_spare(self, owner: str, act: str) -> Any:
-        front = self.askers["nobody"].front
+        front = self.askers["anonymous"].front
         of_demoted = owner == "demoted"
         fresh = self.upload(self.uploaders["agent" if of_demoted else owner])
         owner_id = self.askers["demoted"].owner_id if of_demoted else None
@@ -192,7 +192,7 @@ def require_what_the_table_says(play: Play, front: Front, asker: str, owner: str
     file = play.file_for(owner, act, is_allowed=ACTS[act].needs in SHARE.get(share, ()))
     before = _state(front, file)
     answer = ACTS[act].ask(play.askers[asker], file)
-    if asker == "nobody":
+    if asker == "anonymous":
         refuse(answer, 401, "authentication_required")
     elif share == "hidden":
         problem = refuse(answer, 404, "file_not_found")
@@ -209,7 +209,7 @@ def require_what_the_table_says(play: Play, front: Front, asker: str, owner: str
 @pytest.mark.parametrize("asker", ASKERS)
 def test_an_upload_belongs_to_the_owner_of_the_call_or_is_refused(play: Play, asker: str) -> None:
     answer = play.askers[asker].upload()
-    if asker == "nobody":
+    if asker == "anonymous":
         refuse(answer, 401, "authentication_required")
         return
     expected = UPLOADS[asker]
@@ -226,7 +226,7 @@ def test_an_upload_belongs_to_the_owner_of_the_call_or_is_refused(play: Play, as
 
 @pytest.mark.parametrize("asker", ASKERS)
 def test_a_listing_shows_what_its_asker_may_read(play: Play, asker: str) -> None:
-    if asker == "nobody":
+    if asker == "anonymous":
         refuse(play.askers[asker].list(), 401, "authentication_required")
         return
     visible = {owner for owner in OWNERS if MAY.get((asker, owner)) in ("all", "work", "read")}
@@ -265,7 +265,7 @@ def test_without_its_attribution_a_callback_is_the_deployments_own_work(cast: Ca
 
 
 def test_an_absent_file_and_a_strangers_file_are_told_apart_by_nobody(cast: Cast) -> None:
-    file = succeed(cast.stranger.upload(), 201)
+    file = succeed(cast.foreign_agent.upload(), 201)
     absent = {**file, "id": "01890000-0000-7000-8000-000000000000"}
     for act in ACTS.values():
         answers = [act.ask(cast.agent, at) for at in (file, absent)]

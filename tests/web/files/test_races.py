@@ -218,7 +218,7 @@ def test_a_read_beside_a_delete_is_whole_or_gone(cast: Cast, front: Front) -> No
 
         read, followed, granted, deleted = together(
             partial(cast.agent.content, file),
-            partial(cast.nobody.follow, link),
+            partial(cast.anonymous.follow, link),
             partial(cast.agent.grant, file),
             delete,
         )
@@ -231,7 +231,7 @@ def test_a_read_beside_a_delete_is_whole_or_gone(cast: Cast, front: Front) -> No
             if answer.status_code == 200:
                 assert answer.data == content
         if granted.status_code == 201:
-            refuse(cast.nobody.follow(granted.json["url"]), 410, "grant_expired")
+            refuse(cast.anonymous.follow(granted.json["url"]), 410, "grant_expired")
         else:
             refuse(granted, 410, "file_deleted")
     require_tidy(front)

@@ -67,7 +67,7 @@ def test_a_grant_takes_no_body(cast: Cast, front: Front, file: Any) -> None:
 
 def test_a_link_opens_its_version_to_anybody(cast: Cast, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
-    answer = cast.nobody.follow(link)
+    answer = cast.anonymous.follow(link)
     assert (answer.status_code, answer.data) == (200, b"first")
     assert answer.headers["Cache-Control"] == "private, no-store"
     assert answer.headers["Referrer-Policy"] == "no-referrer"
@@ -81,7 +81,7 @@ def test_a_link_keeps_to_its_version_when_the_file_is_replaced(cast: Cast, file:
     second = succeed(cast.agent.grant(second_version), 201)
     earlier = succeed(cast.agent.grant(file), 201)
     assert earlier["versionId"] == file["versionId"]
-    contents = [cast.nobody.follow(grant["url"]).data for grant in (first, second, earlier)]
+    contents = [cast.anonymous.follow(grant["url"]).data for grant in (first, second, earlier)]
     assert contents == [b"first", b"second", b"first"]
 
 
@@ -95,7 +95,7 @@ def test_a_links_life_ends_with_retention_if_that_is_sooner(cast: Cast, front: F
     assert at(shorter["accessExpiresAt"]) < deadline
     expire(front, file)
     for each in (grant, shorter):
-        refuse(cast.nobody.follow(each["url"]), 410, "grant_expired")
+        refuse(cast.anonymous.follow(each["url"]), 410, "grant_expired")
 
 
 def test_a_renewal_does_not_lengthen_a_link(cast: Cast, front: Front) -> None:
@@ -103,7 +103,7 @@ def test_a_renewal_does_not_lengthen_a_link(cast: Cast, front: Front) -> None:
     file = succeed(cast.agent.upload(retentionExpiresAt=written), 201)
     link = succeed(cast.agent.grant(file), 201)["url"]
     succeed(cast.agent.renew(file, None))
-    assert cast.nobody.follow(link).status_code == 200
+    assert cast.anonymous.follow(link).status_code == 200
     rows = run_sql(
         front,
         "SELECT DISTINCT g.access_expires_at = CAST(:at AS timestamptz) AS kept FROM read_grants g WHERE file_id = :id",
@@ -120,16 +120,16 @@ def test_expired_link_is_refused_and_a_new_one_works(cast: Cast, front: Front, f
         "UPDATE read_grants SET access_expires_at = clock_timestamp() - interval '1 ms' WHERE file_id = :id",
         id=file["id"],
     )
-    refuse(cast.nobody.follow(link), 410, "grant_expired")
+    refuse(cast.anonymous.follow(link), 410, "grant_expired")
     again = succeed(cast.agent.grant(file), 201)
     assert again["versionId"] == file["versionId"]
-    assert cast.nobody.follow(again["url"]).data == b"first"
+    assert cast.anonymous.follow(again["url"]).data == b"first"
 
 
 def test_a_revoked_link_does_not_work(cast: Cast, front: Front, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
     run_sql(front, "UPDATE read_grants SET revoked_at = now() WHERE file_id = :id", id=file["id"])
-    refuse(cast.nobody.follow(link), 410, "grant_expired")
+    refuse(cast.anonymous.follow(link), 410, "grant_expired")
 
 
 def test_link_of_a_suspended_organization_is_refused_until_it_resumes(
@@ -140,13 +140,13 @@ def test_link_of_a_suspended_organization_is_refused_until_it_resumes(
     organization_id = UUID(file_organization(front, file))
     with front.services.database.transaction() as session:
         suspend_organization(session, actor=OPERATOR, organization_id=organization_id)
-    suspended = cast.nobody.follow(link["url"])
+    suspended = cast.anonymous.follow(link["url"])
     refuse(suspended, 403, "organization_suspended")
     assert suspended.headers["Access-Control-Allow-Origin"] == "*"
-    refuse(cast.nobody.follow(ended["url"]), 410, "grant_expired")
+    refuse(cast.anonymous.follow(ended["url"]), 410, "grant_expired")
     with front.services.database.transaction() as session:
         resume_organization(session, actor=OPERATOR, organization_id=organization_id)
-    assert cast.nobody.follow(link["url"]).data == b"first"
+    assert cast.anonymous.follow(link["url"]).data == b"first"
 
 
 def file_organization(front: Front, file: Any) -> str:
@@ -168,7 +168,7 @@ def test_a_wrong_link_is_one_answer_that_tells_nothing(cast: Cast, file: Any) ->
         f"/files/{file['id']}/content?grant=%00%ff",
         f"/files/{file['id']}/content?grant={'x' * 5000}",
     ]
-    answers = [cast.nobody.follow(path) for path in wrong]
+    answers = [cast.anonymous.follow(path) for path in wrong]
     bodies = [{**refuse(answer, 404, "grant_not_found"), "requestId": ""} for answer in answers]
     assert all(body == bodies[0] for body in bodies)
 
@@ -176,27 +176,29 @@ def test_a_wrong_link_is_one_answer_that_tells_nothing(cast: Cast, file: Any) ->
 def test_a_grant_decides_even_beside_credentials(cast: Cast, file: Any) -> None:
     link = urlsplit(succeed(cast.agent.grant(file), 201)["url"])
     succeed(cast.agent.replace(file, b"second"))
-    answer = cast.stranger.ask("GET", f"{link.path}?{link.query}")
+    answer = cast.foreign_agent.ask("GET", f"{link.path}?{link.query}")
     assert answer.data == b"first"
     refuse(cast.agent.ask("GET", f"{link.path}?grant=svg_wrong"), 404, "grant_not_found")
 
 
 def test_a_grant_names_its_version_itself(cast: Cast, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
-    assert cast.nobody.follow(f"{link}&versionId={file['versionId']}").data == b"first"
+    assert cast.anonymous.follow(f"{link}&versionId={file['versionId']}").data == b"first"
     second = succeed(cast.agent.replace(file, b"second"))
-    refuse(cast.nobody.follow(f"{link}&versionId={second['versionId']}"), 404, "grant_not_found")
-    problem = refuse(cast.nobody.follow(f"{link}&grant=x"), 400, "duplicate_parameter")
+    refuse(cast.anonymous.follow(f"{link}&versionId={second['versionId']}"), 404, "grant_not_found")
+    problem = refuse(cast.anonymous.follow(f"{link}&grant=x"), 400, "duplicate_parameter")
     assert fields_of(problem) == {("query", "grant")}
-    refuse(cast.nobody.follow(f"{link}&x=1"), 400, "unknown_parameter")
+    refuse(cast.anonymous.follow(f"{link}&x=1"), 400, "unknown_parameter")
 
 
 def test_a_grant_opens_content_and_nothing_else(cast: Cast, front: Front, file: Any) -> None:
     token = token_of(succeed(cast.agent.grant(file), 201))
     path = f"/files/{file['id']}"
     for method, at_path in [("GET", path), ("GET", f"{path}/versions"), ("GET", "/files"), ("DELETE", path)]:
-        refuse(cast.nobody.ask(method, f"{at_path}?grant={token}"), 401, "authentication_required")
-    refuse(cast.nobody.ask("GET", path, headers={"Authorization": f"Bearer {token}"}), 401, "invalid_token")
+        refuse(cast.anonymous.ask(method, f"{at_path}?grant={token}"), 401, "authentication_required")
+    refuse(
+        cast.anonymous.ask("GET", path, headers={"Authorization": f"Bearer {token}"}), 401, "invalid_token"
+    )
 
 
 def test_a_grant_is_no_parameter_of_any_other_operation(cast: Cast, front: Front, file: Any) -> None:
@@ -224,11 +226,11 @@ def test_a_grant_for_a_version_the_file_does_not_have_is_refused(cast: Cast, fro
 
 def test_strangers_may_head_and_resume_a_shared_download(cast: Cast, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
-    head = cast.nobody.follow(link, method="HEAD")
+    head = cast.anonymous.follow(link, method="HEAD")
     assert (head.status_code, head.data, head.headers["Content-Length"]) == (200, b"", "5")
-    part = cast.nobody.follow(link, headers={"Range": "bytes=2-"})
+    part = cast.anonymous.follow(link, headers={"Range": "bytes=2-"})
     assert (part.status_code, part.data) == (206, b"rst")
-    known = cast.nobody.follow(link, headers={"If-None-Match": head.headers["ETag"]})
+    known = cast.anonymous.follow(link, headers={"If-None-Match": head.headers["ETag"]})
     assert (known.status_code, known.data) == (304, b"")
 
 
@@ -260,14 +262,14 @@ def test_revoked_link_is_refused_in_every_process_and_others_work(
     cast: Cast, front: Front, file: Any
 ) -> None:
     revoked, kept = (succeed(cast.agent.grant(file), 201) for _ in range(2))
-    assert cast.nobody.follow(revoked["url"]).status_code == 200
+    assert cast.anonymous.follow(revoked["url"]).status_code == 200
     with open_front(
         front.settings.database_url, front.settings.redis_url, Path(urlsplit(front.settings.blob_store).path)
     ) as other:
         elsewhere = Asker(front=other, headers={})
         assert elsewhere.follow(revoked["url"]).status_code == 200
         answer = succeed(cast.agent.revoke(file, revoked["grantId"]))
-        for nobody in (cast.nobody, elsewhere):
+        for nobody in (cast.anonymous, elsewhere):
             refuse(nobody.follow(revoked["url"]), 410, "grant_expired")
             assert nobody.follow(kept["url"]).status_code == 200
     assert (answer["grantId"], at(answer["revokedAt"]) <= datetime.now(UTC)) == (revoked["grantId"], True)
@@ -285,7 +287,7 @@ def test_only_a_link_of_the_file_itself_is_revoked_by_its_address(cast: Cast, fi
     grant = succeed(cast.agent.grant(other), 201)
     refuse(cast.agent.revoke(file, grant["grantId"]), 404, "grant_not_found")
     refuse(cast.agent.revoke(file, uuid4()), 404, "grant_not_found")
-    assert cast.nobody.follow(grant["url"]).status_code == 200
-    refuse(cast.stranger.revoke(other, grant["grantId"]), 404, "file_not_found")
+    assert cast.anonymous.follow(grant["url"]).status_code == 200
+    refuse(cast.foreign_agent.revoke(other, grant["grantId"]), 404, "file_not_found")
     refuse(cast.globex_owner.grants(other), 404, "file_not_found")
     refuse(cast.member.revoke(other, grant["grantId"]), 403, "permission_denied")

@@ -252,18 +252,18 @@ def test_content_keeps_an_upload_for_another_day(cast: Cast) -> None:
 
 def test_an_upload_is_its_executors_alone(cast: Cast) -> None:
     upload = begun(cast.agent)
-    for stranger in (cast.colleague, cast.stranger, cast.owner, cast.for_p1):
-        assert stranger.progress(upload).status_code == 404
-        refuse(stranger.append(upload, 0, CONTENT, is_last=True), 404, "upload_not_found")
-        refuse(stranger.cancel(upload), 404, "upload_not_found")
-    refuse(cast.nobody.append(upload, 0, CONTENT), 401, "authentication_required")
+    for foreign_agent in (cast.colleague, cast.foreign_agent, cast.owner, cast.for_p1):
+        assert foreign_agent.progress(upload).status_code == 404
+        refuse(foreign_agent.append(upload, 0, CONTENT, is_last=True), 404, "upload_not_found")
+        refuse(foreign_agent.cancel(upload), 404, "upload_not_found")
+    refuse(cast.anonymous.append(upload, 0, CONTENT), 401, "authentication_required")
     assert offset_of(cast.agent.progress(upload)) == ("0", "?0")
 
 
 def test_an_operation_begun_by_others_is_another(cast: Cast) -> None:
     operation_id = uuid4()
     first = begun(cast.agent, operationId=operation_id)
-    for other in (cast.colleague, cast.stranger, cast.stranger_for_p3):
+    for other in (cast.colleague, cast.foreign_agent, cast.foreign_agent_for_p3):
         own = begun(other, operationId=operation_id)
         assert own.headers["Location"] != first.headers["Location"]
         other.cancel(own)

@@ -28,7 +28,7 @@ def test_a_renewal_moves_the_deadline_and_nothing_else(cast: Cast, file: Any) ->
     before["metadata"].pop("retentionExpiresAt")
     assert renewed == before
     assert deadline_of(cast.agent, file) == LATER
-    assert cast.nobody.follow(link).data == b"content"
+    assert cast.anonymous.follow(link).data == b"content"
 
 
 def test_the_same_deadline_again_is_a_renewal(cast: Cast, file: Any) -> None:
@@ -79,7 +79,7 @@ def test_content_ends_at_its_deadline_without_any_sweep(cast: Cast, front: Front
     expire(front, file)
     refuse(cast.agent.content(file), 410, "file_expired")
     refuse(cast.agent.content(file, versionId=file["versionId"]), 410, "file_expired")
-    refuse(cast.nobody.follow(link), 410, "grant_expired")
+    refuse(cast.anonymous.follow(link), 410, "grant_expired")
     refuse(cast.agent.grant(file), 410, "file_expired")
     refuse(cast.agent.refer(file), 410, "file_expired")
     refuse(cast.admin.delete(file), 410, "file_expired")

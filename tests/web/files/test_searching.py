@@ -100,7 +100,7 @@ def test_nobody_finds_what_others_own(cast: Cast, asker: Asker) -> None:
     store(asker, word)
     for reader in (asker, cast.admin, cast.member):
         assert names(reader, name=word) == [word]
-    for other in (cast.colleague, cast.stranger, cast.globex_owner):
+    for other in (cast.colleague, cast.foreign_agent, cast.globex_owner):
         assert names(other, name=word) == []
 
 

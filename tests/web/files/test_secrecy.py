@@ -55,26 +55,28 @@ def test_a_grant_is_in_no_log_problem_metric_or_column(
         outputs.extend([answer.text, str(answer.headers)])
         return answer
 
-    keep(cast.nobody.follow(link))
-    keep(cast.nobody.follow(link, method="HEAD"))
-    keep(cast.nobody.follow(link, headers={"Referer": link, "Range": "bytes=9-"}))
+    keep(cast.anonymous.follow(link))
+    keep(cast.anonymous.follow(link, method="HEAD"))
+    keep(cast.anonymous.follow(link, headers={"Referer": link, "Range": "bytes=9-"}))
     keep(cast.agent.ask("GET", f"{parts.path}?{parts.query}"))
-    refuse(keep(cast.nobody.follow(f"{link}&x={token}")), 400, "unknown_parameter")
-    refuse(keep(cast.nobody.follow(f"{link}&grant={token}")), 400, "duplicate_parameter")
-    refuse(keep(cast.nobody.follow(f"/files/{other['id']}/content?grant={token}")), 404, "grant_not_found")
-    refuse(keep(cast.nobody.follow(f"{parts.path}?%67rant={quote(token)}x")), 404, "grant_not_found")
-    refuse(keep(cast.nobody.follow(f"/files/x/content?grant={token}")), 404, "not_found")
+    refuse(keep(cast.anonymous.follow(f"{link}&x={token}")), 400, "unknown_parameter")
+    refuse(keep(cast.anonymous.follow(f"{link}&grant={token}")), 400, "duplicate_parameter")
+    refuse(keep(cast.anonymous.follow(f"/files/{other['id']}/content?grant={token}")), 404, "grant_not_found")
+    refuse(keep(cast.anonymous.follow(f"{parts.path}?%67rant={quote(token)}x")), 404, "grant_not_found")
+    refuse(keep(cast.anonymous.follow(f"/files/x/content?grant={token}")), 404, "not_found")
     refuse(keep(cast.agent.ask("GET", f"/files?grant={token}")), 400, "unknown_parameter")
-    refuse(keep(cast.nobody.ask("GET", "/files", headers={"Referer": link})), 401, "authentication_required")
     refuse(
-        keep(cast.nobody.ask("GET", "/files", headers={"Authorization": f"Bearer {token}"})),
+        keep(cast.anonymous.ask("GET", "/files", headers={"Referer": link})), 401, "authentication_required"
+    )
+    refuse(
+        keep(cast.anonymous.ask("GET", "/files", headers={"Authorization": f"Bearer {token}"})),
         401,
         "invalid_token",
     )
-    refuse(keep(cast.nobody.ask("BREW", f"{parts.path}?{parts.query}")), 405, "method_not_allowed")
+    refuse(keep(cast.anonymous.ask("BREW", f"{parts.path}?{parts.query}")), 405, "method_not_allowed")
     place_staged(front.services.database, front.services.blobs)
     expire(front, file)
-    refuse(keep(cast.nobody.follow(link)), 410, "grant_expired")
+    refuse(keep(cast.anonymous.follow(link)), 410, "grant_expired")
     succeed(cast.admin.delete(other))
     collect_garbage(front.services.database, front.services.blobs)
     keep(front.get("/metrics"))
@@ -98,7 +100,7 @@ def test_a_failure_while_a_link_is_followed_does_not_write_it_down(
         raise RuntimeError("broken")
 
     monkeypatch.setattr(front.services.blobs, "open", fail)
-    answer = cast.nobody.follow(link)
+    answer = cast.anonymous.follow(link)
     refuse(answer, 500, "internal_error")
     token = parse_qs(urlsplit(link).query)["grant"][0]
     assert "request.failed" in everything_logged.getvalue()

@@ -65,15 +65,15 @@ def require_open_to_any_page(answer: TestResponse) -> None:
 )
 def test_a_link_is_open_to_any_page(cast: Cast, method: str, sent: dict[str, str], status: int) -> None:
     _, link = shared(cast)
-    answer = cast.nobody.follow(link, method=method, headers={"Origin": "https://page.example", **sent})
+    answer = cast.anonymous.follow(link, method=method, headers={"Origin": "https://page.example", **sent})
     assert answer.status_code == (status if method == "GET" else 200)
     require_open_to_any_page(answer)
 
 
 def test_a_page_is_told_that_its_copy_is_current(cast: Cast) -> None:
     _, link = shared(cast)
-    entity_tag = cast.nobody.follow(link).headers["ETag"]
-    answer = cast.nobody.follow(link, headers={"If-None-Match": entity_tag})
+    entity_tag = cast.anonymous.follow(link).headers["ETag"]
+    answer = cast.anonymous.follow(link, headers={"If-None-Match": entity_tag})
     assert answer.status_code == 304
     require_open_to_any_page(answer)
 
@@ -81,7 +81,7 @@ def test_a_page_is_told_that_its_copy_is_current(cast: Cast) -> None:
 def test_a_page_may_read_why_a_link_does_not_work(cast: Cast) -> None:
     file, link = shared(cast)
     succeed(cast.admin.delete(file))
-    answer = cast.nobody.follow(link)
+    answer = cast.anonymous.follow(link)
     refuse(answer, 410, "grant_expired")
     require_open_to_any_page(answer)
 
@@ -93,7 +93,7 @@ def test_a_browser_that_asks_before_is_told_which_headers_it_may_send(cast: Cast
         "Access-Control-Request-Method": "GET",
         "Access-Control-Request-Headers": "range,if-none-match",
     }
-    answer = cast.nobody.follow(link, method="OPTIONS", headers=asked)
+    answer = cast.anonymous.follow(link, method="OPTIONS", headers=asked)
     assert (answer.status_code, answer.data) == (204, b"")
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     assert answer.headers["Access-Control-Allow-Methods"] == "GET, HEAD"
@@ -106,7 +106,7 @@ def test_without_a_grant_no_page_of_another_origin_gets_anything(cast: Cast) -> 
     file, _ = shared(cast)
     answer = cast.agent.content(file, headers={"Origin": "https://page.example"})
     asked = cast.agent.content(file, method="OPTIONS", headers={"Origin": "https://page.example"})
-    asked_by_nobody = cast.nobody.content(file, method="OPTIONS")
+    asked_by_nobody = cast.anonymous.content(file, method="OPTIONS")
     for each in (answer, asked, asked_by_nobody):
         assert [name for name, _ in each.headers if name.startswith("Access-Control-")] == []
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-site"
@@ -118,7 +118,7 @@ def test_without_a_grant_no_page_of_another_origin_gets_anything(cast: Cast) -> 
 @pytest.mark.parametrize("media_type", SHOWN)
 def test_what_cannot_run_is_shown_in_a_page_when_asked_for(cast: Cast, media_type: str) -> None:
     _, link = shared(cast, media_type)
-    answer = cast.nobody.follow(f"{link}&disposition=inline")
+    answer = cast.anonymous.follow(f"{link}&disposition=inline")
     assert (answer.status_code, answer.data) == (200, b"0123456789")
     assert answer.headers["Content-Type"] == media_type
     assert answer.headers["Content-Disposition"].startswith('inline; filename="shown"')
@@ -126,7 +126,7 @@ def test_what_cannot_run_is_shown_in_a_page_when_asked_for(cast: Cast, media_typ
     policy = {part.strip() for part in answer.headers["Content-Security-Policy"].split(";")}
     assert {"sandbox", "default-src 'none'", "frame-ancestors *"} <= policy
     for plain in (link, f"{link}&disposition=attachment"):
-        kept = cast.nobody.follow(plain)
+        kept = cast.anonymous.follow(plain)
         assert kept.headers["Content-Disposition"].startswith("attachment")
         assert "frame-ancestors 'none'" in kept.headers["Content-Security-Policy"]
 
@@ -134,7 +134,7 @@ def test_what_cannot_run_is_shown_in_a_page_when_asked_for(cast: Cast, media_typ
 @pytest.mark.parametrize("media_type", NEVER_SHOWN)
 def test_everything_else_stays_an_attachment(cast: Cast, media_type: str) -> None:
     _, link = shared(cast, media_type)
-    answer = cast.nobody.follow(f"{link}&disposition=inline")
+    answer = cast.anonymous.follow(f"{link}&disposition=inline")
     assert answer.headers["Content-Disposition"].startswith("attachment")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
@@ -143,4 +143,4 @@ def test_everything_else_stays_an_attachment(cast: Cast, media_type: str) -> Non
 
 def test_another_disposition_is_refused(cast: Cast) -> None:
     _, link = shared(cast)
-    refuse(cast.nobody.follow(f"{link}&disposition=form-data"), 422, "validation_failed")
+    refuse(cast.anonymous.follow(f"{link}&disposition=form-data"), 422, "validation_failed")

@@ -146,13 +146,13 @@ def test_a_remote_write_is_pending_until_a_worker_has_placed_it(remote: Cast) ->
     assert (file["availability"], file["revision"], file["replayed"]) == ("Pending", 1, False)
     assert succeed(agent.metadata(file))["availability"] == "Pending"
     link = succeed(agent.grant(file), 201)["url"]
-    for refused in (agent.content(file), remote.nobody.follow(link)):
+    for refused in (agent.content(file), remote.anonymous.follow(link)):
         refuse(refused, 409, "file_pending")
         assert refused.headers["Retry-After"] == "1"
     assert ids(agent, "Pending") == {file["id"]}
     place(front)
     assert succeed(agent.metadata(file))["availability"] == "Available"
-    assert agent.content(file).data == remote.nobody.follow(link).data == b"first"
+    assert agent.content(file).data == remote.anonymous.follow(link).data == b"first"
     assert ids(agent, "Pending") == set()
     assert file["id"] in ids(agent, "Available")
 
@@ -197,13 +197,13 @@ def test_every_route_serves_a_remote_store(working: Cast) -> None:
     assert agent.content(file).data == b"second"
     assert agent.content(file, versionId=file["versionId"]).data == content
     link = succeed(agent.grant(file), 201)["url"]
-    assert working.nobody.follow(link).data == content
+    assert working.anonymous.follow(link).data == content
     succeed(agent.renew(file, None))
     succeed(agent.refer(file), 201)
     refuse(working.admin.delete(file), 409, "file_referenced")
     assert agent.release(file).status_code == 204
     succeed(working.admin.delete(file))
-    refuse(working.nobody.follow(link), 410, "grant_expired")
+    refuse(working.anonymous.follow(link), 410, "grant_expired")
     refuse(agent.content(file), 410, "file_deleted")
     collect_garbage(front.services.database, front.services.blobs)
     assert not rows_of(front, file)
