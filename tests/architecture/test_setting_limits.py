@@ -133,7 +133,7 @@ TURNED: Mapping[str, str] = {
     "database_pooler": "tests/shared/db/test_role_limits.py::"
     "test_every_connection_behind_the_pooler_has_the_limits",
     "s3_checksums": "tests/shared/files/blobs/test_s3.py::test_a_server_that_refuses_checksums_gets_none",
-    "usage_cost": "tests/shared/models/test_told_costs.py",
+    "usage_cost": "tests/shared/models/test_reply_costs.py",
     "absent_store_is_false": f"{OFF_TESTS}test_an_absent_store_is_read_as_false_where_operators_say_so",
     "a2a_require_version": "tests/web/a2a/test_errors.py",
     "a2a_push_notifications": "tests/web/a2a/test_errors.py",

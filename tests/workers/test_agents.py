@@ -1,4 +1,4 @@
-"""The worker of agents looks for turns by itself, takes over those of the dead, and hands back its own at its end."""
+"""The consumer of agent runs: it polls, takes over runs of dead workers, and returns its own at its end."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When beat sends what: everything at its start, then each sweep after its interval, whatever the others do."""
+"""The beat scheduler: every entry at start, then each after its interval, independent of the others."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How workers and beat are configured: every job has a handler and a sweep, and Celery is told what it must know."""
+"""The configuration of workers and beat: every job has a handler and a sweep, and Celery's settings are complete."""
 
 import ast
 import socket

@@ -1,4 +1,4 @@
-"""Threads that take their own work: as many as there is work for, no fewer than wait for it, and an orderly end."""
+"""The consumer pool: enough threads for the work, a minimum that waits, and an orderly end."""
 
 import queue
 import threading

@@ -1,4 +1,4 @@
-"""What a dead process leaves open is settled or given back in time, by what the schedule runs and nothing else."""
+"""Open calls of a dead process are settled or released in time by the schedule alone."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The worker's handlers of the outbox: bound to their messages, and stopped when the worker is asked to stop."""
+"""The worker's handlers of the outbox: bound to their messages, and stopped with the worker."""
 
 from collections.abc import Iterator
 from typing import Any

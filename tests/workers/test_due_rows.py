@@ -1,7 +1,4 @@
-"""Every scheduled job changes a row that is due, through its real binding: a handler that does nothing fails here.
-
-A row stands for each kind; a new job without one fails, too.
-"""
+"""Every scheduled job changes a due row through its real binding: a handler without effect fails here."""
 
 import ast
 import inspect

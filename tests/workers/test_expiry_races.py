@@ -1,4 +1,4 @@
-"""The sweep of deadlines against writes that commit while it is at work."""
+"""The sweep of deadlines against concurrent commits."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The worker's handlers of imports: some threads are left for what else there is to do."""
+"""The worker's handlers of imports leave some threads for other jobs."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The part of a Celery worker that carries model calls out: where it runs, what it takes, and how it ends."""
+"""The consumer of model calls in a Celery worker: its queues, its scheduling, and its end."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""What a worker is to Celery: a name of its own, flags that operators pass, events when asked for, and a soft end."""
+"""The Celery node of a worker: a unique name, operators' flags, events on request, and a soft shutdown."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The publisher: jobs leave as few messages, no request waits for the broker, and what is lost is counted."""
+"""The publisher: few messages for many jobs, no request that waits for the broker, and counted losses."""
 
 import socket
 import time

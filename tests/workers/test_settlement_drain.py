@@ -1,4 +1,4 @@
-"""A worker that is asked to stop settles its calls as long as it may, and at its very end those that are late."""
+"""A stopping worker settles its calls while it may, and pending settlements at its very end."""
 
 import atexit
 from collections.abc import Callable, Iterator

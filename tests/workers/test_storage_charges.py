@@ -1,4 +1,4 @@
-"""The worker's handlers of storage charges, with the price and the grace that the settings say."""
+"""The worker's handlers of storage charges, with the configured price and grace period."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

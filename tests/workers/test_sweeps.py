@@ -1,4 +1,4 @@
-"""A sweep holds one thread of a process, gives it back in time, and goes on behind whatever else waits."""
+"""A sweep occupies one thread of a process, stops in time, and continues behind the waiting messages."""
 
 import threading
 from collections.abc import Callable, Iterator

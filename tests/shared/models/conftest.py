@@ -1,4 +1,4 @@
-"""Both halves of a model call over this module's database and the run's Valkey."""
+"""Both halves of a model call, over this module's database and the run's Valkey."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Model calls as a front accepts them and a worker carries them out, here in one process, over real servers."""
+"""Model calls accepted by a web process and run by a worker, here in one process, over real servers."""
 
 from __future__ import annotations
 

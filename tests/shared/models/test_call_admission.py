@@ -1,4 +1,4 @@
-"""A call beyond its organization's share waits its turn, bounded, and whose lack it is decides what it is told."""
+"""A call beyond its organization's share waits fairly and for a bounded time; the refusal depends on whose limit it is."""
 
 import threading
 from collections.abc import Iterator

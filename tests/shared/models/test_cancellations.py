@@ -1,4 +1,4 @@
-"""A call that nobody waits for is cancelled from a thread of its own: nothing else waits until Valkey has it."""
+"""Abandoned calls are cancelled from a background thread, so that no response waits for Valkey."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

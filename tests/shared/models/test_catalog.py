@@ -1,4 +1,4 @@
-"""The catalog file: what it may hold, and how each mistake is told."""
+"""The catalog file: valid keys, and the error for each mistake."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The catalog in force: changed without a restart, never replaced by anything broken or half written."""
+"""The catalog in force: changed without a restart, never replaced by an invalid or incomplete file."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Importing OpenRouter's list of models, and the command that does it."""
+"""The import of OpenRouter's list of models, and its command."""
 
 import json
 from decimal import Decimal
@@ -110,9 +110,7 @@ def test_a_part_that_is_listed_as_zero_costs_as_its_whole() -> None:
         ("of_tomorrow", "0.1"),
     ],
 )
-def test_model_with_an_unsupported_price_is_left_out_unless_it_is_ignored(
-    key: str, value: Any
-) -> None:
+def test_model_with_an_unsupported_price_is_left_out_unless_it_is_ignored(key: str, value: Any) -> None:
     result = import_openrouter(json.dumps({"data": [priced(**{key: value})]}))
     assert result.left_out == (f"openai/gpt-5-mini: has prices that cannot be charged exactly: {key}",)
     catalog, left_out = imported(priced(**{key: value}), uncharged=(key,))

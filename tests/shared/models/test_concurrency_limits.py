@@ -1,4 +1,4 @@
-"""The share of an organization: what one may use alone, and what is left for those who come then."""
+"""The share of an organization: its maximum alone, and the slots left for newcomers."""
 
 from collections import Counter, deque
 from contextlib import ExitStack

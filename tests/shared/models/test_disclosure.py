@@ -1,4 +1,4 @@
-"""Whatever an upstream repeats of the operators' keys, accounts and addresses, no caller reads it."""
+"""Redaction of an upstream's text: no key, account or address of the operators reaches a caller."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The worker's half: whatever becomes of a call, it is charged for what it consumed and its client is told."""
+"""The worker's half of a call: every outcome is charged for its consumption and reported to the client."""
 
 import json
 from dataclasses import replace
@@ -185,9 +185,7 @@ def test_broken_stream_ends_with_an_error_and_is_charged_for_its_output(
 
 
 @MODELS
-def test_broken_response_fails_a_client_without_a_stream(
-    calls: ModelCalls, model: str
-) -> None:
+def test_broken_response_fails_a_client_without_a_stream(calls: ModelCalls, model: str) -> None:
     inbox = calls.respond("!tokens 9\n!break after 4", model=model, stream=False)
     calls.execute(inbox)
     replies = received(inbox)
@@ -274,9 +272,7 @@ def invoked(calls: ModelCalls, entry: ModelEntry, endpoint: str, *, stream: bool
     return invoke(calls.invoker, Catalog([entry]), calls.caller, request)
 
 
-def test_call_keeps_the_price_and_upstream_of_its_hold(
-    calls: ModelCalls, tmp_path: Path
-) -> None:
+def test_call_keeps_the_price_and_upstream_of_its_hold(calls: ModelCalls, tmp_path: Path) -> None:
     inbox = calls.chat("!tokens 3", model="scripted/narrow")
     catalog = tmp_path / "models.toml"
     catalog.write_text(catalog.read_text().replace('prompt_price = "1"', 'prompt_price = "9"'))
@@ -293,9 +289,7 @@ def price_of(calls: ModelCalls, model: str) -> int | None:
     return entry.prices.prompt if entry else None
 
 
-def test_worker_makes_a_call_to_a_model_missing_from_its_catalog(
-    calls: ModelCalls, tmp_path: Path
-) -> None:
+def test_worker_makes_a_call_to_a_model_missing_from_its_catalog(calls: ModelCalls, tmp_path: Path) -> None:
     inbox = calls.chat("!tokens 3")
     unaware = tmp_path / "old.toml"
     unaware.write_text(CATALOG.replace("scripted/", "other/"))

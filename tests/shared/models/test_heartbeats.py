@@ -1,4 +1,4 @@
-"""What looks after calls while their threads wait: signs of life, notes of what was streamed, and the end."""
+"""Heartbeats of calls: replies to silent clients, renewed leases with streamed tokens, cancellation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The front's half: who may call, what is held, and that a call which cannot be queued costs nothing."""
+"""The web process's half of a call: permission, hold, and a call that cannot be queued costs nothing."""
 
 import threading
 from dataclasses import replace

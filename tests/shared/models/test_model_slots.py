@@ -1,4 +1,4 @@
-"""A model's own limit on calls at once: kept over all processes, and shared among organizations."""
+"""A model's concurrency limit: kept over all processes, and shared among organizations."""
 
 from collections.abc import Iterator
 from contextlib import closing

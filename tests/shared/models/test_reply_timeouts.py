@@ -1,4 +1,4 @@
-"""The front's wait for replies: bounded in every direction, and a request that stops waiting cancels the call."""
+"""The wait for replies: bounded in every state, and an abandoned wait cancels the call."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

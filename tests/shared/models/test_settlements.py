@@ -1,4 +1,4 @@
-"""What a provider reported is charged whatever Postgres does, as long as the worker lives that heard it."""
+"""A provider's report is charged despite failures of Postgres, for as long as its worker lives."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""Streams that one thread carries on: each in order, none held up by another, every ending at its own call."""
+"""The stream loop: each stream in order, none delayed by another, every end in its call's own thread."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The official client, strict and plain, against a server that speaks through the translator."""
+"""The official client, strict and plain, against a server that replies through the translator."""
 
 from collections.abc import Iterator
 

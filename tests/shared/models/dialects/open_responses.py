@@ -1,7 +1,4 @@
-"""What the Open Responses suite takes for a Response and for an event of its stream, said as JSON schemas.
-
-Stricter than the official client: a member that may be absent must not be null, and no event is unknown.
-"""
+"""JSON schemas of a Response and of a stream's event, as the Open Responses suite requires them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A tiny HTTP server that answers creation requests through the translator, for the official client to read."""
+"""A small HTTP server that responds to creation requests through the translator, for the official client."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Chat completions as the official client reads them, whichever dialect the upstream speaks."""
+"""Chat completions as the official client reads them, over upstreams of both dialects."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Messages as Anthropic's client reads them, whichever dialect the upstream speaks."""
+"""Messages as Anthropic's client reads them, over upstreams of both dialects."""
 
 from typing import Any
 

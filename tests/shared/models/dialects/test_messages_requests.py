@@ -1,4 +1,4 @@
-"""What a Messages request becomes for an upstream of each dialect, and what of it is refused."""
+"""Translation of Messages requests to each upstream dialect, and refusals."""
 
 import hashlib
 from typing import Any

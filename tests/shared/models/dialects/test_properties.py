@@ -1,4 +1,4 @@
-"""However an upstream cuts its stream, the reply is the same; whatever it sends, nothing breaks."""
+"""Property tests of the translator: the split of an upstream's stream changes nothing, and no input breaks it."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""What real upstreams send instead of what OpenAI sends, and what becomes of it."""
+"""Deviations of real upstreams from OpenAI's API, and the normalized reply."""
 
 import json
 from typing import Any

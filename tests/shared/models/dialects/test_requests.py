@@ -1,4 +1,4 @@
-"""What both creation endpoints take and refuse, and how the refusal names the field."""
+"""Accepted and refused requests of both creation endpoints of OpenAI's dialects, and the field that a refusal names."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Responses as the official client reads them, whichever dialect the upstream speaks."""
+"""Responses as the official client reads them, over upstreams of both dialects."""
 
 from typing import Any
 

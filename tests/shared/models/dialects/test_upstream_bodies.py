@@ -1,4 +1,4 @@
-"""What upstreams are asked, in their own dialect."""
+"""Request bodies for upstreams, in their own dialect."""
 
 from typing import Any
 

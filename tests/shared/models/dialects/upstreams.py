@@ -1,4 +1,4 @@
-"""What upstreams of both dialects send for one and the same reply."""
+"""The events of upstreams of both dialects for the same reply."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Gathering chunks: everything that has arrived, no waiting, nothing lost, over plain sockets and wherever cut."""
+"""Gathering chunks: a read returns everything that has arrived, without waiting or loss, wherever the bytes are split."""
 
 import socket
 from collections.abc import Iterator

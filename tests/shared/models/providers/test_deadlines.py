@@ -1,4 +1,4 @@
-"""Slow upstreams and callers who left: each bound ends the call, whatever the upstream is doing."""
+"""Slow upstreams and clients that left: each timeout ends the call in every state of the upstream."""
 
 import itertools
 import select

@@ -1,4 +1,4 @@
-"""Fallback and repeats: at once to the next upstream, again after a wait, and never once it may have cost."""
+"""Fallback and retries: the next upstream at once, another round after a wait, none after a possible cost."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Calls that are hung up on: all that had come is read, and nothing arrives after."""
+"""Aborted calls: all bytes that had arrived are read, and none arrive later."""
 
 import contextlib
 import errno

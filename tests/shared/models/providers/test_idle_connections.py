@@ -1,4 +1,4 @@
-"""A request that meets an upstream's closing of an idle connection is sent once more, if none of it was taken."""
+"""A request lost with an idle connection is sent once more if the upstream acknowledged none of it."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Providers by way of a proxy, where one is configured."""
+"""Providers behind a configured proxy."""
 
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import events_of, model, text_of

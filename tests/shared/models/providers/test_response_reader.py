@@ -1,4 +1,4 @@
-"""What real servers send, quirks included, and what of it is believed."""
+"""Responses of real servers with their deviations: accepted and refused forms."""
 
 import gzip
 from typing import Any, Literal

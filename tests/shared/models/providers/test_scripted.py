@@ -1,4 +1,4 @@
-"""The scripted provider: deterministic, honest, and as difficult as it is told to be."""
+"""The scripted provider: deterministic replies, exact usage, and scripted failures."""
 
 import re
 import threading

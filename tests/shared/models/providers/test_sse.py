@@ -1,4 +1,4 @@
-"""The parser of server-sent events: any cut, any line end, bounded."""
+"""The parser of server-sent events: any split, any line end, bounded size."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Answers other than success: what each means, whether it may have cost, and what a caller gets to see."""
+"""Error responses of upstreams: their meaning, whether they may have cost something, and the text for callers."""
 
 import logging
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A call's message is what Celery would have sent, and its form belongs to the name of its queues."""
+"""A call's message equals Celery's own, and its form belongs to the queues' names."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which model calls wait is known beside their requests, where their messages go by RabbitMQ; it may be away."""
+"""Model calls on RabbitMQ: their number and age from Valkey, and an unavailable broker."""
 
 import time
 from collections.abc import Iterator

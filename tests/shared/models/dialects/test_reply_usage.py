@@ -1,4 +1,4 @@
-"""What a reply tells of its usage: the counts that are charged, also where the upstream reports what cannot be."""
+"""The usage in a reply equals the charged counts, also after an implausible report of the upstream."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A reply says what it cost: what the ledger charged, for the counts that it shows."""
+"""A reply shows its cost: the ledger's charge for the usage that it shows."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which call a worker makes: no queue and no provider stands before the others, and no thread waits for room."""
+"""Scheduling of calls in a worker: fair among queues and providers, and no thread waits for room."""
 
 from dataclasses import replace
 from typing import Any
@@ -118,9 +118,7 @@ def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.M
     assert turn.consume(4) == [parked_queue("free"), "b", "a"]
 
 
-def test_provider_leaves_slots_for_others_and_parks_its_calls(
-    queue: CallQueue, valkey: redis.Redis
-) -> None:
+def test_provider_leaves_slots_for_others_and_parks_its_calls(queue: CallQueue, valkey: redis.Redis) -> None:
     calls = CallScheduler(queue, slots=SLOTS)
     assert len(admit_all(calls, "slow", 20)) == SLOTS * 7 // 8
     assert count_aside(valkey, "slow") == 20 - SLOTS * 7 // 8
@@ -146,9 +144,7 @@ def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(queue: CallQue
     assert not calls.closed_queues()
 
 
-def test_queued_call_is_not_sent_again_and_a_lost_call_is_next(
-    queue: CallQueue, valkey: redis.Redis
-) -> None:
+def test_queued_call_is_not_sent_again_and_a_lost_call_is_next(queue: CallQueue, valkey: redis.Redis) -> None:
     put(queue, "p", UUID(int=1))
     put(queue, "p", UUID(int=1))
     waiting = take_call(valkey)
