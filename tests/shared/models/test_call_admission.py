@@ -1,4 +1,4 @@
-"""A call beyond its organization's share waits fairly and for a bounded time; the refusal depends on whose limit it is."""
+"""A call beyond its organization's share waits fairly and for a bounded time; the refusal names the right limit."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Gathering chunks: a read returns everything that has arrived, without waiting or loss, wherever the bytes are split."""
+"""Gathering chunks: a read returns all bytes that have arrived, without waiting or loss, at any split."""
 
 import socket
 from collections.abc import Iterator
