@@ -241,7 +241,7 @@ def test_call_not_begun_when_the_pool_stops_is_requeued(
         assert [str(call.address.invocation_id) for call in waiting_calls(valkey)] == [sent.headers["id"]]
 
 
-def test_a_call_that_is_read_while_the_worker_stops_is_given_back(
+def test_call_read_while_the_worker_stops_is_requeued(
     carried: RecordingHandler, valkey_server: EmbeddedValkey
 ) -> None:
     take, sent = strategy_of(carried, "redis://127.0.0.1:1"), message()
@@ -253,7 +253,7 @@ def test_a_call_that_is_read_while_the_worker_stops_is_given_back(
 
 
 @pytest.mark.parametrize("body", ["[]", "{}", "[[],{},{}]", "nothing"])
-def test_what_is_no_call_is_refused_as_an_invalid_task(carried: RecordingHandler, body: str) -> None:
+def test_invalid_message_is_refused_as_an_invalid_task(carried: RecordingHandler, body: str) -> None:
     sent = message()
     sent.body = body
     with pytest.raises(InvalidTaskError):

@@ -110,14 +110,14 @@ def test_jobs_of_a_class_with_a_spacing_are_gathered_and_hold_up_no_others(
         wait_until(lambda: waiting(broker, "uploads") == 2, "the second is sent")
 
 
-def test_nobody_waits_for_a_broker_that_is_down_and_the_loss_is_counted() -> None:
+def test_publisher_does_not_wait_for_a_down_broker_and_counts_losses() -> None:
     before = failures()
     with application(f"redis://127.0.0.1:{free_port()}/0") as app:
         assert hand_over(Publisher(app), 1000) < LONGEST_HANDOVER_SECONDS
         wait_until(lambda: failures() > before, "the loss is counted")
 
 
-def test_nobody_waits_for_a_broker_that_accepts_and_does_not_answer() -> None:
+def test_publisher_does_not_wait_for_an_unresponsive_broker() -> None:
     before = failures()
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -141,7 +141,7 @@ def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValke
             wait_until(lambda: waiting(broker, "retention") == 1, "the next job is sent")
 
 
-def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
+def test_unpublished_jobs_are_bounded_and_drops_are_counted() -> None:
     with application("redis://127.0.0.1:1/0") as app:
         publisher = Publisher(app)
         publisher._thread.stop()  # nobody takes anything

@@ -144,9 +144,7 @@ def test_one_that_never_rests_leaves_others_the_slots_of_a_model(
     assert restless.discrepancies() == other.discrepancies() == []
 
 
-def test_who_waits_for_a_model_keeps_nobody_from_another(
-    tenants: Tenants, threads: ThreadPoolExecutor
-) -> None:
+def test_wait_for_one_model_does_not_delay_another(tenants: Tenants, threads: ThreadPoolExecutor) -> None:
     one = tenants.organization()
     first = tenants.hold(one, model="acme/one", limit=1)
     waiting = threads.submit(tenants.hold, one, model="acme/one", limit=1)
@@ -157,7 +155,9 @@ def test_who_waits_for_a_model_keeps_nobody_from_another(
     tenants.end(one, waiting.result(60))
 
 
-def test_whose_lack_it_is_that_a_model_has_no_slot(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_names_the_limit_that_a_model_reached(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 0.0)
     one, other = tenants.organization(), tenants.organization()
     held = tenants.hold(one, model="acme/single", limit=1)
@@ -176,7 +176,7 @@ def test_wait_for_a_thread_is_deducted_from_the_wait_for_a_share(tenants: Tenant
         tenants.admission.hold(invocation, PoolKey(one.organization_id, None), waited_seconds=20.0)
 
 
-def test_an_organization_without_a_call_is_told_that_the_service_lacks_room(
+def test_organization_without_calls_gets_an_overload(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tenants.admission, "_max_wait_seconds", 0.1)

@@ -101,7 +101,7 @@ def test_a_queue_gives_its_calls_in_the_order_in_which_they_came(
     assert [call.address.invocation_id for call in read(valkey_server.url, list(MODELS), 5)] == sent
 
 
-def test_what_a_dead_worker_put_aside_is_read_by_another(
+def test_parked_call_of_a_dead_worker_is_read_by_another(
     queue: CallQueue, valkey_server: EmbeddedValkey
 ) -> None:
     dead = CallScheduler(queue, slots=1)
@@ -109,7 +109,7 @@ def test_what_a_dead_worker_put_aside_is_read_by_another(
     assert len(read(valkey_server.url, [*MODELS, parked_queue("slow")], 2)) == 2
 
 
-def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_are_read_round_robin_and_parked_calls_first(monkeypatch: pytest.MonkeyPatch) -> None:
     turn = QueueRoundRobin()
     turn.update(["a", "b", parked_queue("full"), parked_queue("free")])
     assert turn.consume(4) == [parked_queue("full"), parked_queue("free"), "a", "b"]
@@ -127,7 +127,7 @@ def test_provider_leaves_slots_for_others_and_parks_its_calls(queue: CallQueue, 
     assert len(admit_all(calls, "quick", 1)) == 1
 
 
-def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(queue: CallQueue) -> None:
+def test_ending_thread_takes_a_parked_call(queue: CallQueue) -> None:
     calls = CallScheduler(queue, slots=SLOTS)
     waiting = [call_of("slow") for _ in range(9)]
     running = [at for at in map(calls.admit, waiting) if at is not None]
@@ -154,7 +154,7 @@ def test_queued_call_is_not_sent_again_and_a_lost_call_is_next(queue: CallQueue,
     assert (queue.count(), take_call(valkey)) == (2, waiting)
 
 
-def test_a_call_that_is_put_aside_is_not_lost(queue: CallQueue) -> None:
+def test_parked_call_is_not_lost(queue: CallQueue) -> None:
     call = call_of("p")
     queue.park(call)
     assert not queue.requeue_if_lost(call)

@@ -35,7 +35,7 @@ def test_the_example_is_a_catalog_with_every_field() -> None:
     assert catalog.find("openai/GPT-5-mini") is None
 
 
-def test_what_may_be_left_out_has_a_default() -> None:
+def test_optional_key_has_a_default() -> None:
     model = parse_catalog(GOOD, source="x").entries[0]
     assert (model.name, model.provider, model.description) == ("maker/model", "p", "")
     assert (model.context_length, model.max_completion_tokens, model.concurrency_limit) == (None, None, None)
@@ -200,13 +200,13 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("wrong", "right", "problem"), MISTAKES, ids=[f"{m[0][:40]!r}" for m in MISTAKES])
-def test_a_mistake_is_told_by_file_and_key(wrong: str, right: str, problem: str) -> None:
+def test_mistake_is_reported_by_file_and_key(wrong: str, right: str, problem: str) -> None:
     assert right in GOOD
     [told] = problems_of(GOOD.replace(right, wrong, 1))
     assert told.startswith(f"models.toml: {problem}")
 
 
-def test_all_mistakes_are_told_at_once_up_to_a_number() -> None:
+def test_all_mistakes_are_reported_up_to_a_maximum() -> None:
     told = problems_of(PROVIDER + "surprise = 1\n" + MODEL)
     assert told == [
         "models.toml: providers.p.surprise: is not a known key",
@@ -229,7 +229,7 @@ def test_a_catalog_without_models_is_a_mistake() -> None:
     assert problems_of("models = [3]\n[providers]")[0].startswith("models.toml: models[0]: ")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CatalogInvalid, match=r"absent\.toml: cannot be read: No such file"):
         read_catalog(tmp_path / "absent.toml")
     (tmp_path / "latin.toml").write_bytes(b"# \xff")

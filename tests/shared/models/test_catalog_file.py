@@ -167,7 +167,7 @@ def test_a_process_that_was_idle_begins_with_the_new_file(
     assert [model.id for model in file.current().entries] == ["two"]
 
 
-def test_a_watched_file_is_read_though_nobody_asks(path: Path) -> None:
+def test_watched_file_is_read_without_a_request(path: Path) -> None:
     file = CatalogFile(path, check_interval_seconds=0.02).watch()
     path.write_text(catalog_of("two"))
     try:

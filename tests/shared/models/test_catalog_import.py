@@ -122,7 +122,7 @@ def test_media_priced_as_prompt_tokens_have_no_separate_price() -> None:
     assert (len(catalog), left_out) == (1, ())
 
 
-def test_what_cannot_be_offered_is_left_out_and_named() -> None:
+def test_unsupported_model_is_left_out_and_named() -> None:
     catalog, left_out = imported(
         listed(),
         listed(id="a/router", pricing={"prompt": "-1", "completion": "-1"}),
@@ -180,9 +180,7 @@ def test_the_commands_import_and_check(tmp_path: Path, monkeypatch: pytest.Monke
     assert "OPENROUTER_API_KEY (provider openrouter)" in checked.stderr
 
 
-def test_the_check_names_what_is_wrong_with_the_configured_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_names_mistakes_of_the_configured_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models.toml").write_text("surplus = 1\n[providers]")
     monkeypatch.setenv("MODELS_CONFIG", str(tmp_path / "models.toml"))
     checked = CliRunner().invoke(main, ["models", "check"])

@@ -51,7 +51,7 @@ class Service:
                 waiting.append(name)
 
 
-def test_one_organization_alone_uses_nearly_half_of_what_there_is() -> None:
+def test_single_organization_uses_nearly_half_of_the_slots() -> None:
     service = Service()
     service.flood("greedy", provider="slow")
     assert service.of("greedy") == SLOTS * 7 // 16
@@ -73,7 +73,7 @@ def test_few_slots_are_used_too(slots: int) -> None:
     assert Service(slots).admit("lone", "one")
 
 
-def test_nobody_is_admitted_where_there_is_no_slot() -> None:
+def test_no_call_is_admitted_without_slots() -> None:
     full = OpenCalls(total=8, organizations=3, by_provider={"slow": 8})
     assert share_of(8, full, "quick") == 0
 
@@ -139,7 +139,7 @@ def test_shares_are_known_without_valkey(calls: ModelCalls) -> None:
     assert away.of("p") == 14
 
 
-def test_quick_calls_in_succession_need_no_look_at_what_others_do(
+def test_quick_calls_in_succession_need_no_new_count(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.models.concurrency_limits.SNAPSHOT_SECONDS", 3600.0)

@@ -52,7 +52,7 @@ def test_nothing_of_the_operators_is_disclosed(text: str) -> None:
         "messages[0].content: secret recipes are fine, as are version 1.2.3 and 12:30.",
     ],
 )
-def test_what_concerns_the_request_is_said(text: str) -> None:
+def test_upstreams_error_about_the_request_is_shown(text: str) -> None:
     assert disclose(text) == text
     assert text in _refused({"error": {"message": text}})
 

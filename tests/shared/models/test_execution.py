@@ -82,7 +82,7 @@ def test_a_completed_call_is_charged_as_reported(calls: ModelCalls, endpoint: st
 
 @ENDPOINTS
 @MODELS
-def test_a_call_for_the_whole_answer_gets_one_document(calls: ModelCalls, endpoint: str, model: str) -> None:
+def test_plain_call_gets_one_document(calls: ModelCalls, endpoint: str, model: str) -> None:
     inbox = ask(calls, endpoint, "!tokens 9", model, stream=False)
     calls.execute(inbox)
     (end,) = received(inbox)
@@ -136,7 +136,7 @@ def test_a_call_that_brought_neither_report_nor_reply_costs_nothing(
     assert record["provider"] == "scripted"
 
 
-def test_an_overloaded_provider_says_when_to_come_back(calls: ModelCalls) -> None:
+def test_overloaded_provider_returns_retry_after(calls: ModelCalls) -> None:
     inbox = calls.chat("!fail 429 retry-after 7")
     calls.execute(inbox)
     assert json.loads(received(inbox)[-1].data)["retry_after_seconds"] == 7
@@ -207,7 +207,7 @@ def test_invalid_plain_reply_fails_and_is_charged_as_reported(
     assert calls.charge(inbox) == (("failed", 6, 4, False) if is_reported else ("failed", 0, 0, False))
 
 
-def test_a_whole_answer_may_take_longer_than_a_stream_to_begin(calls: ModelCalls) -> None:
+def test_plain_reply_may_exceed_the_first_byte_timeout(calls: ModelCalls) -> None:
     inbox = calls.chat("!wait 300\n!tokens 9", model="scripted/hasty", stream=False)
     calls.execute(inbox)
     assert calls.charge(inbox)[0] == "completed"
@@ -297,7 +297,7 @@ def test_worker_makes_a_call_to_a_model_missing_from_its_catalog(calls: ModelCal
     assert calls.charge(inbox) == ("completed", 2, 3, False)
 
 
-def test_a_secret_is_sent_nowhere_but_where_the_workers_own_catalog_says(
+def test_secret_is_sent_only_where_the_workers_catalog_says(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPSTREAM_KEY", "a secret")
@@ -318,9 +318,7 @@ def test_a_secret_is_sent_nowhere_but_where_the_workers_own_catalog_says(
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 
-def test_a_model_that_answers_all_it_can_takes_no_more(
-    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_at_its_limit_refuses_calls(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that is refused leaves no trace; one whose client has gone counts until its worker has ended it."""
     monkeypatch.setattr(calls.invoker.admission, "_max_wait_seconds", 0.0)
     first = calls.chat("!tokens 2\n!delay 60000", model="scripted/narrow")
@@ -362,7 +360,7 @@ def test_a_call_cancelled_before_it_begins_is_not_made(calls: ModelCalls) -> Non
     assert calls.charge(inbox) == ("cancelled", 0, 0, False)
 
 
-def test_a_call_cancelled_in_the_middle_is_charged_for_what_was_said(calls: ModelCalls) -> None:
+def test_cancelled_stream_is_charged_for_its_output(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 1000\n!delay 20")
     with calls.executing(inbox):
         while b"word3" not in (reply := inbox.receive(10.0) or pytest.fail("silence")).data:
@@ -402,7 +400,7 @@ def test_call_without_a_client_is_charged_by_the_report_received(
     assert calls.charge(inbox) == ("cancelled", 10, 3, False)
 
 
-def test_a_call_whose_front_has_gone_is_cancelled(calls: ModelCalls) -> None:
+def test_call_of_a_dead_web_process_is_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 1000\n!delay 20")
     execute(calls.executor, replace(inbox.address, channel="quartermaster:replies:of-a-front-that-died"))
     assert calls.charge(inbox)[0] == "cancelled"
@@ -432,7 +430,7 @@ def test_a_second_message_for_a_call_does_nothing(calls: ModelCalls) -> None:
     assert calls.balance.balance == CREDITS - 20
 
 
-def test_a_call_whose_request_was_forgotten_costs_nothing_and_says_so(calls: ModelCalls) -> None:
+def test_call_with_a_lost_request_costs_nothing_and_reports_it(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
     for key in calls.valkey.scan_iter("quartermaster:request:*"):
         calls.valkey.delete(key)
@@ -442,7 +440,7 @@ def test_a_call_whose_request_was_forgotten_costs_nothing_and_says_so(calls: Mod
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 
-def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) -> None:
+def test_call_with_an_unreadable_request_costs_nothing(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         calls.execute(
@@ -451,7 +449,7 @@ def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) ->
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 
-def test_an_unforeseen_mistake_of_ours_is_told_and_settled(calls: ModelCalls) -> None:
+def test_unexpected_exception_is_reported_and_settled(calls: ModelCalls) -> None:
     class Broken:
         def open(self, *_: object, **__: object) -> object:
             raise ZeroDivisionError

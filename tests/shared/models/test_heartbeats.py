@@ -27,7 +27,7 @@ def hear(inbox: Inbox, kind: ReplyKind) -> Reply:
             return reply
 
 
-def test_a_call_whose_upstream_is_silent_gives_signs_of_life(calls: ModelCalls) -> None:
+def test_call_with_a_silent_upstream_sends_heartbeats(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9\n!stall after 2")
     with calls.executing(inbox):
         for _ in range(3):
@@ -65,7 +65,7 @@ def test_a_call_that_was_cancelled_during_a_silence_ends(calls: ModelCalls) -> N
     assert calls.charge(inbox)[0] == "cancelled"
 
 
-def test_what_was_streamed_is_noted_and_the_lease_renewed(calls: ModelCalls) -> None:
+def test_streamed_tokens_are_recorded_and_the_lease_renewed(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9\n!stall after 4")
 
     def row() -> dict[str, object]:
@@ -80,7 +80,7 @@ def test_what_was_streamed_is_noted_and_the_lease_renewed(calls: ModelCalls) -> 
     assert calls.charge(inbox)[2] == 6
 
 
-def test_a_mistake_with_leases_silences_nobody(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_renewal_does_not_stop_heartbeats(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -29,7 +29,7 @@ def held_for(calls: ModelCalls, inbox: Inbox) -> int:
     return int(calls._rows("SELECT hold FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]["hold"])
 
 
-def test_a_call_holds_what_it_is_expected_to_cost_at_the_most(calls: ModelCalls) -> None:
+def test_call_holds_its_maximum_expected_cost(calls: ModelCalls) -> None:
     limited = calls.chat("hello", max_completion_tokens=100)
     twice = calls.chat("hello", max_completion_tokens=100, n=2)
     unlimited = calls.chat("hello")
@@ -114,9 +114,7 @@ def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCa
     assert calls.states() == ["voided"], "while it is known to be away nothing is held in vain"
 
 
-def test_a_call_whose_replies_could_not_be_heard_is_not_accepted(
-    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_without_a_reply_channel_is_refused(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "SUBSCRIBE_TIMEOUT_SECONDS", 0.05)
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         deaf = ReplyChannel(dead)
@@ -160,7 +158,7 @@ def test_call_is_kept_while_valkey_and_postgres_do_not_report_its_state(
     inbox.close()
 
 
-def test_an_invocation_carries_who_is_responsible(calls: ModelCalls) -> None:
+def test_invocation_has_its_attribution(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     row = calls._rows("SELECT * FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]
     assert isinstance(row["user_id"], UUID)

@@ -74,7 +74,7 @@ def one(valkey: Redis) -> Iterator[Model]:
         yield model
 
 
-def test_slots_are_shared_between_processes_and_given_back(two: Model) -> None:
+def test_slots_are_shared_between_processes_and_released(two: Model) -> None:
     assert (two.takes(A), two.takes(B), two.takes(A), two.takes(B)) == (True, True, False, False)
     two.ends(A)
     assert (two.takes(A), two.takes(A)) == (True, False)
@@ -83,7 +83,7 @@ def test_slots_are_shared_between_processes_and_given_back(two: Model) -> None:
     assert two.leases() == {}
 
 
-def test_what_one_holds_goes_to_another_as_soon_as_it_ends(two: Model) -> None:
+def test_released_slot_goes_to_another_at_once(two: Model) -> None:
     """One organization begins its next call as one ends, and never rests."""
     assert (two.takes(A), two.takes(A), two.takes(B)) == (True, True, False)
     two.ends(A)
@@ -164,7 +164,7 @@ def away() -> Iterator[ModelSlots]:
         yield slots
 
 
-def test_a_model_without_a_limit_asks_nobody(away: ModelSlots, caplog: pytest.LogCaptureFixture) -> None:
+def test_model_without_a_limit_does_no_io(away: ModelSlots, caplog: pytest.LogCaptureFixture) -> None:
     with away.taken_over(uuid4(), A, model="m", limit=None):
         assert not away.stop_renewing(uuid4())
     assert caplog.messages == []

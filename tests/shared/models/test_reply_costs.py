@@ -81,9 +81,7 @@ def told_usage(inbox: Inbox) -> dict[str, Any]:
 
 @ASKED
 @SPOKEN
-def test_a_reply_tells_what_the_ledger_charged(
-    calls: ModelCalls, request_: ParsedRequest, dialect: Dialect
-) -> None:
+def test_reply_shows_the_ledgers_charge(calls: ModelCalls, request_: ParsedRequest, dialect: Dialect) -> None:
     script = Script(prompt_tokens=100, cached_tokens=20, cache_write_tokens=30, reasoning_tokens=1)
     inbox = answered(calls, script, request_, dialect)
     record = calls.record(inbox)
@@ -113,7 +111,7 @@ def test_implausible_report_is_replaced_by_an_estimate_of_the_delivered_reply(
     assert usage["cost"] == format_credits(record["cost"])
 
 
-def test_a_cost_is_not_told_where_the_operator_does_not_want_it(calls: ModelCalls) -> None:
+def test_cost_is_hidden_if_the_operator_disables_it(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9", stream=False)
     engine = replace(calls.executor.engine, shows_cost=False)
     calls.execute(inbox, replace(calls.executor, engine=engine))

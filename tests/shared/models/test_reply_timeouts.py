@@ -87,7 +87,7 @@ def test_a_call_is_read_to_its_end_and_not_cancelled(calls: ModelCalls) -> None:
     assert calls.invoker.replies.waiting == 0
 
 
-def test_a_failure_is_raised_as_the_worker_told_it(calls: ModelCalls) -> None:
+def test_failure_of_the_worker_is_raised_unchanged(calls: ModelCalls) -> None:
     inbox = calls.chat("!fail 429 retry-after 7")
     with calls.executing(inbox), pytest.raises(CallFailed) as raised:
         list(replies(calls.invoker, inbox))
@@ -104,7 +104,7 @@ def test_a_failure_that_may_have_cost_something_is_final(calls: ModelCalls) -> N
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_call_that_no_worker_begins_is_given_back(calls: ModelCalls) -> None:
+def test_call_that_no_worker_begins_is_released(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     with pytest.raises(ModelsOverloaded) as raised:
         list(replies(calls.invoker, inbox))
@@ -141,7 +141,7 @@ def test_call_taken_by_a_silent_worker_is_lost_and_cancelled(calls: ModelCalls) 
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_call_whose_worker_falls_silent_is_lost_and_cancelled(calls: ModelCalls) -> None:
+def test_call_of_a_silent_worker_is_lost_and_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     begin(calls, inbox)
     writer_to(calls, inbox).send(ReplyKind.ALIVE)
@@ -179,7 +179,7 @@ def test_a_worker_that_renews_its_lease_is_slow_and_not_dead(
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_call_whose_last_reply_was_missed_is_lost(calls: ModelCalls) -> None:
+def test_call_with_a_missed_last_reply_is_lost(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     progress = begin(calls, inbox)
     outcome = Outcome(status=Status.FAILED, counts=None)
@@ -203,7 +203,7 @@ def test_a_sign_of_life_is_no_reply_but_ends_a_silence(calls: ModelCalls, clock:
     assert said.data == b"there"
 
 
-def test_whoever_stops_waiting_cancels_the_call(calls: ModelCalls) -> None:
+def test_closed_wait_cancels_the_call(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 1000\n!delay 20")
     with calls.executing(inbox):
         coming = replies(calls.invoker, inbox)
@@ -235,7 +235,7 @@ def test_an_interrupted_channel_is_noticed_by_every_call_and_mended_for_the_next
     assert [reply for reply in replies(calls.invoker, again) if reply is not None]
 
 
-def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
+def test_slow_reader_loses_its_replies_and_delays_no_other(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.messaging.replies.INBOX_LIMIT_BYTES", 1000)
@@ -275,7 +275,7 @@ def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: 
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_wait_asks_no_server_itself_what_becomes_of_a_silent_call(calls: ModelCalls) -> None:
+def test_wait_for_a_silent_call_does_no_io(calls: ModelCalls) -> None:
     """One thread serves the waits of all clients: a server that is away would stop them all."""
     inbox = calls.chat("hello")
     may_answer = threading.Event()

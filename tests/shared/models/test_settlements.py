@@ -101,7 +101,7 @@ def test_a_report_that_comes_after_the_sweeps_estimate_corrects_it(calls: ModelC
     assert calls.discrepancies() == []
 
 
-def test_a_process_that_ends_settles_what_is_late_first(
+def test_ending_process_settles_pending_calls_first(
     calls: ModelCalls, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settlements, "RETRY_SECONDS", NEVER_SECONDS)

@@ -110,7 +110,7 @@ def test_a_stream_that_breaks_is_its_calls_affair_and_no_others(
     assert not carried[4].done()
 
 
-def test_a_stream_that_was_given_back_can_be_carried_again(loop: StreamLoop) -> None:
+def test_returned_stream_can_be_pumped_again(loop: StreamLoop) -> None:
     stream = Stream()
     for said in (b"one.", b"two."):
         stream.theirs.sendall(said)
@@ -119,7 +119,7 @@ def test_a_stream_that_was_given_back_can_be_carried_again(loop: StreamLoop) -> 
     stream.close()
 
 
-def test_a_stream_whose_other_end_is_gone_is_looked_at(loop: StreamLoop) -> None:
+def test_stream_with_a_closed_peer_is_polled(loop: StreamLoop) -> None:
     stream = Stream()
     stream.theirs.close()
     seen: list[bytes] = []

@@ -116,7 +116,7 @@ def test_log_probabilities_arrive(client: OpenAI, script: Script) -> None:
     assert logprobs.content[0].top_logprobs[0].token == "Hi"
 
 
-def test_a_cut_reply_says_length(client: OpenAI, script: Script) -> None:
+def test_reply_at_the_limit_has_finish_reason_length(client: OpenAI, script: Script) -> None:
     script.events = stream_of(script, Reply(text=["And then"], finish="length"))
     assert client.chat.completions.create(**ASK).choices[0].finish_reason == "length"
 

@@ -40,7 +40,7 @@ def test_a_message_is_read_whole(messages_client: Anthropic, script: Script) -> 
     assert (message.stop_reason, message.stop_sequence) == ("end_turn", None)
 
 
-def test_usage_tells_what_the_cache_had_apart(messages_client: Anthropic, script: Script) -> None:
+def test_usage_excludes_cached_tokens(messages_client: Anthropic, script: Script) -> None:
     script.events = stream_of(script, Reply(text=["Mild."]))
     usage = messages_client.messages.create(**ASK).usage
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (7, 4, 0)
@@ -114,9 +114,7 @@ def test_a_refusal_is_text_and_a_reason(messages_client: Anthropic, script: Scri
     assert message.stop_reason == "refusal"
 
 
-def test_a_tool_that_is_called_without_arguments_is_called_with_none(
-    messages_client: Anthropic, script: Script
-) -> None:
+def test_tool_call_without_arguments_has_an_empty_object(messages_client: Anthropic, script: Script) -> None:
     script.events = stream_of(script, Reply(calls=[("call_1", "weather", [])]))
     with messages_client.messages.stream(**ASK, tools=[TOOL]) as stream:
         streamed = stream.get_final_message().content[0]
@@ -145,7 +143,7 @@ def call(index: int, text: str, **opened: Any) -> dict[str, Any]:
     return chunk({"tool_calls": [{"index": index, **opened, "function": function}]})
 
 
-def test_woven_calls_are_told_one_after_another() -> None:
+def test_interleaved_calls_become_consecutive_blocks() -> None:
     parsed = parse_messages({**ASK, "stream": True})
     events = [
         chunk({"role": "assistant", "content": ""}),
@@ -176,7 +174,7 @@ def test_woven_calls_are_told_one_after_another() -> None:
     ]
 
 
-def test_arguments_that_are_no_object_are_told_as_they_are() -> None:
+def test_arguments_that_are_not_an_object_are_kept_as_text() -> None:
     events = stream_of(Script(upstream=Dialect.CHAT), Reply(calls=[("call_1", "weather", ["[1, 2"])]))
     translator, _ = relay(parse_messages(ASK), Dialect.CHAT, events)
     assert translator.result()["content"][0]["input"] == {"INVALID_JSON": "[1, 2"}
@@ -192,7 +190,7 @@ def test_the_sequence_that_stopped_it_is_named_where_the_upstream_names_it() -> 
     assert translator.result()["stop_sequence"] == "END"
 
 
-def test_the_first_event_tells_an_estimate_and_the_last_what_was_used() -> None:
+def test_first_event_has_an_estimate_and_the_last_the_usage() -> None:
     parsed = parse_messages({**ASK, "system": "a" * 400, "stream": True})
     _, frames = relay(parsed, Dialect.CHAT, stream_of(Script(), Reply(text=["Mild."])))
     first, *_, last, _stop = read_events(frames)

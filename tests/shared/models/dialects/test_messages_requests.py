@@ -47,7 +47,7 @@ def refused(**members: Any) -> InvalidRequest:
     return raised.value
 
 
-def test_options_are_said_in_chats_words() -> None:
+def test_messages_options_become_chat_options() -> None:
     asked = chat(
         system="Be brief.",
         temperature=1,
@@ -79,7 +79,7 @@ def test_options_are_said_in_chats_words() -> None:
     }
 
 
-def test_options_are_said_in_the_words_of_responses() -> None:
+def test_messages_options_become_responses_options() -> None:
     asked = responses(
         system=[{"type": "text", "text": "Be brief."}], thinking={"type": "enabled", "budget_tokens": 9000}
     )
@@ -148,7 +148,7 @@ def test_a_conversation_with_tools_keeps_its_order() -> None:
     ]  # fmt: skip
 
 
-def test_a_tool_that_failed_is_told_as_one() -> None:
+def test_failed_tool_result_is_marked_as_error() -> None:
     assert chat(messages=said(result("no such city", is_error=True)))["messages"][0]["content"] == (
         "Error: no such city"
     )
@@ -195,12 +195,12 @@ def test_documents_are_passed_on_as_far_as_upstreams_take_them() -> None:
         chat(messages=said(by_address))
 
 
-def test_a_long_name_of_a_user_is_told_as_its_digest() -> None:
+def test_long_user_name_is_replaced_by_its_digest() -> None:
     name = "user_" + "x" * 100
     assert chat(metadata={"user_id": name})["user"] == hashlib.sha256(name.encode()).hexdigest()
 
 
-def test_stop_sequences_are_refused_where_they_cannot_be_said() -> None:
+def test_stop_sequences_are_refused_for_responses_upstreams() -> None:
     with pytest.raises(InvalidRequest) as raised:
         responses(stop_sequences=["END"])
     assert raised.value.param == "stop_sequences"
@@ -236,7 +236,7 @@ def test_stop_sequences_are_refused_where_they_cannot_be_said() -> None:
         ({"metadata": {"user_id": 5}}, "metadata.user_id"),
     ],
 )
-def test_what_is_wrong_or_unsupported_is_named(members: Json, param: str) -> None:
+def test_invalid_or_unsupported_field_is_named(members: Json, param: str) -> None:
     error = refused(**members)
     assert error.param == param
     assert error.detail.startswith(f"{param}: ") or param.endswith(".role")

@@ -100,7 +100,7 @@ def test_the_suite_finds_no_fault(script: Script, case: str, reasoning: tuple[st
         assert events[-1]["response"] == response
 
 
-def test_a_stream_of_reasoning_says_it_in_deltas() -> None:
+def test_reasoning_stream_has_reasoning_deltas() -> None:
     script = Script(upstream=Dialect.CHAT)
     parsed = parse_responses({"model": MODEL, "store": False, "input": "Hm?", "stream": True})
     events = stream_of(script, Reply(text=["Yes."], reasoning=["Let me ", "think."]))

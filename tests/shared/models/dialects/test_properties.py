@@ -140,9 +140,7 @@ def test_any_cut_gives_the_same_reply(cut: tuple[Reply, Reply], upstream: Dialec
 
 @given(replies(), st.sampled_from(["stop", "length", "content_filter"]), st.sampled_from(UPSTREAM_DIALECTS))
 @settings(max_examples=150, deadline=None)
-def test_a_whole_reply_says_what_its_stream_would_have(
-    cut: tuple[Reply, Reply], finish: str, upstream: Dialect
-) -> None:
+def test_plain_reply_equals_its_stream(cut: tuple[Reply, Reply], finish: str, upstream: Dialect) -> None:
     reply = replace(cut[0], finish=None if finish == "stop" else finish)
     for parsed in (CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MESSAGES, MESSAGES_STREAM):
         streamed, _ = relay(parsed, upstream, events_for(reply, upstream))
@@ -169,7 +167,7 @@ def test_a_stream_adds_up_to_the_whole(cut: tuple[Reply, Reply], upstream: Diale
 
 @given(replies(), st.sampled_from(UPSTREAM_DIALECTS))
 @settings(max_examples=100, deadline=None)
-def test_blocks_are_told_one_after_another_and_add_up(cut: tuple[Reply, Reply], upstream: Dialect) -> None:
+def test_blocks_come_one_after_another_and_add_up(cut: tuple[Reply, Reply], upstream: Dialect) -> None:
     events = events_for(cut[0], upstream)
     told: list[Json] = []
     for event in read_events(relay(MESSAGES_STREAM, upstream, events)[1]):

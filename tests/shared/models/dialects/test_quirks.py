@@ -331,7 +331,7 @@ def test_a_reply_with_fewer_choices_than_were_asked_for_has_broken(
 
 
 @pytest.mark.parametrize("received_done_marker", [False, True])
-def test_an_upstream_that_gives_fewer_choices_may_say_that_these_are_all(received_done_marker: bool) -> None:
+def test_upstream_with_fewer_choices_may_end_with_a_done_marker(received_done_marker: bool) -> None:
     chunks = ONE_OF_TWO if received_done_marker else [*ONE_OF_TWO, usage_chunk()]
     translator, _ = relay(chat(n=2), Dialect.CHAT, chunks, received_done_marker=received_done_marker)
     assert translator.failure is None
@@ -377,7 +377,7 @@ def test_an_upstreams_key_is_not_passed_on() -> None:
     assert translator.failure is not None
 
 
-def test_failing_says_what_was_said() -> None:
+def test_failed_response_contains_the_output_so_far() -> None:
     parsed = responses(stream=True)
     translator = translator_for(parsed, Dialect.CHAT)
     deltas = translator.feed(chunk({"content": "half"}))
@@ -394,9 +394,7 @@ def test_failing_says_what_was_said() -> None:
 
 @pytest.mark.parametrize("parsed", [chat(stream=True), responses(stream=True)], ids=["chat", "responses"])
 @pytest.mark.parametrize("upstream", UPSTREAM_DIALECTS)
-def test_deltas_say_what_they_add_to_the_text_and_to_a_refusal(
-    parsed: ParsedRequest, upstream: Dialect
-) -> None:
+def test_deltas_expose_their_text_and_refusal(parsed: ParsedRequest, upstream: Dialect) -> None:
     reply = Reply(text=["one ", "two"], refusal=["I ", "won't"], calls=[("x", "f", ["{", "}"])])
     events = events_of(reply, upstream)
     translator = translator_for(parsed, upstream)
@@ -416,7 +414,7 @@ def test_an_event_of_any_fields_is_relayed() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_upstream_that_answers_json_is_understood(stream: bool) -> None:
+def test_json_document_instead_of_a_stream_is_accepted(stream: bool) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     completion = {
         "object": "chat.completion",
@@ -463,7 +461,7 @@ def test_item_ids_that_change_are_held_steady() -> None:
     assert [item["id"] for item in read[-1]["response"]["output"]] == ["msg_0"]
 
 
-def test_what_only_the_done_events_tell_is_not_lost() -> None:
+def test_text_only_in_done_events_is_kept() -> None:
     events = [
         event
         for event in response_events(Reply(text=["a", "b"], calls=[("c", "f", ["{}"])]))
@@ -514,7 +512,7 @@ def test_a_report_from_the_start_does_not_settle_a_stream_that_broke() -> None:
     assert whole.settled_usage() == (TokenCounts(prompt_tokens=11, completion_tokens=1), False)
 
 
-def test_nothing_is_owed_for_what_was_neither_reported_nor_said() -> None:
+def test_reply_without_report_and_output_costs_nothing() -> None:
     nothing = TokenCounts(prompt_tokens=0, completion_tokens=0)
     for events in ([], [{"error": {"message": "busy"}}], [chunk({"role": "assistant", "content": ""})]):
         translator, _ = relay(chat(), Dialect.CHAT, events)

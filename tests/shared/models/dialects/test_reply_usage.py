@@ -96,7 +96,7 @@ def test_a_reply_shows_no_cost_that_is_not_known(parsed: ParsedRequest) -> None:
     assert "cost" not in translator.result()["usage"]
 
 
-def test_a_reply_that_broke_tells_what_is_charged_for_it() -> None:
+def test_broken_reply_shows_the_charged_usage() -> None:
     translator = translator_for(RESPONSES_STREAM, Dialect.CHAT)
     deltas = translator.feed(chunk({"content": "abcd" * 10}))
     translator.fail("provider_error", "It broke.")
@@ -125,7 +125,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("parsed", [CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MESSAGES_STREAM])
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failure_before_the_first_word_is_charged_what_it_reports(parsed: ParsedRequest, name: str) -> None:
+def test_failure_before_the_first_word_is_charged_as_reported(parsed: ParsedRequest, name: str) -> None:
     upstream = Dialect.RESPONSES if "response" in name else Dialect.CHAT
     translator, _ = relay(parsed, upstream, FAILURES[name])
     assert translator.status == "failed"

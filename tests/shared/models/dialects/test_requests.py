@@ -13,7 +13,7 @@ RESPONSES: dict[str, Any] = {"model": "m", "store": False, "input": "hi"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-def test_a_chat_request_tells_its_facts() -> None:
+def test_chat_request_is_described() -> None:
     parsed = parse_chat(
         {
             **CHAT,
@@ -29,7 +29,7 @@ def test_a_chat_request_tells_its_facts() -> None:
     assert describe(Dialect.CHAT, parsed.body, is_stream=True) == parsed
 
 
-def test_a_responses_request_tells_its_facts() -> None:
+def test_responses_request_is_described() -> None:
     parsed = parse_responses({**RESPONSES, "max_output_tokens": 7})
     assert (parsed.dialect, parsed.is_stream, parsed.wants_usage) == (Dialect.RESPONSES, False, True)
     assert (parsed.max_output_tokens, parsed.n) == (7, 1)
@@ -125,7 +125,7 @@ def test_no_other_model_than_the_named_one_is_to_be_had(change: dict[str, Any], 
         assert raised.value.param == param
 
 
-def test_what_chooses_no_model_is_passed_on() -> None:
+def test_field_that_selects_no_model_is_passed_on() -> None:
     said: dict[str, Any] = {
         "models": None,
         "plugins": [],

@@ -60,7 +60,7 @@ def test_the_request_itself_is_left_as_it_was() -> None:
     assert given["model"] == "m"
 
 
-def test_a_chat_conversation_is_said_as_items() -> None:
+def test_chat_conversation_becomes_items() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     picture = {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}
     body = ask_responses(
@@ -93,7 +93,7 @@ def test_a_chat_conversation_is_said_as_items() -> None:
     assert "messages" not in body
 
 
-def test_chat_options_are_said_as_responses_options() -> None:
+def test_chat_options_become_responses_options() -> None:
     body = ask_responses(
         max_completion_tokens=9,
         reasoning_effort="low",
@@ -120,13 +120,13 @@ def test_chat_options_are_said_as_responses_options() -> None:
 @pytest.mark.parametrize(
     "fields", [{"n": 2}, {"stop": "x"}, {"logit_bias": {"1": 1}}, {"functions": [{"name": "f"}]}]
 )
-def test_what_responses_cannot_say_is_refused_by_name(fields: dict[str, Any]) -> None:
+def test_field_unsupported_by_responses_is_refused_by_name(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as raised:
         ask_responses(**fields)
     assert raised.value.param == next(iter(fields))
 
 
-def test_items_are_said_as_a_chat_conversation() -> None:
+def test_items_become_a_chat_conversation() -> None:
     body = ask_chat(
         instructions="Be brief.",
         input=[
@@ -162,7 +162,7 @@ def test_items_are_said_as_a_chat_conversation() -> None:
     assert not {"input", "store", "instructions"} & set(body)
 
 
-def test_responses_options_are_said_as_chat_options() -> None:
+def test_responses_options_become_chat_options() -> None:
     fields = {
         "max_output_tokens": 9,
         "reasoning": {"effort": "low", "summary": "auto"},
@@ -200,7 +200,7 @@ def test_responses_options_are_said_as_chat_options() -> None:
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ],
 )
-def test_what_chat_cannot_say_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_field_unsupported_by_chat_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         ask_chat(**fields)
     assert raised.value.param == param

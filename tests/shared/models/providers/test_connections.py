@@ -56,7 +56,7 @@ def test_an_unfinished_chunk_holds_nothing_back(pair: Pair, rest: bytes) -> None
     assert response.isclosed()
 
 
-def test_the_end_is_told_after_what_came_before_it(pair: Pair) -> None:
+def test_end_is_reported_after_earlier_data(pair: Pair) -> None:
     ours, theirs = pair
     theirs.sendall(HEAD + chunk(b"all") + b"0\r\n\r\n")
     response = begun(ours)
@@ -65,7 +65,7 @@ def test_the_end_is_told_after_what_came_before_it(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"zz\r\nxx", b"5\r\nab"])
-def test_a_break_is_told_after_what_came_before_it(pair: Pair, rest: bytes) -> None:
+def test_break_is_reported_after_earlier_data(pair: Pair, rest: bytes) -> None:
     ours, theirs = pair
     theirs.sendall(HEAD + chunk(b"all") + rest)
     theirs.shutdown(socket.SHUT_WR)
@@ -98,7 +98,7 @@ def test_nothing_is_lost_however_it_is_cut(chunks: list[bytes], data: st.DataObj
     assert received == b"".join(chunks)
 
 
-def test_what_has_come_is_taken_without_waiting(pair: Pair) -> None:
+def test_received_data_is_read_without_waiting(pair: Pair) -> None:
     ours, theirs = pair
     theirs.sendall(HEAD + chunk(b"first "))
     response = begun(ours)

@@ -50,7 +50,7 @@ def test_an_upstream_that_does_not_begin_in_time(
     ],
     ids=["before its head", "in its body"],
 )
-def test_a_whole_answer_is_bounded_by_its_deadline_alone(
+def test_plain_reply_has_only_a_deadline(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock, pausing: Callable[[float], Script]
 ) -> None:
     entry = model(
@@ -139,7 +139,7 @@ def test_a_reader_that_is_busy_elsewhere_is_not_the_upstreams_silence(
     assert text_of(events) == "token token token "
 
 
-def test_between_a_loop_and_a_reader_nobody_waits_for_the_upstream(
+def test_no_timer_runs_between_loop_and_reader(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock
 ) -> None:
     upstream.script = Script(delay_seconds=0.5)
@@ -156,7 +156,7 @@ def test_between_a_loop_and_a_reader_nobody_waits_for_the_upstream(
     assert text_of(events) == "token token token "
 
 
-def test_what_came_while_the_process_slept_is_read(
+def test_bytes_received_while_the_process_slept_are_read(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Afterwards its clock has gone on, and the watchdog may look before the reader reads."""
@@ -269,7 +269,7 @@ def test_a_call_that_is_cancelled_already_is_never_made(router: Router, upstream
     assert not upstream.received
 
 
-def test_a_deadline_that_passes_after_the_end_cuts_nobody_elses_call(
+def test_deadline_after_the_end_does_not_cut_another_call(
     router: Router, upstream: FakeUpstream, clock: MonotonicClock
 ) -> None:
     long = partial(model, upstream.base_url, first_byte_timeout_seconds=60, idle_timeout_seconds=60)

@@ -59,7 +59,7 @@ def test_each_upstream_gets_a_body_of_its_own(router: Router, upstream: FakeUpst
 
 
 @pytest.mark.parametrize("status", [429, 503, 401, 404, 302, 408])
-def test_what_surely_cost_nothing_goes_on_to_the_next(
+def test_free_failure_falls_back_to_the_next_upstream(
     router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream, status: int
 ) -> None:
     upstream.script = Script(status=status, body="no")
@@ -77,7 +77,7 @@ def test_what_surely_cost_nothing_goes_on_to_the_next(
     ],
     ids=["500", "502", "cut headers", "not HTTP"],
 )
-def test_what_may_have_cost_is_never_repeated(
+def test_call_that_may_have_cost_is_never_repeated(
     router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream, script: Script
 ) -> None:
     upstream.script = script
@@ -107,7 +107,7 @@ def test_a_silence_may_have_cost_and_is_never_repeated(
     assert not other_upstream.received
 
 
-def test_an_answer_that_has_begun_is_never_repeated(
+def test_call_with_a_begun_response_is_never_repeated(
     router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream
 ) -> None:
     upstream.script = Script(reset_after=0)
@@ -138,7 +138,7 @@ def test_rounds_are_limited_and_the_last_word_is_the_overload(router: Router, up
     assert len(upstream.received) == 2
 
 
-def test_a_long_retry_after_is_told_and_not_waited_for(router: Router, upstream: FakeUpstream) -> None:
+def test_long_retry_after_is_returned_without_waiting(router: Router, upstream: FakeUpstream) -> None:
     upstream.script = Script(status=503, body="later", headers={"Retry-After": "120"})
     with pytest.raises(ProviderOverloaded) as raised:
         events_of(router, model(upstream.base_url, retries=5))
@@ -185,7 +185,7 @@ def test_an_upstream_that_failed_a_moment_ago_is_asked_last(
     assert len(other_upstream.received) == 3
 
 
-def test_an_overload_is_told_rather_than_another_upstreams_failure(
+def test_overload_outranks_another_upstreams_failure(
     router: Router, upstream: FakeUpstream, nobody: str
 ) -> None:
     upstream.script = Script(status=429, body="later", headers={"Retry-After": "60"})

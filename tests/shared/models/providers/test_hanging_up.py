@@ -44,7 +44,7 @@ def test_complete_response_before_a_cancellation_is_read(
 
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "past its deadline"])
 @FRAMINGS
-def test_what_had_come_before_the_call_was_cut_is_read(
+def test_bytes_received_before_a_cut_are_read(
     router: Router,
     upstream: FakeUpstream,
     clock: MonotonicClock,

@@ -120,7 +120,7 @@ def test_a_connection_serves_the_next_call_after_a_whole_error(
     assert [line.ended for line in upstream.wait_for_end_of(2)] == ["broken", "answered"]
 
 
-def test_an_answer_left_early_takes_its_connection_with_it(router: Router, upstream: FakeUpstream) -> None:
+def test_response_left_early_closes_its_connection(router: Router, upstream: FakeUpstream) -> None:
     upstream.script = Script(chunks=1000, delay_seconds=0.01)
     with router.open(model(upstream.base_url), lambda _: body(), cancelled=NEVER) as stream:
         next(iter(stream))
@@ -171,23 +171,21 @@ NONSENSE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("content", NONSENSE.values(), ids=NONSENSE.keys())
-def test_an_answer_that_makes_no_sense_is_an_error(
-    router: Router, upstream: FakeUpstream, content: str
-) -> None:
+def test_invalid_response_is_an_error(router: Router, upstream: FakeUpstream, content: str) -> None:
     upstream.script = Script(raw=stream_of(content))
     with pytest.raises(ProviderError) as raised:
         events_of(router, model(upstream.base_url))
     assert raised.value.may_have_cost
 
 
-def test_a_page_that_says_so_cost_nothing(router: Router, upstream: FakeUpstream) -> None:
+def test_html_page_costs_nothing(router: Router, upstream: FakeUpstream) -> None:
     upstream.script = Script(body="<html>Log in</html>", content_type="text/html")
     with pytest.raises(ProviderError) as raised:
         events_of(router, model(upstream.base_url))
     assert not raised.value.may_have_cost
 
 
-def test_compressed_answers_are_refused_unread(router: Router, upstream: FakeUpstream) -> None:
+def test_compressed_response_is_refused_unread(router: Router, upstream: FakeUpstream) -> None:
     bomb = gzip.compress(b"data: {}\n\n" * 100_000).decode("latin-1")
     upstream.script = Script(raw=stream_of(bomb, "Content-Encoding: gzip"))
     with pytest.raises(ProviderError, match="compressed"):
@@ -213,7 +211,7 @@ def test_a_document_larger_than_is_sane_is_refused(
         events_of(router, model(upstream.base_url))
 
 
-def test_an_endless_answer_is_refused(
+def test_endless_response_is_refused(
     router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.models.providers.response_reader.MAX_ANSWER_BYTES", 100_000)

@@ -66,7 +66,7 @@ def test_directives_shape_the_reply(router: Router, dialect: Dialect) -> None:
         ("!tool weather {}\n!json {}", "{}"),
     ],
 )
-def test_a_tool_that_has_answered_is_not_called_again(
+def test_tool_with_a_result_is_not_called_again(
     router: Router, dialect: Dialect, said: str, replied: str
 ) -> None:
     asked = {"role": "user", "content": said}
@@ -111,9 +111,7 @@ def test_responses_tools_are_items(router: Router) -> None:
 @pytest.mark.parametrize(
     "said", ["!tokens 5\n!think so", "!refuse", "!tool f {}", "!tokens 9\n!fail 500 after 3"]
 )
-def test_a_whole_reply_is_one_document_that_says_what_the_stream_says(
-    router: Router, dialect: Dialect, said: str
-) -> None:
+def test_plain_reply_is_one_document_equal_to_the_stream(router: Router, dialect: Dialect, said: str) -> None:
     [document] = reply(router, dialect, said, stream=False)
     streamed = reply(router, dialect, said)
     assert usage_of([document]) == usage_of(streamed)

@@ -79,7 +79,7 @@ def test_a_file_of_authorities_that_is_missing_costs_nothing(
     assert not raised.value.may_have_cost
 
 
-def test_what_had_come_before_the_call_was_cut_is_read(
+def test_bytes_received_before_a_cut_are_read(
     router: Router, secure_upstream: FakeUpstream, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part came in a record of its own."""
@@ -97,7 +97,7 @@ def test_what_had_come_before_the_call_was_cut_is_read(
     assert usage_of(events)
 
 
-def test_what_arrives_together_comes_together(
+def test_events_that_arrive_together_form_one_batch(
     router: Router, secure_upstream: FakeUpstream, certificate: Path
 ) -> None:
     secure_upstream.script = Script(chunks=400)

@@ -74,7 +74,7 @@ def test_a_status_has_one_meaning(
         ),
     ],
 )
-def test_what_is_wrong_with_a_request_is_passed_on(
+def test_upstreams_request_error_is_passed_on(
     router: Router, upstream: FakeUpstream, body: str, message: str, code: str | None
 ) -> None:
     upstream.script = Script(status=400, body=body, content_type="application/json")
@@ -94,7 +94,7 @@ def test_an_account_without_quota_is_the_operators_affair() -> None:
 
 @settings(deadline=None)
 @given(st.integers(100, 599), st.binary(max_size=300))
-def test_no_answer_breaks_the_reading_of_refusals(status: int, body: bytes) -> None:
+def test_no_error_body_breaks_the_parser(status: int, body: bytes) -> None:
     assert isinstance(refusal(status, {}, body), ProviderError)
 
 
@@ -143,7 +143,7 @@ def test_no_secret_reaches_a_log_or_an_error(
     assert "canary" not in "\n".join(lines) + repr(raised.value) + raised.value.detail
 
 
-def test_a_provider_whose_key_is_missing_is_never_called(router: Router, upstream: FakeUpstream) -> None:
+def test_provider_without_its_key_is_never_called(router: Router, upstream: FakeUpstream) -> None:
     with pytest.raises(ProviderError, match="not configured") as raised:
         events_of(router, model(upstream.base_url, provider_keys='api_key_env = "NO_SUCH_VARIABLE_HERE"'))
     assert not raised.value.may_have_cost
