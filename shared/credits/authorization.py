@@ -25,9 +25,9 @@ class UsageScope:
 
 
 def require_billing_organization(caller: Caller) -> UUID:
-    """Return the organization that a caller acts in. Raises BillingOrganizationRequired if none is selected."""
-    # A caller without an organization has no payer either: both come from the same row.
-    if caller.organization_id is None:
+    """Return the organization that a caller acts in. Raises BillingOrganizationRequired without organization or payer."""
+    # Both, so that no call can be charged to an organization that the caller only acts in.
+    if caller.organization_id is None or caller.payer_id is None:
         raise BillingOrganizationRequired
     return caller.organization_id
 
