@@ -25,7 +25,7 @@ class UsageScope:
 
 
 def require_billing_organization(caller: Caller) -> UUID:
-    """Return the organization that a caller acts in. Raises BillingOrganizationRequired without organization or payer."""
+    """Return the organization that a caller acts in. Raises BillingOrganizationRequired without it or a payer."""
     # Both, so that no call can be charged to an organization that the caller only acts in.
     if caller.organization_id is None or caller.payer_id is None:
         raise BillingOrganizationRequired

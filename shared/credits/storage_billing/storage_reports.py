@@ -1,7 +1,7 @@
 """Report an organization's storage and its cost, by day and by purpose, owner and distribution.
 
-The cost of a day is divided among its parts in proportion to their byte-time, exact to the µcr, so that the groups of
-any dimensions add up to the ledger's charges.
+The cost of a day is divided among its parts in proportion to their byte-time, exact to the µcr. So the groups of any
+dimensions add up to the ledger's charges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -209,11 +209,9 @@ _PARTS = "purpose, owner_id, distribution_id"
 
 @lru_cache
 def _statement(group_by: tuple[StorageDimension, ...]) -> TextClause:
-    """Return the statement of the groups. A day's storage that is not in its parts counts as a part without values.
-
-    `divided` orders the parts of a day and gives each the difference of two rounded running sums, so that the rounding
-    errors cancel and the parts add up to the day's cost.
-    """
+    """Return the statement of the groups. A day's storage that is not in its parts counts as a part without values."""
+    # `divided` orders the parts of a day and gives each the difference of two rounded running sums. The rounding errors
+    # cancel, and the parts add up to the day's cost.
     columns = ", ".join(dimension.column for dimension in group_by)
     return text(
         f"""
