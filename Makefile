@@ -1,9 +1,9 @@
-# Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
+# All tasks of a checkout, for people and for CI. Needs Python 3.11 or later; everything else is pinned in deploy/.
 .DEFAULT_GOAL := help
 .PHONY: help up test coverage test-upstreams test-clients test-brokers test-chaos test-openapi test-deploy test-console lint format chaos hosts bench fuzz fuzz-parsers mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
-# The tests start hundreds of processes; none should compile the project anew.
+# The tests start hundreds of processes, which should share compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV ?= .venv
@@ -15,7 +15,7 @@ OPENAPI_TOOLS := $(abspath $(VENV))/openapi
 DEPLOY_TOOLS := $(abspath $(VENV))/deploy
 STRICT_CLIENTS := $(abspath $(VENV))/strict-clients
 ATHERIS := $(abspath $(VENV))/atheris
-# The first that can run the service, of those that were built to be fast if there is one (deploy/python_build.py).
+# The first optimized Python that can run the service, else the first that can run it (deploy/python_build.py).
 PYTHON ?= $(shell for wanted in optimized any; do for python in python3 /usr/bin/python3 python3.13 python3.12 python3.11; do \
 	$$python deploy/python_build.py $$wanted 2>/dev/null && { echo $$python; break 2; }; done; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -24,54 +24,53 @@ BROKER ?= valkey
 SECONDS_OF_NEIGHBOURS ?= 20
 SECONDS_OF_STRIKES ?= 300
 SECONDS_OF_PARSING ?= 60
-# Each has a Postgres and a Valkey of its own. More than twice two cores: the long tests wait more than they compute.
+# Each process has its own Postgres and Valkey. More processes than cores: long tests wait more than they compute.
 TEST_PROCESSES ?= 5
 DIST ?= dist
 SDK_PYTHON ?= $(PYTHON)
 SDK_VENV := $(VENV)/sdk
 
-help: ## Say what can be made
+help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
-up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
+up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey in ./var (PORT=8080 QM_HOME=./var)
 	@exec $(BIN)/python -m deploy.embedded.up
 
 test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=5, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
 
-# CI runs the tests by this. Only the processes of the tests are traced (`tests/conftest.py`): what they start keeps
-# its time.
-coverage: $(TEST_READY) ## Run the tests, print which branches they reach within one process, and fail below the floor
+# CI uses this target. Only test processes are traced (`tests/conftest.py`), because tracing slows down what they start.
+coverage: $(TEST_READY) ## Run the tests with branch coverage of the test processes, and fail below the required minimum
 	$(BIN)/python -m coverage erase
 	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(MAKE) --no-print-directory test
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
+test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Test model calls against a real model server (installs torch; 1-2 minutes)
 	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams
 
-test-clients: $(TEST_READY) $(STRICT_CLIENTS)/.ready ## Ask a running service with the field's strict clients and frameworks (needs node and npm)
+test-clients: $(TEST_READY) $(STRICT_CLIENTS)/.ready ## Test a running service with strict third-party clients and frameworks (needs node and npm)
 	STRICT_CLIENTS=$(STRICT_CLIENTS) $(BIN)/python -m pytest tests/strict_clients $(ARGUMENTS)
 
-test-brokers: $(TEST_READY) ## Run the service over RabbitMQ, and kill both (takes minutes; needs rabbitmq-server)
+test-brokers: $(TEST_READY) ## Test the service with RabbitMQ, and kill both (takes minutes; needs rabbitmq-server)
 	BROKER_JOURNEYS=1 $(BIN)/python -m pytest tests/brokers $(ARGUMENTS)
 
-test-chaos: $(TEST_READY) ## Break rules of the service in short runs of chaos, which must notice each (takes minutes)
+test-chaos: $(TEST_READY) ## Check that short chaos runs detect deliberately broken rules (takes minutes)
 	SABOTAGE=1 $(BIN)/python -m pytest tests/chaos/test_sabotage.py $(ARGUMENTS)
 
-test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter and a browser read what the service says of itself (needs node and chromium)
-	@command -v node >/dev/null || echo "node is missing: the document is not linted, no types are generated, no page is looked at"
-	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
+test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Check the OpenAPI document with client generators, a linter and a browser (needs node and chromium)
+	@command -v node >/dev/null || echo "node is missing: skipping lint, type generation and browser tests; install node"
+	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: skipping browser tests; install chromium"
 	OPENAPI_TOOLS=$(OPENAPI_TOOLS) $(BIN)/python -m pytest tests/openapi $(ARGUMENTS)
 
-test-deploy: $(TEST_READY) $(DEPLOY_TOOLS)/.ready ## Have Helm, Kubernetes' schemas, compose and hadolint read what operators deploy
+test-deploy: $(TEST_READY) $(DEPLOY_TOOLS)/.ready ## Check chart, compose file and Dockerfile with Helm, Kubernetes' schemas, compose and hadolint
 	DEPLOY_TOOLS=$(DEPLOY_TOOLS) $(BIN)/python -m pytest tests/deployment $(ARGUMENTS)
 
-test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a browser, and time it over a million of everything (CONSOLE_SHORT=1 for less, 2 for a minute; needs node and chromium)
-	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
+test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Test the console in a browser, and its speed with a million rows per table (CONSOLE_SHORT=1: fewer rows, 2: one minute; needs node and chromium)
+	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: skipping browser tests; install chromium"
 	OPENAPI_TOOLS=$(OPENAPI_TOOLS) SCREENSHOTS=$(abspath $(DIST))/console $(BIN)/python -m pytest tests/browser$(if $(filter 2,$(CONSOLE_SHORT)),/test_console.py) $(ARGUMENTS)
 
-lint: $(TEST_READY) ## Check style, types, the direction of imports, and the gauges of language and shape
+lint: $(TEST_READY) ## Check style, types, import contracts, and the gauges of language and structure
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -79,66 +78,66 @@ lint: $(TEST_READY) ## Check style, types, the direction of imports, and the gau
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.architecture.gauges
 
-format: $(TEST_READY) ## Format the code and mend what can be mended mechanically
+format: $(TEST_READY) ## Format the code, and apply automatic lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-chaos: $(TEST_READY) ## Kill at random and count what was lost, then attack each pool and time a victim (SECONDS_OF_CHAOS=1800 BROKER=valkey|rabbitmq)
+chaos: $(TEST_READY) ## Kill processes at random and check that nothing is lost, then measure noisy neighbours (SECONDS_OF_CHAOS=1800 BROKER=valkey|rabbitmq)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS_OF_CHAOS) --broker $(BROKER)
 	$(BIN)/python -m tests.chaos.neighbours --seconds $(SECONDS_OF_NEIGHBOURS)
 
-hosts: $(TEST_READY) ## Run the load of chaos over hosts of one machine, strike at them, then release the next version (needs root and nginx)
+hosts: $(TEST_READY) ## Run the chaos load on several simulated hosts, fail them, then roll out the next version (needs root and nginx)
 	$(BIN)/python -m tests.hosts --seconds $(SECONDS_OF_STRIKES)
 	$(BIN)/python -m tests.hosts --seconds $(SECONDS_OF_STRIKES) --broker rabbitmq
 	$(BIN)/python -m tests.hosts --rolling
 
-bench: $(TEST_READY) ## Measure against the yardsticks (ARGUMENTS=--quick for a short form)
+bench: $(TEST_READY) ## Run the benchmarks and compare them with their targets (ARGUMENTS=--quick for a short run)
 	$(BIN)/python -m tests.benchmarks $(ARGUMENTS)
 
-fuzz: $(TEST_READY) ## Send hostile input to every parser and route (ARGUMENTS=--quick for a short form)
+fuzz: $(TEST_READY) ## Fuzz every parser and route with hostile input (ARGUMENTS=--quick for a short run)
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
-fuzz-parsers: $(TEST_READY) $(ATHERIS)/.ready ## Search for bytes that break a hand-written parser, guided by coverage (SECONDS_OF_PARSING=60 each, ARGUMENTS=names)
+fuzz-parsers: $(TEST_READY) $(ATHERIS)/.ready ## Fuzz the hand-written parsers, guided by coverage (SECONDS_OF_PARSING=60 each, ARGUMENTS=names)
 	PYTHONPATH=$(ATHERIS) $(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS_OF_PARSING) $(ARGUMENTS)
 
-mutants: $(TEST_READY) ## Make small wrong changes to a copy of the product, and see that its tests notice (ARGUMENTS="--seconds 90" or names)
+mutants: $(TEST_READY) ## Run mutation tests: the tests must detect small faults in a copy of the product (ARGUMENTS="--seconds 90" or names)
 	$(BIN)/python -m tests.mutants $(ARGUMENTS)
 
-networks: $(RUN_READY) ## Write the table of shared/media/networks/README.md from the networks
+networks: $(RUN_READY) ## Generate the table in shared/media/networks/README.md
 	$(BIN)/python -m deploy.generated_docs.network_tables
 
-environment: $(RUN_READY) ## Write deploy/environment.example from shared/config/settings.py
+environment: $(RUN_READY) ## Generate deploy/environment.example from shared/config/settings.py
 	$(BIN)/python -m deploy.generated_docs.environment_example
 
-released-schema: $(TEST_READY) ## Write down the schema that a release relies on, in the commit that releases it
+released-schema: $(TEST_READY) ## Record the schema that a release requires; run it in the commit that releases
 	$(BIN)/python -m tests.support.schema_contract
 
-guide: $(TEST_READY) ## Build the website of the documentation, which the front serves below /docs/guide
+guide: $(TEST_READY) ## Build the documentation website, which web processes serve below /docs/guide
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/site/mkdocs.yml
 
-requests: $(TEST_READY) ## Write a collection of requests for Bruno into dist/bruno, one for each operation
+requests: $(TEST_READY) ## Generate a Bruno request collection in dist/bruno, one request per operation
 	$(BIN)/python -m docs.site.request_collection $(DIST)/bruno
 
-wheel: guide ## Build the distribution into dist/
+wheel: guide ## Build the wheel in dist/
 	@rm -rf build
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) .
 	@rm -rf build
 
-sdk: $(TEST_READY) ## Write the SDK's sync form from its async one
+sdk: $(TEST_READY) ## Generate the SDK's sync half from its async half
 	$(BIN)/python -m sdk.generate
 
-# What needs the running service, or a newer Python to compare with, is left to `make test`.
-test-sdk: ## Run the SDK's own tests by another Python (SDK_PYTHON=python3.10)
+# Tests that need a running service, or the newer Python of the generator, run in `make test` only.
+test-sdk: ## Run the SDK's tests with another Python (SDK_PYTHON=python3.10)
 	$(SDK_PYTHON) -m venv --clear $(SDK_VENV)
 	$(SDK_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r sdk/requirements-test.txt
 	PYTHONPATH=sdk/src $(SDK_VENV)/bin/python -m pytest --quiet sdk/tests --ignore sdk/tests/live --ignore sdk/tests/test_generated.py
 
-sdk-wheel: $(TEST_READY) ## Build the SDK's distribution into dist/
+sdk-wheel: $(TEST_READY) ## Build the SDK's wheel in dist/
 	@rm -rf sdk/build
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) ./sdk
 	@rm -rf sdk/build
 
-clean: ## Remove the virtual environment and what builds leave; ./var, which holds data, stays
+clean: ## Remove the virtual environment and build files; the data in ./var is kept
 	rm -rf $(VENV) build dist ./*.egg-info sdk/src/*.egg-info
 
 # The maintainer of the pins runs this: uv resolves once for every supported Python, hashes included. The marker of the

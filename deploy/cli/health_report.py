@@ -251,7 +251,7 @@ def count_processes(settings: Settings) -> dict[str, int]:
     return dict(read_host_state(settings).processes)
 
 
-_NAMES = {"imports": "media imports", "turns": "turns of agents", "deliveries": "notifications"}
+_NAMES = {"imports": "imports of media", "turns": "turns of agents", "deliveries": "notifications"}
 
 
 def measure_backlogs(database: Database) -> Iterator[tuple[str, int, float]]:

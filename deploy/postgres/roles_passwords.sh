@@ -1,5 +1,5 @@
 #!/bin/sh
-# Give the roles that roles.sql made their passwords; run by the Postgres image after it, once.
+# Set the passwords of the roles that roles.sql created. The Postgres image runs it once, after roles.sql.
 set -eu
 psql --set ON_ERROR_STOP=1 --quiet --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \
     --set migrations="$(cat /run/secrets/migrations_password)" \
