@@ -15,8 +15,8 @@ from shared.config.settings import Settings
 EXAMPLE = Path(__file__).parents[1] / "environment.example"
 BY_HAND = "## Only the processes, and `make up`\n"
 INTRODUCTION = """\
-# Every setting of the service and its default. Values with a `#` before them may stay as they are; the others have to
-# be given. A file of the same name in lower case below /run/secrets may stand for any of them.
+# All settings of the service with their defaults. Settings without a leading `#` are required. Instead of a variable, you
+# can mount a file with its name in lower case in /run/secrets.
 """
 _HEADING = re.compile(r"\n\n    # (.+)\n\n")
 

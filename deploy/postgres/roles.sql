@@ -1,8 +1,8 @@
--- The two roles of the service, and what the migrations' role owns. Run it as a superuser in the service's database: on
--- a new one, or on one whose tables a superuser owns; again does no harm. Passwords are set apart from it.
+-- Creates the two roles of the service, and makes the migrations role the owner of the schema. Run it as a superuser in the
+-- service's database, new or with tables that a superuser owns. It can be repeated. It sets no passwords.
 --
--- quartermaster_migrations owns the schema and changes it. quartermaster_app reads and writes rows, by what
--- `quartermaster migrate` grants it; it owns nothing and can neither make databases or roles nor read files.
+-- quartermaster_migrations owns and changes the schema. quartermaster_app reads and writes rows with the privileges that
+-- `quartermaster migrate` grants; it owns nothing, and cannot create databases or roles or read server files.
 DO $$
 DECLARE
     change text;
@@ -16,7 +16,7 @@ BEGIN
             'ALTER ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', wanted
         );
     END LOOP;
-    -- The owner of the database owns its schema `public`, too.
+    -- The owner of the database also owns its schema `public`.
     EXECUTE format('ALTER DATABASE %I OWNER TO quartermaster_migrations', current_database());
     REVOKE CREATE ON SCHEMA public FROM PUBLIC;
     FOR change IN
