@@ -15,8 +15,8 @@ from shared.config.settings import Settings
 EXAMPLE = Path(__file__).parents[1] / "environment.example"
 BY_HAND = "## Only the processes, and `make up`\n"
 INTRODUCTION = """\
-# All settings of the service with their defaults. Settings without a leading `#` are required. Instead of a variable, you
-# can mount a file with its name in lower case in /run/secrets.
+# All settings of the service with their defaults. Settings without a leading `#` are required. Instead of a variable,
+# you can mount a file with its name in lower case in /run/secrets.
 """
 _HEADING = re.compile(r"\n\n    # (.+)\n\n")
 
