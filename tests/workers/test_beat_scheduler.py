@@ -27,7 +27,7 @@ class Recorded(FixedIntervals):
         self.sent: Counter[str] = Counter()
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:  # noqa: ARG002 (Celery's signature)
-        """Take a message that is due."""
+        """Record a message that is due."""
         self.sent[str(entry.name)] += 1
 
 
@@ -38,7 +38,7 @@ def app(valkey_server: EmbeddedValkey) -> Iterator[Celery]:
 
 
 def send_all_due(scheduler: Recorded) -> float:
-    """Take turns until nothing is due; give the seconds until something is."""
+    """Tick until nothing is due. Return the seconds until the next message."""
     while not (pause := scheduler.tick()):
         assert scheduler.sent.total() < 10_000
     return pause

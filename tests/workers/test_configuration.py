@@ -161,7 +161,7 @@ def test_a_broker_that_was_away_for_long_is_missed_no_longer(
 
 
 def bound(closed: socket.socket) -> int:
-    """Keep a port at which nobody listens."""
+    """Reserve a port without a listener."""
     closed.bind(("127.0.0.1", 0))
     port: int = closed.getsockname()[1]
     return port

@@ -364,7 +364,7 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 @due("door.route_messages")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     mailbox = make_mailbox(bench.database)
-    # Nobody has given the deployment's agent a behavior: the message is refused.
+    # The deployment's agent has no behavior: the message is refused.
     plant(
         bench.database,
         distribution_messages,
@@ -417,7 +417,7 @@ def state_of(bench: Bench, invocation_id: UUID) -> Any:
 
 
 def forget_discrepancies(kind: str) -> None:
-    """Begin at nothing: what another test of this process found stays in its gauge."""
+    """Reset the gauge, which keeps the results of earlier tests in this process."""
     LEDGER_DISCREPANCIES.labels(kind).set(0)
 
 
@@ -450,7 +450,7 @@ def test_a_row_that_is_due_stands_here_for_every_scheduled_job() -> None:
 
 
 def test_a_job_that_joins_several_sweeps_has_a_row_for_each() -> None:
-    """Without one, the job could leave a sweep out and nobody would notice."""
+    """Without one, a sweep missing from the job would go unnoticed."""
     joined = {
         kind: sweeps for kind in build_schedule() if (sweeps := sweeps_joined_by(HANDLERS[kind].run)) > 1
     }

@@ -74,7 +74,7 @@ def test_a_soft_shutdown_has_an_end_for_jobs_that_have_none(monkeypatch: pytest.
 
 @pytest.fixture
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Take back the handlers of signals, and what they ask Celery for."""
+    """Restore signal handlers, and the requests that they make to Celery."""
     monkeypatch.setattr(state, "should_stop", None)
     monkeypatch.setattr(state, "should_terminate", None)
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}

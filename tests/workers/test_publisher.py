@@ -26,7 +26,7 @@ LONGEST_HANDOVER_SECONDS = 4.5
 
 @pytest.fixture
 def broker_url(valkey_server: EmbeddedValkey) -> str:
-    """A database that nobody else publishes to: fronts of other tests may still have something to send."""
+    """A database without other publishers: web processes of other tests may still have messages to send."""
     return valkey_server.url.rpartition("/")[0] + "/12"
 
 
@@ -40,7 +40,7 @@ def broker(broker_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture(autouse=True)
 def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a broker that answers have time for it: a job that it does not take within seconds is dropped."""
+    """Lengthen the publisher's timeout, because it drops a job that a broker does not accept within seconds."""
     if "broker" in request.fixturenames:
         patient = partial(connect_valkey, timeout_seconds=PATIENCE_SECONDS)
         monkeypatch.setattr(shared.messaging.broker, "connect_valkey", patient)
@@ -71,7 +71,7 @@ def failures() -> float:
 
 
 def hand_over(publisher: Publisher, times: int) -> float:
-    """Hand over so many jobs; give the time it took."""
+    """Publish this number of jobs. Return the time that it took in seconds."""
     began = time.monotonic()
     for _ in range(times):
         publisher.publish([PlaceStaged()])

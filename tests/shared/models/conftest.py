@@ -26,7 +26,7 @@ def reply_channel(valkey_server: EmbeddedValkey) -> Iterator[ReplyChannel]:
 
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what happens every few seconds happen several times a second."""
+    """Shorten the heartbeat intervals, so that they run several times a second."""
     monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr(heartbeats, "ALIVE_SECONDS", 0.2)
 

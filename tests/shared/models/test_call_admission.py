@@ -124,7 +124,7 @@ def test_a_call_that_waited_in_vain_is_limited_and_nothing_is_held(
 def test_one_that_never_rests_leaves_others_the_slots_of_a_model(
     tenants: Tenants, slots: ModelSlots, threads: ThreadPoolExecutor, database: Database
 ) -> None:
-    """At another front, at that, whose calls it does not hear of."""
+    """Even if the call ended in another web process."""
     tenants.share.share = 100
     elsewhere = Tenants(database, slots, share=100)
     restless, other = tenants.organization(), elsewhere.organization()

@@ -29,7 +29,7 @@ def catalog_of(*names: str) -> str:
 
 
 def names_of(file: CatalogFile) -> list[str]:
-    """Look twice: a changed file is read once it has stood still between two looks."""
+    """Return the names after two checks: a changed file is read once it was unchanged between two."""
     file.current()
     return [model.id for model in file.current().entries]
 

@@ -386,7 +386,7 @@ def test_a_call_cancelled_while_its_upstream_is_silent_ends_too(calls: ModelCall
 def test_call_without_a_client_is_charged_by_the_report_received(
     calls: ModelCalls, endpoint: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker hears that nobody listens when it sends the first words; all else has come meanwhile."""
+    """Its worker finds the client gone when it sends the first words; all other events have arrived by then."""
     with FakeUpstream(Script(delay_seconds=0.02)) as upstream:
 
         def send_to_nobody(leased: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:

@@ -129,7 +129,7 @@ def unconfirmed(calls: ModelCalls) -> ModelCalls:
     """Calls that Valkey takes, a worker makes, and the front does not hear so."""
 
     class Hesitant(CallQueue):
-        """A queue that takes the call and whose answer is lost."""
+        """A queue that accepts the call and loses its response."""
 
         def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
             super().put(address, request, organization_id=organization_id)

@@ -63,7 +63,7 @@ def remaining_seconds(calls: ModelCalls, inbox: Inbox) -> float:
 
 
 def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
-    """Take the right to make the call, as a worker does that dies thereafter."""
+    """Acquire the right to make the call, like a worker that dies afterwards."""
     with calls.database.autocommit() as session:
         dispatch = holds.dispatch(session, inbox.address.invocation_id)
     assert dispatch is not None
@@ -71,7 +71,7 @@ def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
 
 
 def test_a_front_gives_a_call_back_before_its_hold_ends() -> None:
-    """Nobody renews a hold: one that ended first would be told of as a call that may have been charged."""
+    """A hold is not renewed: if it ended first, the call would be reported as possibly charged."""
     step = reply_timeouts.IDLE_SECONDS + reply_timeouts.PING_SECONDS
     assert reply_timeouts.QUEUE_SECONDS + step < holds.QUEUE_LEASE_SECONDS
 

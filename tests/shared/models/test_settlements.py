@@ -33,7 +33,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def outage(postgres_server: EmbeddedPostgres, database_url: str) -> Outage:
-    """Have Postgres break off all connections to this module's database, and make none, within a block."""
+    """Return a context in which Postgres closes all connections to this module's database and accepts none."""
     name = make_url(database_url).database
     url = make_url(postgres_server.url).set(drivername="postgresql+psycopg2")
     leave = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")

@@ -45,5 +45,5 @@ def messages_client(script: Script) -> Iterator[Anthropic]:
 
 
 def stream_of(script: Script, reply: Reply) -> list[Json]:
-    """Say a reply in the dialect of the script's upstream."""
+    """Return a reply's events in the dialect of the script's upstream."""
     return events_of(reply, script.upstream)

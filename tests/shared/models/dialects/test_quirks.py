@@ -43,7 +43,7 @@ def responses(**fields: Any) -> ParsedRequest:
 def read_chat(
     chunks: list[Json], *, received_done_marker: bool = False, **fields: Any
 ) -> tuple[Json, Translator]:
-    """Give the one choice of a chat completion made from these chunks."""
+    """Return the only choice of a chat completion made from these chunks."""
     translator, _ = relay(chat(**fields), Dialect.CHAT, chunks, received_done_marker=received_done_marker)
     assert translator.failure is None
     return translator.result()["choices"][0], translator

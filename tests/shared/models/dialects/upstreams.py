@@ -134,7 +134,7 @@ def response_events(reply: Reply) -> list[Json]:
 
 
 def events_of(reply: Reply, upstream: Dialect) -> list[Json]:
-    """Give what an upstream of that dialect streams of a reply."""
+    """Return the events that an upstream of this dialect streams for a reply."""
     return chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
 
 

@@ -153,7 +153,7 @@ def test_document_cut_in_the_middle_is_not_returned(
 def test_nothing_arrives_any_more_once_a_call_was_cut(
     router: Router, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, framing: str
 ) -> None:
-    """What this machine takes of a report that nobody reads is charged to nobody."""
+    """Otherwise the kernel could accept a report that is never read, and so never charged."""
     cancelled = threading.Event()
     read1 = GatheringResponse.read1
 
