@@ -108,8 +108,8 @@ LIMITS: Mapping[str, Limit] = {
 """By setting, the values at its limits that are taken, and those just beyond, which are not."""
 
 OFF_TESTS = "tests/web/test_switched_off.py::"
-UNLIMITED = f"{OFF_TESTS}test_without_limits_nobody_is_slowed_down"
-WITHOUT_WAITS = f"{OFF_TESTS}test_without_reserve_and_waits_an_upload_is_stored_and_read"
+UNLIMITED = f"{OFF_TESTS}test_limits_of_zero_are_disabled"
+WITHOUT_WAITS = f"{OFF_TESTS}test_upload_works_without_reserve_and_timeouts"
 AT_ZERO: Mapping[str, str] = {
     "blob_store_reserve_bytes": WITHOUT_WAITS,
     "scrub_interval_days": "tests/workers/test_due_rows.py::test_content_is_not_read_again_where_that_is_off",
@@ -134,7 +134,7 @@ TURNED: Mapping[str, str] = {
     "test_every_connection_behind_the_pooler_has_the_limits",
     "s3_checksums": "tests/shared/files/blobs/test_s3.py::test_a_server_that_refuses_checksums_gets_none",
     "usage_cost": "tests/shared/models/test_reply_costs.py",
-    "absent_store_is_false": f"{OFF_TESTS}test_an_absent_store_is_read_as_false_where_operators_say_so",
+    "absent_store_is_false": f"{OFF_TESTS}test_absent_store_means_false_if_configured",
     "a2a_require_version": "tests/web/a2a/test_errors.py",
     "a2a_push_notifications": "tests/web/a2a/test_errors.py",
     "egress_allow_private": "tests/shared/egress/test_addresses.py::"

@@ -347,7 +347,7 @@ def test_a_resource_is_no_other_organizations(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_names_no_resource_shows_none_of_another_organization(world: World, name: str) -> None:
+def test_operation_without_a_resource_shows_none_of_another_organization(world: World, name: str) -> None:
     before = world.count_acts()
     for headers in world.outsiders.values():
         answer = world.ask(name, headers)
@@ -367,7 +367,7 @@ def test_the_resources_that_were_asked_for_are_there(world: World, name: str) ->
     assert 200 in statuses.values(), statuses
 
 
-def test_a_client_learns_nothing_of_anothers_token_and_does_not_end_it(world: World) -> None:
+def test_client_cannot_introspect_or_revoke_anothers_token(world: World) -> None:
     token = {"token": world.insiders["deployment"]["Authorization"].removeprefix("Bearer ")}
     told = world.front.post("/oauth/introspect", world.client, data=token)
     assert (told.status_code, told.get_json()) == (200, {"active": False})
@@ -450,7 +450,7 @@ def visitors(world: World) -> list[Person]:
 
 
 @pytest.mark.parametrize("name", CONSOLE)
-def test_the_console_shows_and_does_nothing_in_another_organization(
+def test_console_has_no_access_to_another_organization(
     world: World, visitors: list[Person], name: str
 ) -> None:
     before = world.count_acts()

@@ -21,7 +21,7 @@ def given(status: int = 200, headers: dict[str, str] = HEALTH, body: Any = None)
     return Given(method="GET", rule="/healthz", status=status, headers=headers, body=content)
 
 
-def test_an_answer_as_it_is_described_passes() -> None:
+def test_documented_response_passes() -> None:
     assert find_undocumented(given()) is None
 
 
@@ -35,7 +35,7 @@ def test_an_answer_as_it_is_described_passes() -> None:
         (given(body={"status": "ok", "more": 1}), "is not as described"),
     ],
 )
-def test_what_is_not_described_is_found(answer: Given, complaint: str) -> None:
+def test_undocumented_response_is_found(answer: Given, complaint: str) -> None:
     assert complaint in (find_undocumented(answer) or "")
 
 
@@ -71,7 +71,7 @@ def test_each_event_of_a_stream_is_looked_at() -> None:
     assert find_undocumented(streamed(chunk, {"object": "nothing"})) is not None
 
 
-def test_the_test_client_refuses_an_answer_that_is_not_described(front: Front) -> None:
+def test_test_client_fails_on_an_undocumented_response(front: Front) -> None:
     def spoil(response: Response) -> Response:
         response.headers["X-Undescribed"] = "1"
         return response

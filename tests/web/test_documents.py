@@ -90,7 +90,7 @@ def test_every_error_an_operation_declares_is_described(front: Front, document: 
                 assert f"`{code}`" in answers[str(status)]["description"], (operation.path, error.code)
 
 
-def test_every_operation_says_how_its_caller_is_known(front: Front, document: Any) -> None:
+def test_every_operation_documents_its_authentication(front: Front, document: Any) -> None:
     schemes = set(document["components"]["securitySchemes"])
     for operation in found(declared(front)):
         if operation.hidden:
@@ -105,7 +105,7 @@ def test_operation_names_are_unique(document: Any) -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Front) -> None:
+def test_every_operation_with_a_caller_requires_authentication(front: Front) -> None:
     for operation in found(declared(front)):
         if not operation.authentication.has_caller or operation.authentication is Authentication.SESSION:
             continue  # a console page redirects to sign-in: tests/web/console/test_declarations.py
@@ -199,7 +199,7 @@ def is_to_come(path: str) -> bool:
     return "agent-card" in path or path == "/docs/guide/"
 
 
-def test_what_pages_link_to_is_there(front: Front) -> None:
+def test_links_of_pages_exist(front: Front) -> None:
     # The first check opens the store and connects, which may take more than a second on a busy machine.
     wait_until(lambda: front.get("/readyz").status_code == 200, "the front is ready")
     for path in (
@@ -217,7 +217,7 @@ def test_what_pages_link_to_is_there(front: Front) -> None:
                 assert front.get(address, headers=BROWSER).status_code == 200, (path, address)
 
 
-def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing(front: Front) -> None:
+def test_page_loads_nothing_foreign_and_runs_no_script(front: Front) -> None:
     for path in ("/", "/docs", "/docs/create_grant", "/problems", "/problems/not_found"):
         page = front.get(path, headers=BROWSER)
         policy = page.headers["Content-Security-Policy"]
@@ -262,7 +262,7 @@ def test_schema_names_are_short_and_unique(document: Any) -> None:
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]{1,47}", name), name
 
 
-def test_every_schema_says_what_it_is_and_which_members_it_has(document: Any) -> None:
+def test_every_schema_has_a_description_and_members(document: Any) -> None:
     schemas = document["components"]["schemas"]
     assert [name for name, schema in schemas.items() if not schema.get("description")] == []
     objects = {name: schema for name, schema in schemas.items() if schema.get("type") == "object"}
@@ -300,7 +300,7 @@ def test_a_limit_is_described_with_its_maximum(document: Any) -> None:
     assert set(limits.values()) == {(1, 100)}
 
 
-def test_content_comes_in_by_three_operations(document: Any) -> None:
+def test_three_operations_accept_content(document: Any) -> None:
     """Agents upload and replace, distributions push media. There is no general upload."""
     takes = [
         (method, path)
@@ -333,14 +333,14 @@ def test_head_is_described_wherever_get_is(document: Any) -> None:
             assert not any("content" in answer for answer in operations["head"]["responses"].values())
 
 
-def test_every_operation_that_takes_an_attribution_describes_its_header(front: Front, document: Any) -> None:
+def test_every_operation_with_attribution_documents_its_header(front: Front, document: Any) -> None:
     for operation in found(declared(front)):
         if not operation.hidden and operation.authentication.has_caller:
             named = {parameter.get("name") for parameter in described(document, operation)["parameters"]}
             assert "Service-Usage-Attribution" in named, operation.path
 
 
-def test_every_answer_with_a_body_says_what_is_in_it(document: Any) -> None:
+def test_every_response_with_a_body_documents_it(document: Any) -> None:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             contents = [operation.get("requestBody", {}), *operation["responses"].values()]

@@ -51,7 +51,7 @@ def forget() -> None:
     routes._policy.cache_clear()
 
 
-def test_every_file_of_the_site_is_served_as_what_it_is(guide: Front, site: Path) -> None:
+def test_every_file_of_the_site_has_its_media_type(guide: Front, site: Path) -> None:
     types = set()
     for file in sorted(site.rglob("*")):
         if file.is_file():
@@ -79,12 +79,12 @@ def test_guide_page_without_trailing_slash_redirects(guide: Front) -> None:
         assert (answer.status_code, answer.headers["Location"]) == (308, f"{path}/")
 
 
-def test_nothing_beside_the_site_is_served(guide: Front) -> None:
+def test_files_outside_of_the_site_are_not_served(guide: Front) -> None:
     for path in ("no-such-page", "../routes.py", "..%2froutes.py", "guides/../../routes.py", "/etc/passwd"):
         assert guide.get(f"/docs/guide/{path}").status_code == 404, path
 
 
-def test_an_installation_without_the_guide_says_how_to_build_it(no_guide: Front) -> None:
+def test_missing_guide_explains_how_to_build_it(no_guide: Front) -> None:
     answer = no_guide.get("/docs/guide/")
     assert answer.status_code == 404
     assert "make guide" in answer.text

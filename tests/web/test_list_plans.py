@@ -163,7 +163,7 @@ def test_every_response_with_an_array_is_a_list_or_a_known_exception() -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
+def test_page_reads_only_its_own_rows(large: Large, name: str) -> None:
     template, operation = LISTS[name]
     # An agent's second URL responds in the same way, so combinations are only tested at the first.
     is_again = name.removesuffix("_agent_item") in LISTS.keys() - {name}

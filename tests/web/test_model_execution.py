@@ -59,9 +59,7 @@ def confine(front: Front, tenant: Tenant) -> None:
 
 @pytest.mark.parametrize("who", ["deployment", "deployment, attributed"])
 @pytest.mark.parametrize("name", CALLS)
-def test_the_model_routes_refuse_a_daemon_that_holds_it_over_identities_only(
-    narrow: Narrow, name: str, who: str
-) -> None:
+def test_model_routes_refuse_a_daemon_with_identity_grants_only(narrow: Narrow, name: str, who: str) -> None:
     method, path, body = CALLS[name]
     headers = narrow.tenant.credentials[who]
     answer = narrow.front.client.open(path, method=method, headers=headers, json=body)
@@ -72,7 +70,7 @@ def test_the_model_routes_refuse_a_daemon_that_holds_it_over_identities_only(
 
 
 @pytest.mark.parametrize("who", ["deployment", "deployment, attributed"])
-def test_no_agent_answers_such_a_daemon(narrow: Narrow, who: str) -> None:
+def test_agents_refuse_such_a_daemon(narrow: Narrow, who: str) -> None:
     headers = narrow.tenant.credentials[who]
     path = f"/agents/{narrow.deployment_id}/message:send"
     answer = narrow.front.client.post(path, headers=headers, json=request("hello"))
@@ -80,7 +78,7 @@ def test_no_agent_answers_such_a_daemon(narrow: Narrow, who: str) -> None:
     assert LACKS in answer.text
 
 
-def test_the_user_who_asks_its_agent_reads_who_lacks_what(narrow: Narrow) -> None:
+def test_error_names_the_daemon_and_the_missing_permission(narrow: Narrow) -> None:
     admin = narrow.tenant.credentials["admin"]
     behavior = {"name": "Model", "kind": "model", "description": "Asks.", "model": "scripted/echo"}
     made = narrow.front.client.post(

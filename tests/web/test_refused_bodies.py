@@ -61,7 +61,7 @@ def test_a_body_of_the_wrong_form_is_refused_as_declared(world: World, name: str
 
 
 @pytest.mark.parametrize("name", sorted(SIGNED & {*OPERATIONS}))
-def test_a_body_that_nobody_signed_is_not_read(world: World, name: str) -> None:
+def test_unsigned_body_is_not_read(world: World, name: str) -> None:
     method, template = OPERATIONS[name]
     for form, (sent, _) in REFUSED.items():
         answer = world.front.client.open(world.path(template), method=method, buffered=True, **sent)

@@ -61,7 +61,7 @@ def serves(kind: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(OF_CALLERS))
-def test_nobody_acts_in_a_suspended_organization(suspended: World, name: str) -> None:
+def test_every_operation_refuses_a_suspended_organization(suspended: World, name: str) -> None:
     for kind, headers in suspended.insiders.items():
         if not serves(kind, name):
             assert_suspended(suspended.ask(name, headers), kind)

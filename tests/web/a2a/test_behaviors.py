@@ -118,7 +118,7 @@ def test_two_behaviors_of_an_agent_have_two_names(administrator: Administrator) 
     assert administrator.create("First", status=409)["code"] == "behavior_name_taken"
 
 
-def test_the_default_agent_answers_from_the_first_start(
+def test_default_agent_works_from_the_first_start(
     front: Front, cast: Cast, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     database = front.services.database

@@ -18,7 +18,7 @@ def anybody(client: Client) -> Client:
     return Client(client.front, client.prefix, None, {})
 
 
-def test_a_card_tells_everybody_what_the_agent_does(cast: Cast) -> None:
+def test_card_is_public_and_describes_the_agent(cast: Cast) -> None:
     answer = anybody(cast.member).ask("GET", WELL_KNOWN)
     card = answer.get_json()
     check("AgentCard", card)
@@ -38,7 +38,7 @@ def test_a_card_tells_everybody_what_the_agent_does(cast: Cast) -> None:
     assert schemes == set(card["securitySchemes"])
 
 
-def test_a_card_may_be_kept_and_asked_for_again(cast: Cast) -> None:
+def test_card_can_be_cached_and_revalidated(cast: Cast) -> None:
     client = anybody(cast.member)
     answer = client.ask("GET", WELL_KNOWN)
     assert answer.headers["Cache-Control"] == "public, max-age=60"
@@ -102,7 +102,7 @@ def test_the_extended_card_is_for_callers(cast: Cast) -> None:
     assert cast.stranger.ask("GET", "/extendedAgentCard").status_code == 403
 
 
-def test_an_agent_of_a_distribution_tells_its_networks(cast: Cast) -> None:
+def test_card_of_a_distributed_agent_lists_its_networks(cast: Cast) -> None:
     created, client = cast.new_agent()
     principal = cast.front.identity.principal(cast.acme)
     cast.front.identity.distribution(

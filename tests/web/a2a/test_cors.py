@@ -40,7 +40,7 @@ def test_a_page_of_a_named_origin_may_ask_and_read(shared: Front, cast: Cast) ->
         assert "Access-Control-Allow-Credentials" not in answer.headers
 
 
-def test_nobody_else_may(shared: Front, front: Front, cast: Cast) -> None:
+def test_other_origins_get_no_cors_headers(shared: Front, front: Front, cast: Cast) -> None:
     path = f"{cast.member.prefix}/message:send"
     for answered in (
         preflight(shared, path, "https://evil.example"),

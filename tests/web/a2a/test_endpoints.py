@@ -125,7 +125,7 @@ def test_an_endpoint_that_could_not_be_asked_is_refused(
     administrator.get(status=404)
 
 
-def test_the_endpoint_answers_by_default_until_it_is_deleted(administrator: Administrator) -> None:
+def test_endpoint_is_the_default_until_it_is_deleted(administrator: Administrator) -> None:
     give_script(administrator.front, administrator.deployment, "rules: [{steps: [{complete: Fine}]}]")
     administrator.put()
     administrator.put()
@@ -157,7 +157,7 @@ def test_a_skill_that_is_not_ours_is_left_to_the_remote_agent(administrator: Adm
     assert answer.status_code == 200, answer.text
 
 
-def test_others_learn_nothing_of_an_endpoint(administrator: Administrator, cast: Cast) -> None:
+def test_endpoint_is_not_found_for_other_callers(administrator: Administrator, cast: Cast) -> None:
     administrator.put()
     for authorization, status in ((cast.stranger.authorization, 404), (cast.member.authorization, 403)):
         assert administrator.front.get(administrator.path, authorization).status_code == status

@@ -93,7 +93,7 @@ def test_a_body_that_is_no_message(cast: Cast, body: str, expected: str) -> None
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/a2a+json", "text/plain", None])
-def test_a_body_is_read_whatever_it_says_it_is(cast: Cast, content_type: str | None) -> None:
+def test_body_is_parsed_with_any_media_type(cast: Cast, content_type: str | None) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
     answer = cast.member.ask("POST", "/message:send", data=json.dumps(request("ping")), headers=headers)
     assert answer.status_code == 200
@@ -101,7 +101,7 @@ def test_a_body_is_read_whatever_it_says_it_is(cast: Cast, content_type: str | N
     assert answer.mimetype == expected
 
 
-def test_the_protocols_own_media_type_is_given_to_who_accepts_it(cast: Cast) -> None:
+def test_a2a_media_type_is_returned_if_accepted(cast: Cast) -> None:
     client = cast.member.with_headers(Accept="application/a2a+json")
     assert client.ask("GET", "/tasks").mimetype == "application/a2a+json"
     for other in (
@@ -120,7 +120,7 @@ def test_text_with_nul_and_odd_characters_passes(cast: Cast) -> None:
     assert task["history"][0]["parts"] == [{"text": odd}]
 
 
-def test_who_may_not_call(cast: Cast) -> None:
+def test_unauthorized_callers_are_refused(cast: Cast) -> None:
     nobody = Client(cast.front, cast.member.prefix, None, {})
     missing = nobody.send()
     assert status_of(missing) == (401, "UNAUTHENTICATED", "AUTHENTICATION_REQUIRED")
@@ -191,9 +191,7 @@ def test_a_stream_too_many_for_the_organization(cast: Cast, tmp_path_factory: py
         front.services.agents.watch.close()
 
 
-def test_what_nobody_foresaw_is_an_error_of_the_protocol_too(
-    cast: Cast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_has_the_protocol_format(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "list_page", lambda *_: 1 / 0)
     assert status_of(cast.member.ask("GET", "/tasks")) == (500, "INTERNAL", "INTERNAL_ERROR")
 
@@ -207,13 +205,13 @@ def test_what_nobody_foresaw_is_an_error_of_the_protocol_too(
         "/tasks/{task}/pushNotificationConfigs?pageToken=AAAA",
     ],
 )
-def test_values_that_nothing_can_have(cast: Cast, query: str) -> None:
+def test_impossible_values_are_refused(cast: Cast, query: str) -> None:
     task = cast.member.task("work")
     refused = cast.member.ask("GET", query.format(task=task["id"]))
     assert status_of(refused) == (400, "INVALID_ARGUMENT", "INVALID_PARAMS")
 
 
-def test_configurations_that_nothing_can_be_called(cast: Cast) -> None:
+def test_impossible_configuration_ids_are_refused(cast: Cast) -> None:
     path = f"/tasks/{cast.member.task('work')['id']}/pushNotificationConfigs/%00"
     assert status_of(cast.member.ask("GET", path)) == (404, "NOT_FOUND", "TASK_NOT_FOUND")
     assert cast.member.ask("DELETE", path).status_code == 200
@@ -282,7 +280,7 @@ def test_the_default_agent_is_the_oldest(front: Front, cast: Cast) -> None:
         (b"[" + b"[]," * 100_001 + b"[]]", "more than 100,000 objects and arrays"),
     ],
 )
-def test_malformed_json_is_told_where_and_which_limit(cast: Cast, body: bytes, said: str) -> None:
+def test_malformed_json_error_names_position_or_limit(cast: Cast, body: bytes, said: str) -> None:
     answer = cast.member.ask("POST", "/message:send", data=body)
     assert (answer.status_code, reason(answer)) == (400, "INVALID_REQUEST")
     assert said in answer.get_json()["error"]["message"]

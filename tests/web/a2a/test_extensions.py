@@ -25,7 +25,7 @@ def active(answer: Any) -> list[str]:
     return [uri.strip() for uri in answer.headers.get(HEADER, "").split(",") if uri.strip()]
 
 
-def test_what_is_activated_is_said_on_every_answer(cast: Cast) -> None:
+def test_activated_extensions_are_listed_in_every_response(cast: Cast) -> None:
     client = naming(cast.member, EVENT, "https://example.com/unknown/v1", FILE)
     task_id = cast.member.task("hello")["id"]
     answers = [
@@ -64,7 +64,7 @@ def test_another_version_or_spelling_is_another_extension(cast: Cast, uri: str) 
     assert active(naming(cast.member, uri).send()) == []
 
 
-def test_what_is_required_is_asked_of_messages_only(cast: Cast) -> None:
+def test_required_extensions_apply_to_messages_only(cast: Cast) -> None:
     _, client = cast.new_agent(
         extensions=(DeclaredExtension(uri=THIRD, description="Odd", required=True, params={"n": 2**53 + 1}),)
     )
@@ -81,7 +81,7 @@ def test_what_is_required_is_asked_of_messages_only(cast: Cast) -> None:
     assert client.ask("GET", "/tasks").status_code == 200
 
 
-def test_what_depends_on_another_is_active_with_it_only(cast: Cast) -> None:
+def test_dependent_extension_is_active_only_with_its_dependency(cast: Cast) -> None:
     deep = f"{THIRD}/deeper"
     _, client = cast.new_agent(
         extensions=(
@@ -94,7 +94,7 @@ def test_what_depends_on_another_is_active_with_it_only(cast: Cast) -> None:
     assert active(naming(client, deep, EVENT).send()) == [EVENT]
 
 
-def test_a_refusal_and_the_card_name_what_an_extension_depends_on(cast: Cast) -> None:
+def test_error_and_card_name_an_extensions_dependencies(cast: Cast) -> None:
     far = "https://example.com/far/v1"
     _, client = cast.new_agent(
         extensions=(DeclaredExtension(uri=THIRD, description="Odd.", required=True, requires=(EVENT, far)),)
@@ -175,7 +175,7 @@ def test_wrong_data_of_an_activated_extension_is_refused(
     assert ignored.status_code == 200
 
 
-def test_what_a_message_lists_it_must_carry(cast: Cast) -> None:
+def test_message_must_contain_data_of_listed_extensions(cast: Cast) -> None:
     refused = naming(cast.member, EVENT).send(extensions=[EVENT])
     assert (refused.status_code, reason(refused)) == (400, "INVALID_PARAMS")
     assert cast.member.send(extensions=[EVENT]).status_code == 200

@@ -129,7 +129,7 @@ def test_states_extensions_and_versions_are_refused_by_number(cast: Cast) -> Non
         (b'{"jsonrpc":"2.0","id":1,"method":7}', (-32600, "INVALID_REQUEST")),
     ],
 )
-def test_what_is_no_request_is_refused(cast: Cast, body: bytes, expected: tuple[int, str]) -> None:
+def test_invalid_request_is_refused(cast: Cast, body: bytes, expected: tuple[int, str]) -> None:
     answer = cast.member.ask("POST", "", data=body)
     assert error(answer, parse(answer.get_data())["id"]) == expected
 
@@ -145,13 +145,13 @@ def test_numbers_and_identifiers_are_kept(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("number", ["1.50", "-2.425100358941205e-279"])
-def test_an_id_may_be_any_number_and_the_document_says_so(cast: Cast, number: str) -> None:
+def test_id_may_be_any_number_as_documented(cast: Cast, number: str) -> None:
     for method in ("ListTasks", "NoSuchMethod"):
         body = f'{{"jsonrpc":"2.0","id":{number},"method":"{method}"}}'
         assert f'"id":{number}' in cast.member.ask("POST", "", data=body).get_data(as_text=True)
 
 
-def test_who_may_not_ask_is_told_by_http(cast: Cast) -> None:
+def test_unauthorized_caller_gets_an_http_status(cast: Cast) -> None:
     body = {"jsonrpc": VERSION, "id": "7", "method": "ListTasks"}
     assert cast.front.ask("POST", cast.member.prefix, "Bearer wrong", json=body).status_code == 401
 

@@ -12,7 +12,7 @@ from tests.web.a2a.conftest import Cast
 
 @pytest.mark.parametrize(("point", "taken"), [("send.before_commit", 0), ("send.committed", 1)])
 @pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
-def test_a_message_is_taken_once_whenever_its_front_dies(
+def test_message_is_accepted_once_if_the_process_is_killed(
     cast: Cast, point: str, taken: int, path: str
 ) -> None:
     _, client = cast.new_agent()

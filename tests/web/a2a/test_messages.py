@@ -15,7 +15,7 @@ from tests.web.a2a.conftest import SCRIPT, Cast, give_script
 NUMBERS = '{"int":9007199254740993,"amount":1.10,"large":1e400,"zero":-0.0,"none":null,"z":1,"a":2}'
 
 
-def test_a_blocking_send_gives_the_task_when_it_has_ended(cast: Cast) -> None:
+def test_blocking_send_returns_the_ended_task(cast: Cast) -> None:
     task = cast.member.task("work")
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert text_of(task["status"]["message"]) == "Done"
@@ -25,7 +25,7 @@ def test_a_blocking_send_gives_the_task_when_it_has_ended(cast: Cast) -> None:
     assert task["history"][0]["taskId"] == task["id"]
 
 
-def test_an_agent_may_answer_with_a_message_and_no_task(cast: Cast) -> None:
+def test_agent_may_reply_with_a_message_instead_of_a_task(cast: Cast) -> None:
     answer = cast.member.send("ping")
     body = parse(answer.get_data())
     check("SendMessageResponse", body)
@@ -34,14 +34,14 @@ def test_an_agent_may_answer_with_a_message_and_no_task(cast: Cast) -> None:
     assert body["message"]["contextId"]
 
 
-def test_who_does_not_wait_gets_the_task_at_once(cast: Cast) -> None:
+def test_non_blocking_send_returns_the_task_at_once(cast: Cast) -> None:
     task = cast.member.task("hang", configuration={"returnImmediately": True})
     assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
     assert cast.member.read(task["id"])["id"] == task["id"]
     cast.member.ask("POST", f"/tasks/{task['id']}:cancel")
 
 
-def test_a_message_to_who_did_not_wait_is_a_completed_task(cast: Cast) -> None:
+def test_message_reply_to_a_non_blocking_send_is_a_completed_task(cast: Cast) -> None:
     task = cast.member.task("ping", configuration={"returnImmediately": True})
     stream = cast.member.ask("GET", f"/tasks/{task['id']}:subscribe")
     if stream.status_code == 200:  # the subscription arrived before the end
@@ -53,7 +53,7 @@ def test_a_message_to_who_did_not_wait_is_a_completed_task(cast: Cast) -> None:
     assert text_of(found["status"]["message"]) == "pong"
 
 
-def test_a_stream_tells_the_task_and_then_everything_in_order(cast: Cast) -> None:
+def test_stream_contains_the_task_and_then_all_events_in_order(cast: Cast) -> None:
     stream = cast.member.stream("work")
     assert list(stream[0]) == ["task"]
     assert states(stream) == ["SUBMITTED", "WORKING", "COMPLETED"]
@@ -91,7 +91,7 @@ def test_stream_of_a_second_turn_begins_with_the_working_task(cast: Cast) -> Non
     assert text_of(stream[0]["task"]["history"][-1]) == "the second"
 
 
-def test_numbers_come_back_as_the_same_digits(cast: Cast) -> None:
+def test_numbers_keep_their_digits(cast: Cast) -> None:
     said = request("echo", metadata_="")["message"] | {
         "metadata": parse(NUMBERS),
         "parts": [{"text": "echo"}, {"data": parse(NUMBERS), "metadata": parse(NUMBERS)}],
@@ -109,7 +109,7 @@ def test_numbers_come_back_as_the_same_digits(cast: Cast) -> None:
     assert NUMBERS in streamed.get_data(as_text=True)
 
 
-def test_a_context_that_the_client_names_is_kept(cast: Cast) -> None:
+def test_context_of_the_client_is_used(cast: Cast) -> None:
     context = f"my context / {uuid4()}"
     tasks = [cast.member.task("hello", contextId=context) for _ in range(2)]
     assert {task["contextId"] for task in tasks} == {context}
@@ -160,7 +160,7 @@ def test_repeated_stream_has_the_requested_history_length(cast: Cast) -> None:
             assert len(shown.get("history", [])) == length
 
 
-def test_the_same_key_takes_a_message_once(cast: Cast) -> None:
+def test_message_with_a_repeated_key_is_accepted_once(cast: Cast) -> None:
     client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
     body = request("work")
     first = parse(client.ask("POST", "/message:send", json=body).get_data())
@@ -174,7 +174,7 @@ def test_the_same_key_takes_a_message_once(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
-def test_the_same_key_takes_a_message_once_however_its_agent_has_changed(cast: Cast, path: str) -> None:
+def test_repeated_key_is_recognized_after_the_agent_changed(cast: Cast, path: str) -> None:
     refined = "https://example.com/refined/v1"
     agent, client = cast.new_agent()
     skill = give_script(cast.front, agent, SCRIPT, name="more")
@@ -236,7 +236,7 @@ def test_idempotency_key_belongs_to_caller_principal_and_agent(cast: Cast) -> No
     assert {name: task(client) for name, client in clients.items()} == tasks
 
 
-def test_the_same_key_gives_a_message_again(cast: Cast) -> None:
+def test_repeated_key_returns_the_same_message(cast: Cast) -> None:
     client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
     body = request("ping")
     first = parse(client.ask("POST", "/message:send", json=body).get_data())
@@ -244,13 +244,13 @@ def test_the_same_key_gives_a_message_again(cast: Cast) -> None:
     assert events(client.ask("POST", "/message:stream", json=body)) == [first]
 
 
-def test_an_agent_that_says_nothing_has_not_answered(cast: Cast) -> None:
+def test_empty_reply_is_an_invalid_agent_response(cast: Cast) -> None:
     for path in ("/message:send", "/message:stream"):
         answer = cast.member.send("silence", path=path)
         assert (answer.status_code, reason(answer)) == (500, "INVALID_AGENT_RESPONSE")
 
 
-def test_a_failed_task_says_why(cast: Cast) -> None:
+def test_failed_task_contains_the_reason(cast: Cast) -> None:
     task = cast.member.task("fail")
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert text_of(task["status"]["message"]) == "It broke"

@@ -71,7 +71,7 @@ def test_pages_hold_every_task_once(front: Front, organization_id: UUID) -> None
     assert (found, page["nextCursor"]) == (made, None)
 
 
-def test_nobody_else_reads_them(front: Front, organization_id: UUID) -> None:
+def test_other_callers_cannot_list_tasks(front: Front, organization_id: UUID) -> None:
     path = f"/admin/organizations/{organization_id}/tasks"
     member = front.identity.person(organization_id)
     stranger = front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)
@@ -81,7 +81,7 @@ def test_nobody_else_reads_them(front: Front, organization_id: UUID) -> None:
 
 
 @pytest.mark.parametrize("query", ["state=FAILED", "cursor=x", "limit=0"])
-def test_what_means_nothing_is_refused(front: Front, organization_id: UUID, query: str) -> None:
+def test_invalid_filter_is_refused(front: Front, organization_id: UUID, query: str) -> None:
     admin = front.identity.person(organization_id, Role.WORKSPACE_ADMIN)
     answer = front.get(f"/admin/organizations/{organization_id}/tasks?{query}", admin.authorization)
     assert answer.status_code == 422

@@ -157,9 +157,7 @@ def test_a_post_is_signed_with_its_token(cast: Cast, receiver: Receiver, sender:
     assert config["token"] == token
 
 
-def test_a_configuration_that_is_made_later_tells_what_follows(
-    cast: Cast, receiver: Receiver, sender: Sender
-) -> None:
+def test_later_configuration_gets_only_later_updates(cast: Cast, receiver: Receiver, sender: Sender) -> None:
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])
     made = cast.member.ask("POST", path, json={"id": "mine", "url": receiver.url})
@@ -169,9 +167,7 @@ def test_a_configuration_that_is_made_later_tells_what_follows(
     assert states(collect(sender, receiver, 2)) == ["SUBMITTED", "COMPLETED"]
 
 
-def test_a_configuration_that_is_deleted_tells_nothing_more(
-    cast: Cast, receiver: Receiver, sender: Sender
-) -> None:
+def test_deleted_configuration_gets_no_more_updates(cast: Cast, receiver: Receiver, sender: Sender) -> None:
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])
     for name in ("gone", "kept"):
@@ -185,9 +181,7 @@ def test_a_configuration_that_is_deleted_tells_nothing_more(
     assert (gone.status_code, reason(gone)) == (404, "TASK_NOT_FOUND")
 
 
-def test_what_waits_goes_to_the_address_that_replaces_another(
-    cast: Cast, receiver: Receiver, sender: Sender
-) -> None:
+def test_pending_updates_go_to_the_replaced_url(cast: Cast, receiver: Receiver, sender: Sender) -> None:
     receiver.failures = 1
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])
@@ -201,7 +195,7 @@ def test_what_waits_goes_to_the_address_that_replaces_another(
     assert {headers["X-A2A-Notification-Token"] for headers, _ in receiver.received} == {"new"}
 
 
-def test_what_waits_for_a_configuration_is_given_up_with_it(cast: Cast) -> None:
+def test_pending_updates_are_dropped_with_their_configuration(cast: Cast) -> None:
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])
     assert (
@@ -263,7 +257,7 @@ def test_configurations_are_listed_in_pages(cast: Cast) -> None:
         {"authentication": {"scheme": "Bearer"}},
     ],
 )
-def test_what_nothing_may_be_posted_to_is_refused(cast: Cast, config: dict[str, Any]) -> None:
+def test_forbidden_url_is_refused(cast: Cast, config: dict[str, Any]) -> None:
     task = cast.member.task("hello")
     answer = cast.member.ask("POST", PATH.format(task=task["id"]), json=config)
     assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
@@ -299,7 +293,7 @@ def _cut_addresses() -> str:
     return str(runpy.run_path(str(path))["CUT"])
 
 
-def test_addresses_that_were_kept_in_clear_are_cut_to_their_origin(cast: Cast) -> None:
+def test_migration_shortens_stored_urls_to_their_origin(cast: Cast) -> None:
     url = "https://example.com/hooks/path1?key=query1"
     task = cast.member.task("work")
     made = cast.member.ask("POST", PATH.format(task=task["id"]), json={"url": url}).get_json()

@@ -98,16 +98,14 @@ def test_the_task_is_not_there_for(readers: Mapping[str, Client], task: dict[str
 
 
 @pytest.mark.parametrize("who", OUTSIDERS)
-def test_nothing_of_the_agent_is_read_by(
-    readers: Mapping[str, Client], task: dict[str, Any], who: str
-) -> None:
+def test_tasks_are_hidden_from(readers: Mapping[str, Client], task: dict[str, Any], who: str) -> None:
     for path in (f"/tasks/{task['id']}", f"/tasks/{task['id']}:subscribe", "/tasks"):
         answer = readers[who].ask("GET", path)
         assert (answer.status_code, task["id"] in answer.text) == (403, False)
 
 
 @pytest.mark.parametrize("who", ["owner", "admin", "the deployment"])
-def test_who_only_reads_a_task_neither_changes_it_nor_sees_its_pushes(
+def test_reader_cannot_change_a_task_or_see_its_push_configurations(
     cast: Cast, readers: Mapping[str, Client], task: dict[str, Any], who: str
 ) -> None:
     reader, one = readers[who], f"/tasks/{task['id']}"

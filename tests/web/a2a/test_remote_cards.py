@@ -118,7 +118,7 @@ def test_a_card_has_the_agents_words_and_our_ways_in(routed: Routed) -> None:
     ]
 
 
-def test_what_an_agent_says_of_others_is_left_out(routed: Routed, agent: RawAgent) -> None:
+def test_urls_of_other_servers_are_removed_from_the_card(routed: Routed, agent: RawAgent) -> None:
     agent.serve(
         CARD,
         answers(
@@ -155,7 +155,7 @@ def test_extensions_of_the_agent_are_negotiated_like_ours(routed: Routed, agent:
     assert (taken.status_code, taken.headers["A2A-Extensions"]) == (200, TRANSLATION)
 
 
-def test_a_card_is_kept_fresh_and_asked_for_by_its_etag(routed: Routed, agent: RawAgent) -> None:
+def test_card_is_refreshed_and_requested_by_etag(routed: Routed, agent: RawAgent) -> None:
     routed.put(agent.url)
     routed.refresh()
     assert "if-none-match" not in agent.headers_of(CARD)

@@ -90,7 +90,7 @@ def test_the_task_and_its_files_are_read_by(
         assert found.get_json()["owner"]["id"] == str(receiver.id)
 
 
-def test_the_run_is_nobody_elses(cast: Cast, run: Mapping[str, Any]) -> None:
+def test_run_is_not_found_for_other_callers(cast: Cast, run: Mapping[str, Any]) -> None:
     path = run["taskUrl"].removeprefix(cast.front.settings.base_url)
     caller = cast.front.identity.authorization(cast.caller_agent)
     for authorization, status in (

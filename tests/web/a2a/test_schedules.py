@@ -63,7 +63,7 @@ def test_a_schedule_is_made_read_listed_replaced_and_deleted(front: Front, place
     assert front.get(one, place.admin).status_code == 404
 
 
-def test_a_message_keeps_its_numbers(front: Front, place: Place) -> None:
+def test_numbers_in_a_message_keep_their_digits(front: Front, place: Place) -> None:
     message = f'{{"parts":[{{"data":{DIGITS}}}]}}'
     body = f'{{"name":"a","cron":"* * * * *","message":{message}}}'
     made = front.post(place.path, place.admin, data=body, content_type="application/json")
@@ -91,7 +91,7 @@ def test_a_message_keeps_its_numbers(front: Front, place: Place) -> None:
         ({"principalIdentityId": str(new_id())}, "principalIdentityId"),
     ],
 )
-def test_what_cannot_be_scheduled_is_refused_by_name(
+def test_invalid_schedule_is_refused_with_the_fields_name(
     front: Front, place: Place, change: dict[str, Any], name: str
 ) -> None:
     refused = front.post(place.path, place.admin, json={**SENT, **change})

@@ -23,7 +23,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.05)
 
 
-def test_a_silent_stream_says_that_it_lives(cast: Cast, impatient: None) -> None:
+def test_silent_stream_sends_comments(cast: Cast, impatient: None) -> None:
     _, client = cast.new_agent("rules: [{steps: [{status: a}, {delay: 0.4}, {complete: b}]}]")
     answer = client.send(path="/message:stream")
     assert ": still working\n\n" in answer.get_data(as_text=True)
@@ -31,14 +31,14 @@ def test_a_silent_stream_says_that_it_lives(cast: Cast, impatient: None) -> None
     assert states(events(answer)) == ["SUBMITTED", "WORKING", "COMPLETED"]
 
 
-def test_who_waits_too_long_for_a_message_is_shown_a_task(cast: Cast, impatient: None) -> None:
+def test_stream_without_a_message_shows_the_task_after_a_while(cast: Cast, impatient: None) -> None:
     _, client = cast.new_agent("rules: [{steps: [{delay: 0.4}, {message: pong}]}]")
     told = client.stream()
     assert states(told) == ["SUBMITTED", "COMPLETED"]
     assert client.list()["totalSize"] == 1
 
 
-def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
+def test_failed_stream_ends_with_an_error_event() -> None:
     def breaking() -> streams.Frames:
         yield b"data: 1\n\n"
         yield b"data: 2\n\n"
@@ -78,7 +78,7 @@ def test_a_stream_that_has_begun_waits_on_no_thread(cast: Cast, says_more: bool)
     assert asked == []
 
 
-def test_what_happens_while_a_stream_begins_is_told_at_once(cast: Cast) -> None:
+def test_event_during_the_start_of_a_stream_is_sent_at_once(cast: Cast) -> None:
     _, client = cast.new_agent("rules: [{steps: [{input_required: more}]}]")
     task = client.task("first")
     held: dict[str, Any] = {THREAD_WAIT: lambda: 0.0}
@@ -93,7 +93,7 @@ def test_what_happens_while_a_stream_begins_is_told_at_once(cast: Cast) -> None:
     stream.close()
 
 
-def test_a_stream_outlasts_the_answer_to_the_message_before_its_own(cast: Cast) -> None:
+def test_stream_continues_after_the_reply_to_an_earlier_message(cast: Cast) -> None:
     script = "rules: [{steps: [{status: a}, {delay: 0.6}, {input_required: more}, {complete: b}]}]"
     _, client = cast.new_agent(script)
     task = client.task("first", configuration={"returnImmediately": True})

@@ -39,7 +39,7 @@ def test_a_cancelled_task_is_cancelled_at_once_and_for_good(cast: Cast) -> None:
     assert cast.member.read(task["id"])["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-def test_who_waits_for_a_cancelled_task_is_told(cast: Cast) -> None:
+def test_waiting_send_returns_when_its_task_is_cancelled(cast: Cast) -> None:
     _, client = cast.new_agent()
     answers: list[dict[str, Any]] = []
     waiting = threading.Thread(target=lambda: answers.append(client.task("hang")))
@@ -68,7 +68,7 @@ def test_a_subscription_stays_while_the_task_waits_for_its_client(cast: Cast) ->
     assert states(events(stream)) == ["INPUT_REQUIRED", "SUBMITTED", "COMPLETED"]
 
 
-def test_all_subscribers_are_told_the_same(cast: Cast) -> None:
+def test_all_subscribers_get_the_same_events(cast: Cast) -> None:
     task = cast.member.task("ask")
     streams = [cast.member.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False) for _ in range(3)]
     streams.pop().close()
@@ -83,7 +83,7 @@ def test_a_task_that_has_ended_is_not_followed(cast: Cast) -> None:
     assert (answer.status_code, reason(answer)) == (400, "UNSUPPORTED_OPERATION")
 
 
-def test_who_names_the_last_event_goes_on_after_it(cast: Cast) -> None:
+def test_subscription_with_last_event_id_continues_after_it(cast: Cast) -> None:
     client = cast.member.with_headers(Last_Event_ID="0")
     streamed = client.send("work", path="/message:stream").get_data(as_text=True)
     ids = [int(line[4:]) for line in streamed.splitlines() if line.startswith("id: ")]
@@ -96,7 +96,7 @@ def test_who_names_the_last_event_goes_on_after_it(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("last", ["999", "9" * 18, "9" * 5000])
-def test_who_names_an_event_that_is_still_to_come_misses_none(cast: Cast, last: str) -> None:
+def test_subscription_with_a_future_event_id_misses_no_event(cast: Cast, last: str) -> None:
     task = cast.member.task("ask")
     streamed = cast.member.with_headers(Last_Event_ID=last).ask(
         "GET", f"/tasks/{task['id']}:subscribe", buffered=False
@@ -105,7 +105,7 @@ def test_who_names_an_event_that_is_still_to_come_misses_none(cast: Cast, last: 
     assert states(events(streamed))[-1] == "COMPLETED"
 
 
-def test_a_task_whose_events_are_forgotten_is_not_followed(cast: Cast) -> None:
+def test_task_with_deleted_events_cannot_be_subscribed(cast: Cast) -> None:
     task = cast.member.task("work")
     with cast.front.services.database.transaction() as session:
         session.execute(text("DELETE FROM task_events WHERE task_id = :id"), {"id": task["id"]})
@@ -114,7 +114,7 @@ def test_a_task_whose_events_are_forgotten_is_not_followed(cast: Cast) -> None:
     assert (answer.status_code, reason(answer)) == (400, "UNSUPPORTED_OPERATION")
 
 
-def test_events_have_ids_whoever_asks(cast: Cast) -> None:
+def test_event_ids_are_the_same_for_all_callers(cast: Cast) -> None:
     streamed = cast.member.send("work", path="/message:stream").get_data(as_text=True)
     blocks = [block.splitlines() for block in streamed.split("\n\n") if block]
     ids = [int(block[0].removeprefix("id: ")) for block in blocks]
@@ -244,12 +244,12 @@ def test_ids_that_no_task_has_are_not_found(cast: Cast) -> None:
         assert (answer.status_code, reason(answer)) == (404, "TASK_NOT_FOUND")
 
 
-def test_a_message_that_was_answered_by_a_message_left_no_task(cast: Cast) -> None:
+def test_message_reply_leaves_no_task(cast: Cast) -> None:
     _, client = cast.new_agent()
     client.send("ping")
     assert client.list()["tasks"] == []
 
 
-def test_an_answer_reads_back_as_the_same_task(cast: Cast) -> None:
+def test_get_returns_the_task_of_the_response(cast: Cast) -> None:
     task = cast.member.task("work")
     assert Task.model_validate(task).to_wire() == task

@@ -191,7 +191,7 @@ def _listed(world: World, person: Person, **headers: str) -> list[str]:
     return [entry["id"] for entry in answer.get_json()["data"]]
 
 
-def test_a_key_says_what_it_has_spent_and_has_left(world: World) -> None:
+def test_key_reports_its_spending_and_remainder(world: World) -> None:
     daily = world.create(world.member.api_key_id, amount="0.0001")
     monthly = world.create(world.member.user_id, amount="1", subjectKind="user", period="month")
     world.create(world.owner.api_key_id, amount="0.00001")
@@ -207,7 +207,7 @@ def test_a_key_says_what_it_has_spent_and_has_left(world: World) -> None:
     assert world.key(world.owner)["usage"] == "0"
 
 
-def test_an_access_token_says_what_its_deployment_has_spent_and_has_left(world: World) -> None:
+def test_access_token_reports_its_deployments_spending_and_remainder(world: World) -> None:
     created = world.front.identity.deployment(world.calls.organization_id)
     budget = world.create(
         created.deployment.id, subjectKind=SubjectKind.DEPLOYMENT.value, amount="1", period="once"
@@ -220,6 +220,6 @@ def test_an_access_token_says_what_its_deployment_has_spent_and_has_left(world: 
     assert [at["id"] for at in told["budgets"]] == [budget["id"]]
 
 
-def test_a_key_without_an_organization_is_told_so(front: Front) -> None:
+def test_key_without_an_organization_is_refused(front: Front) -> None:
     answer = front.get("/v1/key", front.identity.operator().authorization)
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (400, "billing_organization_required")

@@ -318,7 +318,7 @@ def test_another_organizations_record_is_no_cursor(world: World, front: Front) -
 READS = ("/v1/credits", "/v1/usage", "/v1/usage/records", "/v1/usage/storage")
 
 
-def test_a_member_reads_its_own_usage_and_nobody_elses(world: World) -> None:
+def test_member_reads_only_its_own_usage(world: World) -> None:
     world.calls.top_up(1_000_000)
     own, others = Attribution(user_id=world.member.user_id), Attribution(user_id=world.owner.user_id)
     for tokens, who in ((1, own), (2, others), (3, own), (4, Attribution(identity_id=uuid4()))):

@@ -129,7 +129,7 @@ def test_a_payment_may_name_its_credits(payer: Payer) -> None:
     assert payer.balance == 30_500_000
 
 
-def test_events_that_come_again_or_tell_of_the_same_payment_change_nothing(payer: Payer) -> None:
+def test_repeated_events_and_payments_change_nothing(payer: Payer) -> None:
     paid = payer.paid()
     results = [
         payer.result(event) for event in (paid, paid, payer.session(), payer.paid(metadata={"credits": "99"}))
@@ -147,7 +147,7 @@ def test_a_session_is_entered_once_it_is_paid(payer: Payer) -> None:
     assert payer.balance == 0
 
 
-def test_refunds_take_what_was_paid_back_in_whatever_order_they_are_told(payer: Payer) -> None:
+def test_refunds_are_deducted_in_any_order(payer: Payer) -> None:
     payer.result(payer.paid(999))
     told = [
         payer.refunded(333, 999),
@@ -163,7 +163,7 @@ def test_refunds_take_what_was_paid_back_in_whatever_order_they_are_told(payer: 
     assert payer.discrepancies() == []
 
 
-def test_payments_whose_ids_begin_alike_are_paid_back_apart(payer: Payer) -> None:
+def test_payments_with_a_common_id_prefix_are_refunded_separately(payer: Payer) -> None:
     longer = f"{payer.payment}:1"
     payer.result(payer.paid())
     payer.result(payer.paid(id=longer))
@@ -307,7 +307,7 @@ def send_plain(front: Front, event: Any, *, key: bytes = KEY) -> TestResponse:
     return front.post("/payments/shop/events", data=body, headers=headers)
 
 
-def test_any_system_may_tell_of_payments_as_standard_webhooks(payer: Payer) -> None:
+def test_payment_events_may_be_standard_webhooks(payer: Payer) -> None:
     metadata = {"organization_id": str(payer.id)}
     paid = {"id": "order 7", "amount": 1_000, "currency": "EUR", "metadata": metadata}
     succeeded = {"type": "payment.succeeded", "data": paid}

@@ -54,9 +54,7 @@ def test_a_statement_opens_sums_by_kind_and_closes(
     }
 
 
-def test_a_statement_is_a_file_for_those_who_ask_for_one(
-    front: Front, calls: Calls, admin: Person, month: str
-) -> None:
+def test_statement_is_a_csv_file_if_accepted(front: Front, calls: Calls, admin: Person, month: str) -> None:
     headers = {"Authorization": admin.authorization, "Accept": "text/csv"}
     answer = front.client.get(path(calls.organization_id, month), headers=headers)
     assert answer.content_type == "text/csv; charset=utf-8"
@@ -86,9 +84,7 @@ def test_statements_are_listed(front: Front, calls: Calls, admin: Person, month:
 
 
 @pytest.mark.parametrize("month", ["2026-13", "2026-1", "26-01", "2999-01", "now"])
-def test_what_is_no_month_or_has_not_begun_is_not_found(
-    front: Front, calls: Calls, admin: Person, month: str
-) -> None:
+def test_invalid_or_future_month_is_not_found(front: Front, calls: Calls, admin: Person, month: str) -> None:
     assert front.get(path(calls.organization_id, month), admin.authorization).status_code == 404
 
 

@@ -99,7 +99,7 @@ def test_the_organization_owes_for_it(world: World) -> None:
     assert (newest["kind"], newest["reference"], newest["amount"]) == ("storage", day, "-2")
 
 
-def test_who_stores_nothing_reads_zeros(front: Front, world: World) -> None:
+def test_organization_without_files_has_zero_usage(front: Front, world: World) -> None:
     organization_id = front.identity.organization().id
     owner = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
     report = front.get("/v1/usage/storage", owner.authorization).get_json()
@@ -149,7 +149,7 @@ def test_a_report_on_a_month_has_the_days_of_that_month(world: World) -> None:
         ("window=7d&month=2026-02", "window", 422),
     ],
 )
-def test_what_means_nothing_is_refused(world: World, query: str, name: str, status: int) -> None:
+def test_invalid_parameters_are_refused(world: World, query: str, name: str, status: int) -> None:
     refused = world.front.get(f"/v1/usage/storage?{query}", world.owner.authorization)
     assert (refused.status_code, refused.get_json()["error"]["param"]) == (status, name)
     path = (

@@ -58,7 +58,7 @@ def world(front: Front) -> World:
     return World(front=front, calls=calls, admin=admin, member=member)
 
 
-def test_five_metrics_of_each_model_come_in_one_request(world: World) -> None:
+def test_one_request_returns_five_metrics_of_each_model(world: World) -> None:
     report = world.report("?group_by=model,principal")
     person, names = str(world.member.user_id), ("invocations", "prompt_tokens", "completion_tokens", "cost")
     assert [(row["keys"], *(row[name] for name in names)) for row in report["data"]] == [
@@ -97,7 +97,7 @@ def test_usage_series_has_a_sum_for_each_step_with_usage(world: World, interval:
     assert (report["window"], report["interval"], report["group_by"]) == (None, interval, "")
 
 
-def test_filters_keep_the_calls_of_what_they_name(world: World) -> None:
+def test_filters_keep_matching_calls(world: World) -> None:
     person = world.member.user_id
     for query, cost in (
         ("model=acme/one", "0.00008"),
@@ -112,7 +112,7 @@ def test_filters_keep_the_calls_of_what_they_name(world: World) -> None:
         assert world.report(f"?{query}")["total"]["cost"] == cost, query
 
 
-def test_a_member_sees_its_own_whatever_it_asks_for(world: World) -> None:
+def test_member_sees_only_own_usage_with_any_parameters(world: World) -> None:
     report = world.report("?group_by=principal,model", by=world.member)
     assert {row["keys"]["principal"] for row in report["data"]} == {str(world.member.user_id)}
     assert world.report(f"?principal={DAEMON}", by=world.member)["total"]["invocations"] == 0
@@ -136,7 +136,7 @@ def test_a_member_sees_its_own_whatever_it_asks_for(world: World) -> None:
         ("?starts_at=2026-01-01T00:00:00Z", 400, "starts_at"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_name(
+def test_invalid_parameters_are_refused_by_name(
     world: World, query: str, status: int, parameter: str
 ) -> None:
     refused = world.ask(query, accept="text/csv")

@@ -51,7 +51,7 @@ def at(moment: datetime) -> str:
     return f"{moment.replace(tzinfo=None).isoformat()}Z"
 
 
-def test_filters_keep_the_records_of_what_they_name(front: Front, admin: Person) -> None:
+def test_filters_keep_matching_records(front: Front, admin: Person) -> None:
     yesterday = at(datetime.now(UTC) - timedelta(days=1))
     for query, found in (
         ("", [5, 3, 7]),
@@ -69,7 +69,7 @@ def test_filters_keep_the_records_of_what_they_name(front: Front, admin: Person)
         assert tokens(front, admin, query) == found, query
 
 
-def test_pages_of_a_filtered_list_leave_nothing_out(front: Front, admin: Person) -> None:
+def test_pages_of_a_filtered_list_are_complete(front: Front, admin: Person) -> None:
     first = front.get(f"{PATH}?model=acme/two&limit=1", admin.authorization).get_json()
     assert first["has_more"]
     assert tokens(front, admin, f"?model=acme/two&limit=1&cursor={first['next_cursor']}") == [7]
@@ -87,7 +87,7 @@ def test_a_member_finds_its_own_records_only(front: Front, calls: Calls) -> None
     [("status=lost", 422, "status"), ("key=mine", 400, "key"), ("from=yesterday", 422, "from"),
      ("user=me", 400, "user")],
 )  # fmt: skip
-def test_what_no_filter_takes_is_refused_by_name(
+def test_invalid_filters_are_refused_by_name(
     front: Front, admin: Person, query: str, status: int, name: str
 ) -> None:
     refused = front.get(f"{PATH}?{query}", admin.authorization)
@@ -140,7 +140,7 @@ def test_open_holds_are_those_of_calls_in_progress(front: Front, calls: Calls, a
     assert holds(front, calls, admin).get_json() == {"holds": [], "nextCursor": None}
 
 
-def test_open_holds_are_newest_first_whatever_their_ids(front: Front, calls: Calls, admin: Person) -> None:
+def test_open_holds_are_newest_first_with_any_ids(front: Front, calls: Calls, admin: Person) -> None:
     """The id of an agent's call does not contain a time, because it is derived from its turn's id."""
     made = [str(calls.hold(1, invocation_id=UUID(int=at))) for at in (5, 9, 2, 7)]
     path = f"/admin/organizations/{calls.organization_id}/credits/holds"
@@ -153,7 +153,7 @@ def test_open_holds_are_newest_first_whatever_their_ids(front: Front, calls: Cal
     assert listed == made[::-1]
 
 
-def test_holds_are_for_those_who_read_credits(front: Front, calls: Calls) -> None:
+def test_open_holds_require_permission_to_read_credits(front: Front, calls: Calls) -> None:
     member = front.identity.person(calls.organization_id)
     assert holds(front, calls, member).status_code == 403
     stranger = front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)

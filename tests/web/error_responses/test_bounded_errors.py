@@ -28,7 +28,7 @@ from web.http.requests import (
 MEBIBYTE = 1 << 20
 
 
-def test_a_million_wrong_parts_cost_and_are_told_no_more_than_one(front: Front) -> None:
+def test_error_for_a_million_invalid_parts_is_bounded(front: Front) -> None:
     organization = front.identity.organization()
     person = front.identity.person(organization.id)
     message = '{"message":{"messageId":"m","role":"ROLE_USER","parts":[%s]}}'
@@ -69,7 +69,7 @@ def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(body: bytes) -
         [["\\", '"', '\\"'] * 100] * 100,
     ],
 )
-def test_what_stands_in_texts_is_no_structure(value: Any) -> None:
+def test_brackets_in_strings_do_not_count_as_structure(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 
@@ -115,9 +115,7 @@ def test_error_names_twenty_fields_shortened_and_counts_the_rest(front: Front, p
     "path", ["/v1", "/v1/", "/v1/nothing", "/v1/chat", "/v1//models", "/v1/files/x/content"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_an_unknown_address_below_v1_is_answered_in_openais_shape(
-    front: Front, path: str, method: str
-) -> None:
+def test_unknown_path_below_v1_has_openais_error_format(front: Front, path: str, method: str) -> None:
     answer = front.ask(method, path)
     assert answer.status_code == 404
     assert answer.json is not None

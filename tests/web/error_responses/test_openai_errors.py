@@ -30,5 +30,5 @@ def test_error_param_is_the_named_field_with_data_beside_it() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504])
-def test_what_clients_retry_is_left_to_them(status: int) -> None:
+def test_retryable_statuses_have_no_retry_header(status: int) -> None:
     assert not is_final_status(status)

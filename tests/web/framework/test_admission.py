@@ -290,7 +290,7 @@ def test_an_honest_caller_is_served_beside(
 
 @pytest.mark.usefixtures("armed")
 @pytest.mark.parametrize("name", TRIALS)
-def test_without_shares_nobody_is_served_beside(
+def test_every_trial_fails_without_fair_sharing(
     name: str, database_url: str, valkey_server: EmbeddedValkey, blobs: Path
 ) -> None:
     trial = TRIALS[name]
@@ -329,7 +329,7 @@ def test_a_download_by_link_is_counted_for_the_organization_of_the_file(scene: S
     assert tenants(pools.downloads) == {}
 
 
-def test_an_attributed_request_is_counted_for_who_pays(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attributed_request_counts_for_the_payer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     front, moves = scene.front, []
     principal = front.identity.principal(scene.hostile.organization_id or uuid4()).id
     deployment = front.identity.deployment(scene.victim.organization_id or uuid4())
@@ -365,7 +365,7 @@ def test_an_operator_without_an_organization_is_a_tenant_alone(scene: Scene) -> 
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_checks_wait_for_nobody(scene: Scene, path: str) -> None:
+def test_health_probes_never_wait_for_a_slot(scene: Scene, path: str) -> None:
     pool = scene.front.services.pools.requests
     with ExitStack() as held:
         while slot := pool.try_acquire(PoolKey(uuid4(), None)):
@@ -384,7 +384,7 @@ def test_response_without_a_slot_closes_its_connection(scene: Scene, path: str, 
     assert "Connection" not in scene.ask(None, "GET", "/problems").headers
 
 
-def test_an_answer_keeps_its_slot_until_it_has_been_sent(scene: Scene) -> None:
+def test_response_holds_its_slot_until_it_has_been_sent(scene: Scene) -> None:
     pool = scene.front.services.pools.requests
     before = pool.in_use
     with scene.ask(None, "GET", "/problems", buffered=False):
@@ -441,7 +441,7 @@ def test_one_address_does_not_use_up_the_lookups(scene: Scene, monkeypatch: pyte
     scene.gate.clear()
 
 
-def test_a_handler_that_fails_gives_its_slots_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_handler_releases_its_slots(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     pools = scene.front.services.pools
     before = pools.requests.in_use
     monkeypatch.setattr(scene.front.services.blobs, "open", lambda *_, **__: 1 / 0)
@@ -470,7 +470,7 @@ def test_waits_and_refusals_are_counted_by_pool(scene: Scene) -> None:
     assert REGISTRY.get_sample_value("quartermaster_pool_refusals_total", labels) == before + 1
 
 
-def test_every_operation_but_the_probes_says_that_it_may_be_refused(scene: Scene) -> None:
+def test_every_operation_except_probes_documents_refusals(scene: Scene) -> None:
     document: Any = openapi_document()
     silent = {
         path

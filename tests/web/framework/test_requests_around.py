@@ -37,7 +37,7 @@ def lines(front: Front) -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("sent", ["a", "order-17_b.c", "A" * 64, "0"])
-def test_a_sane_request_id_is_kept(front: Front, lines: list[dict[str, Any]], sent: str) -> None:
+def test_valid_request_id_is_kept(front: Front, lines: list[dict[str, Any]], sent: str) -> None:
     answer = front.get("/files", headers={"X-Request-Id": sent})
     assert answer.headers.getlist("X-Request-Id") == [sent]
     assert refuse(answer, 401, "authentication_required")["requestId"] == sent
@@ -78,7 +78,7 @@ def test_a_sound_traceparent_is_followed(
     assert lines[-1]["trace_id"] == logged
 
 
-def test_one_line_says_what_was_asked_and_answered(front: Front, lines: list[dict[str, Any]]) -> None:
+def test_each_request_is_logged_in_one_line(front: Front, lines: list[dict[str, Any]]) -> None:
     front.get("/problems/file_not_found?x=1", headers={"X-Request-Id": "r-1"})
     (line,) = lines
     assert {name: line[name] for name in ("event", "method", "route", "path", "status", "request_id")} == {
@@ -98,7 +98,7 @@ def test_no_line_of_one_request_carries_the_id_of_another(front: Front, lines: l
     assert [line.get("request_id") for line in lines] == ["r-1", None, "r-2"]
 
 
-def test_a_probe_that_is_answered_writes_no_line(
+def test_successful_probe_is_not_logged(
     front: Front, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HealthChecks, "readiness", lambda _: {"database": "ok"})
@@ -137,7 +137,7 @@ def test_an_unknown_method_makes_no_metric_of_its_own(front: Front) -> None:
         "/docs/no_such_asset",
     ],
 )
-def test_what_is_no_address_is_not_found(front: Front, path: str) -> None:
+def test_unknown_path_is_not_found(front: Front, path: str) -> None:
     deployment = front.identity.deployment(front.identity.organization().id)
     refuse(front.get(path, front.identity.authorization(deployment)), 404, "not_found")
 
@@ -165,7 +165,7 @@ def test_ids_in_capitals_name_the_same_file(front: Front) -> None:
         {"X-HTTP-Method-Override": "DELETE"},
     ],
 )
-def test_forwarded_headers_of_a_stranger_change_nothing(front: Front, headers: dict[str, str]) -> None:
+def test_forwarded_headers_of_an_untrusted_client_are_ignored(front: Front, headers: dict[str, str]) -> None:
     plain, forwarded = front.get("/files"), front.get("/files", headers=headers)
     refuse(forwarded, 401, "authentication_required")
     for answer in (plain, forwarded):
@@ -186,7 +186,7 @@ def test_only_the_listed_hosts_are_served(
         assert front.get("/healthz", headers={"Host": "10.0.0.7:8080"}).status_code == 200
 
 
-def test_a_failure_of_ours_is_a_500_that_tells_nothing(
+def test_unexpected_error_is_a_500_without_details(
     front: Front, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: str | None) -> None:
@@ -201,7 +201,7 @@ def test_a_failure_of_ours_is_a_500_that_tells_nothing(
     assert "the secret inner detail" in failed["exception"]
 
 
-def test_health_tells_that_the_process_lives_and_readiness_that_it_can_work(front: Front) -> None:
+def test_health_reports_liveness_and_readiness_reports_dependencies(front: Front) -> None:
     assert front.get("/healthz").json == {"status": "ok"}
     ready = front.get("/readyz")
     assert (ready.status_code, ready.json) == (

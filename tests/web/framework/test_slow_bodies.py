@@ -110,7 +110,7 @@ def credential_of(world: World, kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
-def test_a_credential_that_is_revoked_while_the_body_comes_does_nothing(world: World, name: str) -> None:
+def test_credential_revoked_while_the_body_arrives_has_no_effect(world: World, name: str) -> None:
     database, path = world.front.services.database, OPERATIONS[name][1]
     acts = world.count_acts()
     if path.startswith(("/distributions/", "/oauth/")) and name != "retry_imports":
@@ -136,7 +136,7 @@ def test_a_credential_that_is_revoked_while_the_body_comes_does_nothing(world: W
 
 
 @pytest.mark.parametrize("name", sorted({*ADMINISTRATIVE} - OF_ANYBODY))
-def test_an_owner_who_becomes_a_member_while_the_body_comes_changes_nothing(world: World, name: str) -> None:
+def test_owner_demoted_while_the_body_arrives_changes_nothing(world: World, name: str) -> None:
     acts = world.count_acts()
     own = (memberships.c.organization_id == world.acme, memberships.c.user_id == world.resources["userId"])
     take_role = partial(change, world.front.services.database, memberships, *own)
@@ -167,7 +167,7 @@ def taking_roles(world: World) -> Iterator[Act]:
 
 
 @pytest.mark.parametrize("name", OF_AGENTS)
-def test_an_agent_that_loses_its_role_while_the_body_comes_is_refused(world: World, name: str) -> None:
+def test_agent_that_loses_its_role_while_the_body_arrives_is_refused(world: World, name: str) -> None:
     with taking_roles(world) as take:
         answer = ask(world, name, "deployment", take)
     assert is_refused(name, answer), answer.text
@@ -191,7 +191,7 @@ def test_form_of_a_session_signed_out_while_it_arrives_has_no_effect(front: Fron
     assert (answer.status_code, answer.headers["Location"]) == (303, SIGN_IN)
 
 
-def test_what_merely_expires_while_the_body_comes_is_done(front: Front) -> None:
+def test_credential_expiring_while_the_body_arrives_is_accepted(front: Front) -> None:
     organization_id = front.identity.organization().id
     person = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
     own = api_keys.c.hash == hash_secret(person.api_key)

@@ -47,7 +47,7 @@ def test_forwarded_for_is_read_from_the_right_while_proxies_are_trusted(
 
 
 @pytest.mark.parametrize("peer", ["192.0.2.1", ""])
-def test_without_trusted_proxies_nothing_is_believed(peer: str) -> None:
+def test_forwarded_for_is_ignored_without_trusted_proxies(peer: str) -> None:
     environ = {"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": "198.51.100.7"}
     apply_forwarded_for(environ, ())
     assert client_address(environ) == peer
@@ -73,7 +73,7 @@ def test_guesses_are_counted_for_each_client_behind_a_trusted_proxy(strict: Any)
         assert guess(front, "2001:db8::1").status_code == 401
 
 
-def test_a_stranger_cannot_evade_the_count_by_naming_other_addresses(strict: Any) -> None:
+def test_client_cannot_evade_the_limit_with_forged_addresses(strict: Any) -> None:
     with strict() as front:
         statuses = [guess(front, f"203.0.113.{n}").status_code for n in range(4)]
         assert statuses[-1] == 429
@@ -85,7 +85,7 @@ def test_guesses_from_one_network_of_ipv6_are_one_clients(strict: Any) -> None:
         assert statuses[-1] == 429
 
 
-def test_an_expired_token_is_told_so_however_often_it_is_sent(strict: Any) -> None:
+def test_expired_token_is_never_counted_as_a_guess(strict: Any) -> None:
     with strict(access_token_seconds=1) as front:
         deployment = front.identity.deployment(front.identity.organization().id)
         authorization = front.identity.authorization(deployment)
@@ -96,7 +96,7 @@ def test_an_expired_token_is_told_so_however_often_it_is_sent(strict: Any) -> No
             assert "invalid_token" in answer.headers["WWW-Authenticate"]
 
 
-def test_a_line_of_the_log_says_whose_the_request_was(front: Front, lines: list[dict[str, Any]]) -> None:
+def test_log_line_names_the_caller(front: Front, lines: list[dict[str, Any]]) -> None:
     organization = front.identity.organization()
     deployment = front.identity.deployment(organization.id)
     front.get("/files", front.identity.authorization(deployment))
@@ -111,7 +111,7 @@ def test_a_line_of_the_log_says_whose_the_request_was(front: Front, lines: list[
     assert "actor" not in lines[-1], "nothing is left of the request before"
 
 
-def test_an_audited_act_says_with_which_credential_and_from_where(front: Front) -> None:
+def test_audit_entry_contains_credential_and_address(front: Front) -> None:
     organization = front.identity.organization()
     owner = front.identity.person(organization.id, Role.WORKSPACE_OWNER)
     front.post(

@@ -26,7 +26,7 @@ def test_the_depth_is_bounded_to_the_level() -> None:
             parse_json(body)
 
 
-def test_what_stands_beside_each_other_or_in_a_text_is_not_deep() -> None:
+def test_siblings_and_strings_do_not_count_as_depth() -> None:
     flat = b"[" + b",".join([nested(63)] * 10) + b"]"
     assert len(parse_json(flat)) == 10
     assert parse_json(json.dumps("[" * 1000).encode()) == "[" * 1000
@@ -52,7 +52,7 @@ def test_values_are_counted_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "body", [b"\xef\xbb\xbf{}", b'{"a":1,"a":2}', b"NaN", b"[Infinity]", b'"\\ud800"', b"\xff", b""]
 )
-def test_what_is_no_strict_json_is_refused(body: bytes) -> None:
+def test_invalid_json_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedJson):
         parse_json(body)
 

@@ -30,7 +30,7 @@ def request(accept: str | None) -> Request:
         "application/json;q=0, */*",
     ],
 )
-def test_a_stream_is_given_to_those_who_prefer_it(accept: str) -> None:
+def test_stream_is_sent_if_preferred(accept: str) -> None:
     assert wants_events(request(accept))
 
 
@@ -57,7 +57,7 @@ def test_a_stream_is_given_to_those_who_prefer_it(accept: str) -> None:
         ", ;, q=1",
     ],
 )
-def test_a_stream_is_not_given_to_others(accept: str | None) -> None:
+def test_stream_is_not_sent_unless_preferred(accept: str | None) -> None:
     assert not wants_events(request(accept))
 
 

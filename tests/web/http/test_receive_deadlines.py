@@ -96,14 +96,14 @@ def test_receive_deadlines_are_cut_off_while_others_are_served(port: int) -> Non
     assert asked > 5
 
 
-def test_a_silent_sender_is_cut_off_and_told_why(port: int) -> None:
+def test_silent_sender_is_cut_off_with_a_reason(port: int) -> None:
     with begin_upload(port, 1000) as silent:
         reply = read_reply(silent)
     assert (reply.status, code(reply)) == (408, "upload_timeout")
     assert reply.headers["Connection"] == "close"
 
 
-def test_a_steady_sender_may_take_longer_than_the_grace(port: int) -> None:
+def test_steady_sender_may_exceed_the_grace_period(port: int) -> None:
     body = multipart(CONTENT[:200_000])
     with begin_upload(port, len(body)) as connection:
         for start in range(0, len(body), 20_000):
@@ -171,7 +171,7 @@ def test_rest_of_a_long_refused_body_is_never_parsed_as_a_request(port: int) -> 
         assert not read_quietly(connection)
 
 
-def test_pipelined_requests_are_answered_in_turn(port: int) -> None:
+def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     body = multipart(CONTENT[:70_000])
     with begin_upload(port, len(body)) as connection:
         connection.sendall(body + b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -234,7 +234,7 @@ def test_sender_with_bytes_arrived_during_a_pause_is_not_cut_off() -> None:
             assert not body.is_cut_off
 
 
-def test_room_is_given_back_whatever_happens() -> None:
+def test_slot_is_released_after_any_error() -> None:
     receptions = BodyReceiver(Pool("uploads", 1, max_wait_seconds=0))
     environ = {"wsgi.input": io.BytesIO(b""), "CONTENT_LENGTH": "0"}
     with receptions.admit(environ), pytest.raises(ConcurrencyLimited):

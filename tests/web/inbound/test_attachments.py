@@ -103,7 +103,7 @@ def test_an_attachment_that_fails_is_named_in_the_message(door: Door, source: Me
     assert file["filename"] == PNG.file_name
 
 
-def test_nothing_waits_for_ever(door: Door) -> None:
+def test_waiting_message_is_forwarded_after_a_limit(door: Door) -> None:
     taken = door.taken("Late", attachments=[attach("http://127.0.0.1:9/never", fileName="late.png")])
     sql(
         door.front,
@@ -188,7 +188,7 @@ def test_distribution_without_file_permission_gets_no_attachments_and_no_earlier
     assert len(door.rows()) == 1
 
 
-def test_what_becomes_forbidden_meanwhile_is_refused_and_told(front: Front, source: MediaSource) -> None:
+def test_message_forbidden_while_waiting_is_refused_and_reported(front: Front, source: MediaSource) -> None:
     door = make_door(front)
     door.set_endpoint("https://bot.example/notifications")
     taken = door.taken("Wait", attachments=[attach(source.serve("/image", content(PNG.content)), **IMAGE)])

@@ -46,14 +46,14 @@ def test_the_receiving_identity_owns_and_the_organization_pays(door: Door) -> No
     assert (task.caller_id, task.principal_id) == (daemon, door.connector.principal_id)
 
 
-def test_a_signed_message_is_taken_without_a_token(door: Door) -> None:
+def test_signed_message_needs_no_token(door: Door) -> None:
     answer = door.push_signed("signed")
     assert answer.status_code == 202, answer.text
     forged = door.push_signed("forged", secret="whsec_" + "A" * 44)
     assert (forged.status_code, (forged.json or {})["code"]) == (401, "signature_invalid")
 
 
-def test_a_signed_message_whose_secret_was_replaced_meanwhile_is_not_taken(
+def test_signed_message_with_a_replaced_secret_is_refused(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = make_door(front)
@@ -84,7 +84,7 @@ def test_messages_of_a_conversation_share_a_context(door: Door) -> None:
     assert first["taskId"] != second["taskId"]
 
 
-def test_an_answer_to_a_question_goes_to_the_task_that_asked(door: Door) -> None:
+def test_reply_to_a_question_continues_its_task(door: Door) -> None:
     conversation = uuid4().hex
     asking = door.taken("ask", conversationId=conversation)
     door.settled(asking["taskId"], "TASK_STATE_INPUT_REQUIRED")
@@ -95,7 +95,7 @@ def test_an_answer_to_a_question_goes_to_the_task_that_asked(door: Door) -> None
     assert later["taskId"] != asking["taskId"]
 
 
-def test_a_repeated_message_gives_the_first_answer(door: Door) -> None:
+def test_repeated_message_returns_the_first_response(door: Door) -> None:
     said = message("once")
     first = door.post(door.connector.authorization, json=said).json or {}
     again = door.post(door.connector.authorization, json=said)
@@ -139,7 +139,7 @@ def test_twenty_pushes_at_once_are_one_message(front: Front, door: Door) -> None
     assert sql(front, "SELECT count(*) FROM task_turns WHERE task_id = :id", id=task_id) == [(1,)]
 
 
-def test_what_was_said_is_not_kept_beside_the_task(door: Door) -> None:
+def test_message_text_is_stored_only_in_the_task(door: Door) -> None:
     door.taken("a secret")
     assert door.rows()[-1].request is None
 
@@ -161,7 +161,7 @@ def test_malformed_messages_are_refused(door: Door, body: Any, status: int, code
     assert (answer.status_code, (answer.json or {})["code"]) == (status, code)
 
 
-def test_the_token_of_another_distribution_finds_no_door(front: Front, door: Door) -> None:
+def test_token_of_another_distribution_is_refused(front: Front, door: Door) -> None:
     stranger = make_door(front)
     answer = door.push(authorization=stranger.connector.authorization)
     assert (answer.status_code, (answer.json or {})["code"]) == (404, "not_found")
@@ -193,7 +193,9 @@ def disable(front: Front, door: Door, what: str) -> None:
         ("organization", 403, "organization_suspended"),
     ],
 )
-def test_what_is_disabled_takes_no_message(front: Front, what: str, status: int, code: str) -> None:
+def test_disabled_distribution_or_deployment_accepts_no_message(
+    front: Front, what: str, status: int, code: str
+) -> None:
     door = make_door(front)
     disable(front, door, what)
     answer = door.push_signed()
@@ -201,7 +203,7 @@ def test_what_is_disabled_takes_no_message(front: Front, what: str, status: int,
     assert door.rows() == []
 
 
-def test_a_daemon_without_model_execute_is_sent_nothing(front: Front) -> None:
+def test_daemon_without_model_execute_gets_no_message(front: Front) -> None:
     door = make_door(front)
     daemon = door.connector.deployment.deployment.daemon_identity_id
     sql(front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=daemon)

@@ -103,7 +103,7 @@ def test_a_file_comes_with_its_message(front: Front, line: Line) -> None:
     assert "/files/" in parts[-1]["url"]
 
 
-def test_nothing_is_routed_unless_the_distribution_says_so(front: Front, line: Line) -> None:
+def test_messages_are_routed_only_if_the_distribution_is_configured(front: Front, line: Line) -> None:
     with front.services.database.transaction() as session:
         update_distribution(
             session, actor=OPERATOR, distribution_id=line.distribution_id, routes_messages=False
@@ -112,7 +112,7 @@ def test_nothing_is_routed_unless_the_distribution_says_so(front: Front, line: L
     assert rows(line) == []
 
 
-def test_what_the_agent_refuses_is_acknowledged_and_recorded(front: Front, line: Line) -> None:
+def test_message_refused_by_the_agent_is_acknowledged_and_recorded(front: Front, line: Line) -> None:
     sql(
         front,
         "DELETE FROM role_bindings WHERE subject_identity_id IN (SELECT daemon_identity_id FROM deployments"

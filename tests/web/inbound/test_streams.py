@@ -69,7 +69,7 @@ def task_of(told: list[dict[str, Any]]) -> str:
     return task_id
 
 
-def test_the_stream_begins_with_the_task_and_ends_with_the_answer(asked: Door) -> None:
+def test_stream_begins_with_the_task_and_ends_with_the_reply(asked: Door) -> None:
     answer = stream(asked, message("work"))
     assert (answer.status_code, answer.mimetype) == (200, "text/event-stream")
     told = events(answer)
@@ -87,7 +87,7 @@ def test_a_signed_push_is_streamed_too(asked: Door) -> None:
     assert states(events(asked.post(data=raw, headers=signed)))[-1] == "COMPLETED"
 
 
-def test_a_repeated_push_is_given_the_answer_again(asked: Door) -> None:
+def test_repeated_push_streams_the_response_again(asked: Door) -> None:
     said = message("work")
     first = events(stream(asked, said))
     (again,) = events(stream(asked, said))
@@ -150,7 +150,7 @@ def test_a_signed_stream_that_waits_ends_with_its_secret(asked: Door, source: Me
     assert (answer.json or {})["code"] == "signature_invalid"
 
 
-def test_a_message_that_is_refused_later_says_so(asked: Door, source: MediaSource) -> None:
+def test_message_refused_later_ends_the_stream_with_an_error(asked: Door, source: MediaSource) -> None:
     url = source.serve("/image", content(PNG.content))
     door = make_door(asked.front, SCRIPT)
     said = message("hello", attachments=[attach(url, **IMAGE)])

@@ -45,7 +45,7 @@ def updates_of(door: Door, task_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_every_update_is_told_in_order(told: Door) -> None:
+def test_updates_are_delivered_in_order(told: Door) -> None:
     taken = told.taken("go", conversationId="c-1")
     task = told.settled(taken["taskId"])
     updates = updates_of(told, taken["taskId"])
@@ -78,7 +78,7 @@ def test_updates_wait_for_each_other_and_carry_their_numbers(told: Door) -> None
     assert all(row.place is not None for row in rows)
 
 
-def test_numbers_are_told_as_they_were_written(told: Door) -> None:
+def test_numbers_in_updates_keep_their_digits(told: Door) -> None:
     taken = told.taken("go")
     told.settled(taken["taskId"])
     bodies = sql(
@@ -90,7 +90,7 @@ def test_numbers_are_told_as_they_were_written(told: Door) -> None:
     assert any('"exact":1.10' in row.body for row in bodies)
 
 
-def test_an_answer_is_told_under_the_message_that_it_answers(told: Door) -> None:
+def test_update_names_the_message_that_it_responds_to(told: Door) -> None:
     conversation = uuid4().hex
     asking = told.taken("ask", conversationId=conversation)
     told.settled(asking["taskId"], "TASK_STATE_INPUT_REQUIRED")
@@ -124,7 +124,7 @@ def test_direct_client_of_the_agent_causes_no_update_for_the_distribution(told: 
     assert len(told.notifications("message.update")) == before
 
 
-def test_without_an_endpoint_nothing_is_kept(front: Front, told: Door) -> None:
+def test_no_updates_are_stored_without_an_endpoint(front: Front, told: Door) -> None:
     silent = make_door(front, SCRIPT)
     silent.settled(silent.taken("go")["taskId"])
     assert silent.notifications("message.update") == []

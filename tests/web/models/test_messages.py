@@ -32,7 +32,7 @@ def refusal(answer: TestResponse) -> tuple[int, str, str]:
 
 
 @BOTH
-def test_without_a_credential_nothing_is_told(front: Front, path: str) -> None:
+def test_request_without_a_credential_is_refused(front: Front, path: str) -> None:
     answer = front.client.post(path, json=GOOD[path])
     assert refusal(answer) == (401, "authentication_error", "invalid_api_key")
     answer = front.client.post(path, json=GOOD[path], headers={"x-api-key": "svk_wrong"})
@@ -58,7 +58,7 @@ def test_the_header_opens_no_other_route(world: World) -> None:
     assert answer.status_code == 401
 
 
-def test_versions_and_previews_are_taken(world: World) -> None:
+def test_versions_and_beta_headers_are_accepted(world: World) -> None:
     named = {**VERSION, "anthropic-beta": "context-management-2025-06-27"}
     assert ask(world, COUNT, **named).status_code == 200
     headers = {"Authorization": world.member.authorization}
@@ -68,7 +68,7 @@ def test_versions_and_previews_are_taken(world: World) -> None:
     assert refusal(answer) == (400, "invalid_request_error", "unknown_parameter")
 
 
-def test_a_prompt_is_counted_and_costs_nothing(world: World) -> None:
+def test_counting_prompt_tokens_is_free(world: World) -> None:
     few, many = ask(world, COUNT), ask(world, COUNT, {**PROMPT, "system": "word " * 200})
     assert few.get_json().keys() == {"input_tokens"}
     assert many.get_json()["input_tokens"] >= few.get_json()["input_tokens"] + 250
@@ -86,13 +86,13 @@ def test_a_model_that_is_not_there_is_refused_for_good(world: World, path: str) 
 
 
 @BOTH
-def test_what_is_not_supported_is_named(world: World, path: str) -> None:
+def test_unsupported_feature_is_named_in_the_error(world: World, path: str) -> None:
     answer = ask(world, path, {**GOOD[path], "mcp_servers": []})
     assert refusal(answer) == (400, "invalid_request_error", "invalid_request")
     assert answer.get_json()["error"]["message"] == "mcp_servers: is not supported here."
 
 
-def test_what_the_upstream_cannot_be_told_is_refused_before_the_hold(world: World) -> None:
+def test_untranslatable_request_is_refused_before_the_hold(world: World) -> None:
     answer = ask(world, MESSAGES, {**ASK, "model": "scripted/echo-responses", "stop_sequences": ["END"]})
     assert refusal(answer) == (400, "invalid_request_error", "invalid_request")
     assert world.held() == 0
@@ -115,7 +115,7 @@ def test_call_without_a_worker_is_refused_temporarily_and_costs_nothing(world: W
     assert world.held() == 0
 
 
-def test_an_address_that_is_none_answers_in_the_dialect(world: World) -> None:
+def test_unknown_path_has_the_dialects_error_format(world: World) -> None:
     answer = world.front.client.post("/v1/messages/batches", json={})
     assert refusal(answer) == (404, "not_found_error", "not_found")
 
@@ -133,7 +133,7 @@ def test_the_catalog_has_the_shape_that_is_asked_for(world: World) -> None:
     assert (one["type"], one["display_name"], one["lifecycle"]) == ("model", "Scripted echo", "active")
 
 
-def test_the_catalog_is_paged_where_a_limit_is_given(world: World) -> None:
+def test_catalog_is_paged_with_a_limit(world: World) -> None:
     headers = {"Authorization": world.member.authorization}
     ids = [
         model["id"]

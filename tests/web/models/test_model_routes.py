@@ -81,14 +81,14 @@ def test_an_id_whose_slash_is_escaped_is_the_same_model(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/scripted/echo", CHAT, RESPONSES])
-def test_without_a_credential_nothing_is_told(front: Front, path: str) -> None:
+def test_request_without_a_credential_is_refused(front: Front, path: str) -> None:
     answer = front.post(path, json=GOOD[path]) if path in GOOD else front.get(path)
     assert (answer.status_code, code_of(answer)) == (401, "invalid_api_key")
     assert "WWW-Authenticate" in answer.headers
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/scripted/nothing", CHAT, RESPONSES])
-def test_whom_nobody_pays_for_is_told_so_before_anything_else(front: Front, path: str) -> None:
+def test_caller_without_a_payer_is_refused_first(front: Front, path: str) -> None:
     authorization = front.identity.operator().authorization
     answer = (
         front.post(path, authorization, data=b"{not json") if path in GOOD else front.get(path, authorization)
@@ -112,7 +112,7 @@ def test_a_body_that_is_no_json_object_is_refused(world: World, path: str, conte
 @pytest.mark.parametrize(
     ("path", "field"), [(CHAT, "model"), (CHAT, "messages"), (RESPONSES, "model"), (RESPONSES, "input")]
 )
-def test_what_a_body_has_wrong_is_named(world: World, path: str, field: str) -> None:
+def test_invalid_field_is_named_in_the_error(world: World, path: str, field: str) -> None:
     answer = world.ask(path, **{field: 7})
     assert answer.status_code == 400
     assert answer.get_json()["error"]["param"] == field
@@ -169,9 +169,7 @@ def test_response_without_store_is_refused_unless_absent_means_false(world: Worl
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
     ],
 )
-def test_whatever_needs_a_memory_of_earlier_responses_is_refused(
-    world: World, changes: dict[str, Any], param: str
-) -> None:
+def test_stateful_response_options_are_refused(world: World, changes: dict[str, Any], param: str) -> None:
     answer = world.ask(RESPONSES, **changes)
     assert (answer.status_code, code_of(answer)) == (400, "response_state_not_supported")
     assert (answer.get_json()["error"]["param"], answer.headers["x-should-retry"]) == (param, "false")

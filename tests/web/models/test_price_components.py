@@ -105,7 +105,7 @@ def test_a_component_is_held_charged_recorded_and_corrected(
 
 
 @pytest.mark.parametrize("alone", EACH_ALONE, ids=COMPONENTS)
-def test_a_component_is_charged_for_a_call_whose_worker_died(
+def test_component_is_charged_for_a_call_of_a_lost_worker(
     database: Database, alone: Mapping[str, int]
 ) -> None:
     tenant = Tenant(database, alone)

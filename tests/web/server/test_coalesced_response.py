@@ -53,7 +53,7 @@ def plain(status: str, headers: list[tuple[str, str]], *pieces: bytes) -> Any:
     return application
 
 
-def test_a_whole_answer_is_one_send(ask: Ask) -> None:
+def test_short_response_is_one_send(ask: Ask) -> None:
     (sent,) = ask(plain("200 OK", [("Content-Length", "5")], b"whole"))
     head, _, body = sent.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -77,7 +77,7 @@ def test_a_stream_sends_its_head_with_its_first_piece(ask: Ask) -> None:
         ("GET", "304 Not Modified", [("ETag", '"x"')], []),
     ],
 )
-def test_an_answer_without_a_body_is_its_head(
+def test_response_without_a_body_is_its_head(
     ask: Ask, method: str, status: str, headers: list[tuple[str, str]], pieces: list[bytes]
 ) -> None:
     (sent,) = ask(plain(status, headers, *pieces), method)
@@ -105,7 +105,7 @@ def test_the_head_of_a_file_is_sent_before_it(ask: Ask, tmp_path: Path, *, has_d
     assert (head[:15], body) == (b"HTTP/1.1 200 OK", b"content")
 
 
-def test_nothing_is_sent_of_an_answer_that_fails_before_its_first_piece(ask: Ask) -> None:
+def test_response_that_fails_before_its_first_piece_sends_nothing(ask: Ask) -> None:
     def application(_: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [])
         raise RuntimeError("broken")
@@ -114,7 +114,7 @@ def test_nothing_is_sent_of_an_answer_that_fails_before_its_first_piece(ask: Ask
         ask(application)
 
 
-def test_an_answer_that_fails_in_its_middle_is_broken_off(
+def test_response_that_fails_in_its_middle_is_aborted(
     ask: Ask, connection: tuple[socket.socket, socket.socket]
 ) -> None:
     closed = []

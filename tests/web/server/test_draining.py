@@ -60,7 +60,7 @@ class Newcomers:
                 self.answered += is_answered
 
 
-def test_no_connection_that_was_taken_is_reset(tmp_path: Path) -> None:
+def test_accepted_connections_are_not_reset(tmp_path: Path) -> None:
     with trivial_front(tmp_path, WEB_PROCESSES="2", WEB_THREADS="8") as front:
         newcomers = Newcomers(front)
         threads = [threading.Thread(target=newcomers.come) for _ in range(16)]
@@ -75,7 +75,7 @@ def test_no_connection_that_was_taken_is_reset(tmp_path: Path) -> None:
     assert newcomers.lost == []
 
 
-def test_kept_connections_are_answered_and_told_to_close(tmp_path: Path) -> None:
+def test_kept_connections_are_answered_with_connection_close(tmp_path: Path) -> None:
     with (
         trivial_front(tmp_path, WEB_PROCESSES="2", WEB_THREADS="8") as front,
         contextlib.ExitStack() as stack,

@@ -110,7 +110,7 @@ def test_server_refusal_has_the_error_format_of_its_path(
 
 
 @pytest.mark.parametrize(("path", "check"), DIALECTS)
-def test_a_request_that_loses_its_room_is_told_so_in_its_dialect(
+def test_evicted_request_gets_an_error_in_its_format(
     tmp_path: Path, path: bytes, check: Callable[..., None]
 ) -> None:
     big = post(b"a" * (100 << 10), length=101 << 10, path=path)

@@ -45,7 +45,7 @@ def test_invalid_setting_ends_the_start_with_an_instruction(name: str, value: st
     assert "Change it or leave it out" in line
 
 
-def test_a_request_waits_for_its_turn_as_long_as_for_a_slot() -> None:
+def test_queue_timeout_equals_the_slot_timeout() -> None:
     read = f"import runpy; print(runpy.run_path({str(GUNICORN_SETTINGS)!r})['worker_class'].limits.queue_seconds)"
     environment = os.environ | {"SLOT_WAIT_SECONDS": "42.5"}
     started = subprocess.run(
@@ -79,7 +79,7 @@ def test_consecutive_requests_share_a_connection_until_either_side_closes_it(
         _read_answer(leaving)
 
 
-def test_connections_that_pause_hold_no_thread(port: int) -> None:
+def test_paused_connections_use_no_thread(port: int) -> None:
     with contextlib.ExitStack() as stack:
         pausing = [stack.enter_context(_ask(port, b"keep-alive")) for _ in range(6)]
         for connection in pausing:
@@ -89,7 +89,7 @@ def test_connections_that_pause_hold_no_thread(port: int) -> None:
             _read_answer(connection)
 
 
-def test_a_client_that_takes_nothing_is_hung_up_on(port: int, tmp_path: Path) -> None:
+def test_client_that_does_not_read_is_disconnected(port: int, tmp_path: Path) -> None:
     with _ask(port, b"close", path=b"/endless"):
         wait_until((tmp_path / "ended").exists, "the thread is free again")
 

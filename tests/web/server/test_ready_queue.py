@@ -19,13 +19,13 @@ def test_burst_of_one_credential_takes_its_share_and_queues_the_rest() -> None:
     assert ready_queue.start_or_queue(b"queue", 5, 0.0)
 
 
-def test_requests_without_a_credential_wait_for_nobody() -> None:
+def test_requests_without_a_credential_are_not_queued() -> None:
     ready_queue = ReadyQueue(max_per_credential=1, max_wait_seconds=5)
     assert all(ready_queue.start_or_queue(None, number, 0.0) for number in range(10))
     assert ready_queue.end(None, 0.0) is None
 
 
-def test_what_has_waited_for_long_begins_all_the_same() -> None:
+def test_overdue_request_starts_above_the_limit() -> None:
     ready_queue = ReadyQueue(max_per_credential=1, max_wait_seconds=5)
     assert [ready_queue.start_or_queue(b"queue", number, float(number)) for number in range(3)] == [
         True,
@@ -38,7 +38,7 @@ def test_what_has_waited_for_long_begins_all_the_same() -> None:
     assert ready_queue.end(b"queue", 6.5) == 2
 
 
-def test_what_has_waited_for_long_is_done_by_a_few_threads() -> None:
+def test_overdue_requests_use_few_threads() -> None:
     ready_queue = ReadyQueue(max_per_credential=4, max_wait_seconds=5)
     assert [ready_queue.start_or_queue(b"queue", number, 0.0) for number in range(8)] == [True] * 4 + [
         False
@@ -49,7 +49,7 @@ def test_what_has_waited_for_long_is_done_by_a_few_threads() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", None]), st.booleans()), max_size=60))
-def test_every_request_begins_once_and_nothing_is_kept_of_it(steps: list[tuple[bytes | None, bool]]) -> None:
+def test_every_request_starts_once_and_leaves_no_state(steps: list[tuple[bytes | None, bool]]) -> None:
     ready_queue, running, begun, waiting = (
         ReadyQueue(max_per_credential=2, max_wait_seconds=5),
         [],

@@ -38,7 +38,7 @@ def test_a_request_is_whole_with_its_last_byte_however_it_is_cut(size: int, cuts
     assert arrived(b"") is Stage.IDLE
 
 
-def test_what_only_a_thread_can_read_is_whole_with_its_head() -> None:
+def test_request_for_a_thread_is_complete_with_its_head() -> None:
     assert arrived(HEAD % b"Transfer-Encoding: chunked\r\n") is Stage.COMPLETE
     assert arrived(HEAD % b"Expect: 100-continue\r\nContent-Length: 5\r\n") is Stage.COMPLETE
     assert arrived(HEAD % b"Content-Length: %d\r\n" % (SMALL_BODY_BYTES + 1)) is Stage.COMPLETE
@@ -52,7 +52,7 @@ def test_a_head_that_gunicorn_refuses_at_once_is_not_waited_for() -> None:
     assert arrived(b"x" * (LONGEST_HEAD_BYTES + 1)) is Stage.OVERSIZED
 
 
-def test_the_address_that_has_most_gives_way_with_its_oldest() -> None:
+def test_oldest_request_of_the_busiest_address_is_evicted() -> None:
     reader = RequestReader(Limits(gathered_bytes=100))
     mine = [IncomingRequest(None, "2001:db8::1"), IncomingRequest(None, "2001:db8::2")]
     other = IncomingRequest(None, "192.0.2.1")

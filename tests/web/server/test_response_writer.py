@@ -115,11 +115,11 @@ def test_deferred_responses_use_no_thread_and_keep_their_connections(
             assert read_answer(connection) == (200, b"done")
 
 
-def test_a_bell_ends_a_wait_at_once(front: TrivialFront) -> None:
+def test_wake_up_ends_a_wait_at_once(front: TrivialFront) -> None:
     _ask_for_rung_answers(front)
 
 
-def test_nothing_is_kept_of_answers_and_connections_that_are_over(front: TrivialFront) -> None:
+def test_finished_responses_and_connections_are_freed(front: TrivialFront) -> None:
     for _ in range(2):
         _ask_for_rung_answers(front)
     # This test's own connection counts as one of them.
@@ -155,13 +155,13 @@ def test_blocking_responses_delay_no_other_responses(
             assert read_answer(connection) == (200, b"late")
 
 
-def test_a_client_that_hangs_up_ends_its_answer(front: TrivialFront) -> None:
+def test_client_that_hangs_up_ends_its_response(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/stream")) as connection:
         _read_until(connection, b"begun")
     wait_until(lambda: _count(front, "closed") == 1, "the answer is closed")
 
 
-def test_a_request_behind_an_answer_under_way_waits_for_its_end(front: TrivialFront) -> None:
+def test_pipelined_request_waits_for_the_deferred_response(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/waits") + post(b"x", path=b"/rung")) as connection:
         time.sleep(0.3)
         (front.directory / "go").touch()
@@ -186,7 +186,7 @@ def test_clients_that_do_not_read_are_disconnected_and_little_is_buffered(front:
     assert most - before < 40 << 20
 
 
-def test_an_answer_that_fails_under_way_is_broken_off(front: TrivialFront) -> None:
+def test_failed_deferred_response_is_aborted(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/fails")) as connection:
         received = _read_until(connection, b"begun")
         while piece := connection.recv(100):
@@ -194,7 +194,7 @@ def test_an_answer_that_fails_under_way_is_broken_off(front: TrivialFront) -> No
     assert not received.endswith(b"0\r\n\r\n")
 
 
-def test_a_stop_waits_for_answers_under_way(front: TrivialFront) -> None:
+def test_drain_waits_for_deferred_responses(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/waits")) as connection:
         wait_until((front.directory / "asked").exists, "the request is under way")
         front.process.terminate()

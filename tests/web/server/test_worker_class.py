@@ -50,7 +50,7 @@ def test_incomplete_requests_delay_no_other_client(front: TrivialFront, count: i
         assert strangers
 
 
-def test_an_unfinished_request_behind_a_whole_one_holds_no_thread(front: TrivialFront) -> None:
+def test_incomplete_pipelined_request_uses_no_thread(front: TrivialFront) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(20):
             connection = stack.enter_context(front.connect(GET + (HALF_HEAD if number % 2 else GET[:-1])))
@@ -60,7 +60,7 @@ def test_an_unfinished_request_behind_a_whole_one_holds_no_thread(front: Trivial
         assert read_answer(connection)[1] == b"ok"
 
 
-def test_requests_that_come_all_at_once_are_answered_in_order(front: TrivialFront) -> None:
+def test_pipelined_requests_are_answered_in_order(front: TrivialFront) -> None:
     with front.connect(b"".join(post(b"number %d" % number) for number in range(50))) as connection:
         bodies = [read_answer(connection)[1] for _ in range(50)]
     assert bodies == [b"number %d" % number for number in range(50)]
@@ -150,7 +150,7 @@ def test_burst_of_one_credential_is_queued_and_delays_no_other(tmp_path: Path) -
         assert [read_answer(connection) for connection in burst] == [(200, b"slow")] * 8
 
 
-def test_a_request_is_told_how_long_it_has_waited_for_a_thread(tmp_path: Path) -> None:
+def test_request_gets_its_waiting_time_in_the_environ(tmp_path: Path) -> None:
     application = """
 import time
 
@@ -166,7 +166,7 @@ def application(environ, start_response):
     assert (answers.count(b"at once"), answers.count(b"waited")) == (2, 1)
 
 
-def test_a_stop_answers_what_has_come_and_waits_for_nothing_else(tmp_path: Path) -> None:
+def test_drain_answers_arrived_requests_and_waits_for_no_others(tmp_path: Path) -> None:
     with trivial_front(tmp_path, WEB_DRAIN_SECONDS="3600") as front, contextlib.ExitStack() as stack:
         for sent in (b"", HALF_HEAD, post(b"begun", length=1000)):
             stack.enter_context(front.connect(sent))
