@@ -96,7 +96,7 @@ class AgentCall:
         return self.context.services.agents
 
     def read_body(self, shape: type[Shape]) -> Shape:
-        """Return the JSON body, whatever its media type. Raises MalformedJson, InvalidParams, ContentTooLarge."""
+        """Return the JSON body, with any media type. Raises MalformedJson, InvalidParams, ContentTooLarge."""
         if self.rpc is not None:
             return _validate(shape, self.rpc.params, "body")
         raw = self.context.read_small_body(self.context.services.settings.max_message_bytes)

@@ -114,7 +114,7 @@ def list_usage_records(call: RequestContext) -> JsonResponse | Response:
     "/v1/usage/storage",
     summary="Get the organization's storage usage and its cost by day; requires usage.read",
     description=(
-        "With `group_by` also by purpose, owner (an identity) and distribution, whose costs add up to the amount "
+        "With `group_by` also by purpose, owner (an identity) and distribution; the costs add up to the amount "
         "charged; with `month` for the days of a calendar month."
     ),
     authentication=Authentication.CALLER,

@@ -97,7 +97,7 @@ class Dialects:
         errors: list[dict[str, str]] | None = None,
         **data: Any,
     ) -> ErrorResponse:
-        """Render an error as a problem, whatever the path."""
+        """Render an error as a problem, on any path."""
         body: dict[str, Any] = {
             "type": f"{self.base_url}/problems/{code}",
             "title": title(code),

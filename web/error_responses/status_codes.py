@@ -93,7 +93,7 @@ def _clip(text: str, characters: int) -> str:
 
 
 def problem(status: int, code: str, detail: str) -> Response:
-    """Return a response in `application/problem+json` (RFC 9457), whatever the path."""
+    """Return a response in `application/problem+json` (RFC 9457), on any path."""
     return _respond(_dialects().problem(status, code, detail, request_id=request_id()))
 
 

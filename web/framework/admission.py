@@ -45,7 +45,7 @@ def caller_key(caller: Caller) -> PoolKey:
 
 
 def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None) -> Admission:
-    """Take the slot of a request's thread, which is released when its response has been sent.
+    """Acquire the slot of a request's thread, which is released when its response has been sent.
 
     Raises ConcurrencyLimited, PoolExhausted.
     """

@@ -46,7 +46,7 @@ class PendingResponse:
         self._thread_wait: Callable[[], float] | None = environ.get(THREAD_WAIT)
 
     def shut_down(self) -> None:
-        """Ask the response to end cleanly, because the server is draining."""
+        """Make the response end cleanly, because the server is draining."""
         self.is_shutting_down = True
 
     @property

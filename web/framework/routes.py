@@ -195,7 +195,7 @@ def _view(route: Route) -> Callable[..., Response]:
 
 
 def _admit(route: Route, services: Services, credential: Credential | None) -> Admission:
-    """Take a slot for the request. Probes never wait for one."""
+    """Acquire a slot for the request. Probes never wait for one."""
     if route.path in PROBES:
         return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)

@@ -174,7 +174,7 @@ class PartParser(Generic[HeaderType]):
         return self._hold(data, position, end)
 
     def _hold(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
-        """Keep bytes that cannot be parsed yet, and prepend them to the next piece."""
+        """Store bytes that cannot be parsed yet, and prepend them to the next piece."""
         self._held = bytes(data[position:end])
         return end, None
 

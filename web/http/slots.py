@@ -32,7 +32,7 @@ class Admission:
         self.key = key
 
     def hold(self, pool: Pool) -> None:
-        """Take a slot of another pool until the response has been sent. Raises ConcurrencyLimited, PoolExhausted."""
+        """Acquire a slot of another pool until the response has been sent. Raises ConcurrencyLimited, PoolExhausted."""
         self._held.append(pool.acquire(self.key, waited_seconds=self.waited_seconds))
 
     def leave_thread(self) -> None:

@@ -197,7 +197,7 @@ class AcceptingWorker(DrainingWorker):
             self._drop(incoming, TOO_SLOW if incoming.stage is Stage.BODY else None)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Begin to drain: shorten the deadlines of arriving requests, and end deferred responses in time."""
+        """Start to drain: shorten the deadlines of arriving requests, and end deferred responses in time."""
         super()._cap_keepalive(deadline)
         until = time.monotonic() + STOPPING_SECONDS
         for incoming in self.reader:
@@ -221,7 +221,7 @@ class AcceptingWorker(DrainingWorker):
             self._continue_connection(conn, is_kept=bool(result))
 
     def _on_response_sent(self, conn: Any, is_sent: bool) -> None:  # noqa: FBT001 (through gunicorn's queue)
-        """Keep the connection if its deferred response and request body are complete, else close it."""
+        """Reuse the connection if its deferred response and request body are complete, else close it."""
         # Unread bytes of the body would be parsed as the next request.
         is_kept = is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0
         if is_kept:

@@ -18,7 +18,7 @@ class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
     _is_file = False
 
     def send_headers(self) -> None:
-        """Keep the head until the first piece of the body. A file's head is sent now: the kernel sends the file."""
+        """Buffer the head until the first piece of the body. A file's head is sent now: the kernel sends the file."""
         if self.headers_sent:
             return
         lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]

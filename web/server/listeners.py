@@ -69,7 +69,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's threaded worker, which accepts its backlog before it closes its listeners."""
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Begin to drain. gunicorn calls this once, before the worker waits for its connections."""
+        """Start to drain. gunicorn calls this once, before the worker waits for its connections."""
         super()._cap_keepalive(max(deadline, time.monotonic() + STOPPING_SECONDS))
         self.nr_conns += (
             1  # counts the listeners as a connection: the worker does not end while they are open

@@ -105,7 +105,7 @@ class ResponseWriter:
     """Sends all deferred responses of a process."""
 
     def __init__(self, return_connection: Callable[[Any, bool], None], *, send_seconds: float) -> None:
-        """Call `return_connection(conn, is_sent)` for each connection whose response is over, complete or not."""
+        """Call `return_connection(conn, is_sent)` for each connection after its response is over, complete or not."""
         self._return_connection = return_connection
         self._send_seconds = send_seconds
         self._lock = threading.Lock()
@@ -119,14 +119,14 @@ class ResponseWriter:
         self._thread: threading.Thread | None = None
 
     def add(self, connection: DeferredConnection) -> None:
-        """Take over a connection and send its response."""
+        """Send the response of a connection from now on."""
         if self._thread is None:
             self._start()
         self._new.append(connection)
         self._wake()
 
     def shut_down(self, *, for_good: bool = False) -> None:
-        """Let all deferred responses end cleanly; `for_good` also those that are added later."""
+        """End all deferred responses cleanly; `for_good` also those that are added later."""
         self._is_shutting_down = for_good
         self._must_notify = True
         self._wake()
