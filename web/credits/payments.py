@@ -59,7 +59,7 @@ class ReceivedPayment(CamelModel):
 def receive_payment_event(call: RequestContext, source: str) -> JsonResponse:
     body = call.read_small_body(MAXIMUM_JSON_BYTES)
     known = _verified(call, source, body)
-    # After the signature, or strangers could exhaust a payment system's rate.
+    # After the signature, or anonymous clients could exhaust a payment system's rate.
     limit_rate(f"payments:{source}", call.services)
     event = parse_json(body)
     with call.services.database.transaction() as session:

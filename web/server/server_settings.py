@@ -1,4 +1,4 @@
-"""The settings of the front's server, which no other process reads; a wrong one ends the start with what to do."""
+"""Settings of the HTTP server, which no other process reads. An invalid one ends the start with an instruction."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ ReceivingSeconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class ServerSettings(BaseSettings):
-    """What `deploy/environment.example` says of the front's server."""
+    """The server settings that `deploy/environment.example` documents."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
 
