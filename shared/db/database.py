@@ -30,7 +30,7 @@ SILENT_LINK = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-"""When a host that answers no packet is given up: after 11 s instead of the kernel's two hours (libpq's names)."""
+"""When a host that acknowledges no packet is given up: after 11 s, not the kernel's two hours (libpq's names)."""
 
 _OPEN: WeakSet["Database"] = WeakSet()
 """The databases of this process, for its metrics; weak, so that a test's database can be collected."""

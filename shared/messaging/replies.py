@@ -1,7 +1,7 @@
 """Replies from workers to the web process that waits for them: one Valkey channel for each web process.
 
 One thread reads the channel for all requests, because a blocking read for each costs five times the CPU. A stream
-would store replies, at twice the CPU on all sides; a channel stores nothing and tells the worker whether it has a
+would store replies, at twice the CPU on all sides; a channel stores nothing and reports to the worker whether it has a
 subscriber. Replies may be lost, but not silently: they are numbered, and the request is notified of a gap. Data that
 must survive is in Postgres.
 """

@@ -29,11 +29,11 @@ _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
 )
 
 HTTP_REQUESTS = Counter(
-    "quartermaster_http_requests_total", "Requests answered.", ["method", "route", "status"]
+    "quartermaster_http_requests_total", "Requests with a response.", ["method", "route", "status"]
 )
 HTTP_SECONDS = Histogram(
     "quartermaster_http_request_seconds",
-    "Time to the first byte of an answer.",
+    "Time to the first byte of a response.",
     ["method", "route"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30, 120),
 )
@@ -62,7 +62,7 @@ STORE_REQUESTS = Counter(
 )
 STORE_SECONDS = Histogram(
     "quartermaster_store_request_seconds",
-    "Time until the blob store had answered.",
+    "Time until the blob store responded.",
     ["operation"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30),
 )
@@ -98,7 +98,7 @@ MODEL_TOKENS = Counter(
 MODEL_CREDITS = Counter("quartermaster_model_credits_total", "Credits charged for such calls.", ["provider"])
 PROVIDER_FIRST_BYTE_SECONDS = Histogram(
     "quartermaster_provider_first_byte_seconds",
-    "Time until a provider began to answer.",
+    "Time until a provider began to respond.",
     ["provider"],
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
 )

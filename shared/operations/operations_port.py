@@ -68,7 +68,7 @@ class OperationsPort:
         if path not in ("/healthz", "/readyz", "/metrics"):
             return 404, _TEXT, b"Only /healthz, /readyz and /metrics are here.\n"
         if method not in ("GET", "HEAD"):
-            return 405, _TEXT, b"Only GET and HEAD are answered.\n"
+            return 405, _TEXT, b"Only GET and HEAD are supported.\n"
         if path == "/healthz":
             return 200, _JSON, _document(status="ok")
         if path == "/metrics":

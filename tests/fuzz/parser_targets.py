@@ -171,7 +171,7 @@ def webhook(data: bytes) -> None:
             for part in network.accounts(request):
                 network.attachments(part.request)
                 network.messages(part.request)
-            network.answer(request, _SECRETS)
+            network.respond(request, _SECRETS)
 
 
 def url(data: bytes) -> None:

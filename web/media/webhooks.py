@@ -104,7 +104,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
             request=request,
         )
         failpoints.hit("webhook.before_answer")
-        return _render(network.answer(request, credentials))
+        return _render(network.respond(request, credentials))
 
 
 def _render(sent: WebhookResponse | None) -> Response:

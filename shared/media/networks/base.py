@@ -1,6 +1,6 @@
 """The port of a messaging network: how it signs, how its webhooks are parsed, and where its media is.
 
-`answer`, `accounts`, `attachments` and `messages` run in the web process on a verified request and do no I/O.
+`respond`, `accounts`, `attachments` and `messages` run in the web process on a verified request and do no I/O.
 `locate` runs in a worker and may call the network's API.
 """
 
@@ -60,7 +60,7 @@ class Network(Protocol):
     signature: WebhookSignature
     """How the network signs its webhooks."""
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:
+    def respond(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:
         """Return the response that a handshake, ping or interaction requires; None for an empty 200."""
 
     def accounts(self, request: WebhookRequest) -> Sequence[AccountPart]:

@@ -68,7 +68,7 @@ class Discord:
         api_base_url("Where Discord's API is, with its version.", default="https://discord.com/api/v10"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
+    def respond(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Return the response to a ping or an interaction, or an empty 204 for an event."""
         payload = read_object(request.body)
         kind = payload.get("type")

@@ -94,7 +94,7 @@ class Slack:
         api_base_url("Where Slack's Web API is.", default="https://slack.com/api"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
+    def respond(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Return the challenge of `url_verification`."""
         payload = read_object(request.body)
         challenge = as_text(payload.get("challenge"))

@@ -65,7 +65,7 @@ class Telegram:
         ),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
+    def respond(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Return None: Telegram would treat a body as a call of its API."""
         return None
 
@@ -180,7 +180,7 @@ def _refusal(error: SourceStatusError) -> DomainError:
     if "temporarily" in description:
         return SourceBusy()
     if error.status in (401, 403, 404):
-        # A missing file is answered 400; a bad token 401 or, if malformed, 404.
+        # The Bot API responds 400 for a missing file, and 401 for a bad token or 404 if it is malformed.
         return SourceRefused()
     wait_seconds = as_count(as_object(answer.get("parameters")).get("retry_after"))
     if wait_seconds is not None:

@@ -102,7 +102,7 @@ class Twilio:
         api_base_url("Where Twilio's API is.", default="https://api.twilio.com"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
+    def respond(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Return empty TwiML: no reply is sent."""
         return WebhookResponse(body=EMPTY_TWIML, media_type="text/xml")
 

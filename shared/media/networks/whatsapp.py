@@ -70,7 +70,7 @@ class WhatsApp:
         api_base_url("Where the Graph API is, with its version.", default="https://graph.facebook.com/v24.0"),
     )
 
-    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
+    def respond(self, request: WebhookRequest, credentials: Credentials) -> WebhookResponse | None:  # noqa: ARG002
         """Return the challenge of the handshake."""
         if request.method != "GET" or request.query.get("hub.mode") != "subscribe":
             return None

@@ -367,7 +367,7 @@ def test_any_payload_is_parsed_into_storable_values(payload: object) -> None:
         body = json.dumps(payload).encode()
         for attachment in read(name, payload):
             normalize(attachment)
-        network.answer(request(body, {}), {})
+        network.respond(request(body, {}), {})
 
 
 @pytest.mark.parametrize(
@@ -377,4 +377,4 @@ def test_a_body_that_is_no_object_tells_of_nothing(body: bytes) -> None:
     for stand_in in found(stand_ins()):
         sent = request(body, {"Content-Type": "application/json"})
         assert list(network_of(stand_in).attachments(sent)) == []
-        network_of(stand_in).answer(sent, stand_in.settings)
+        network_of(stand_in).respond(sent, stand_in.settings)
