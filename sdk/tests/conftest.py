@@ -1,4 +1,4 @@
-"""What every test of the SDK may ask for."""
+"""Fixtures for all tests of the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy before the service that fails as networks and gateways do: a plan says what happens to each connection."""
+"""A proxy in front of the service that fails like networks and gateways: a plan sets the fault of each connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both forms of the client behind one interface, so that each test is of both."""
+"""One interface to both halves of the client, so that each test covers both."""
 
 from __future__ import annotations
 

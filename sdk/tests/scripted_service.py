@@ -1,4 +1,4 @@
-"""A service that answers as a test says, to see what the SDK sends and does then."""
+"""A stand-in for the service with scripted responses, which records the SDK's requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public authorities are read once a process, not once for each client or file."""
+"""Certificate authorities are read once per process, and not for each client or file."""
 
 from __future__ import annotations
 

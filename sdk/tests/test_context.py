@@ -1,4 +1,4 @@
-"""The context of a callback: forwarded unchanged on every request within it, and seen by nobody else."""
+"""The context of a callback is forwarded unchanged on its requests, and visible in no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials: the secret goes to the token endpoint only, and one token serves everybody."""
+"""Credentials: the secret is sent to the token endpoint only, and all tasks share one token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads: resumed where they broke off, never mixed, and checked at the end."""
+"""Downloads: they resume, never mix versions, and verify the digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events from bytes: where lines end, wherever the bytes were cut."""
+"""Server-sent events: line ends, and bytes that are split anywhere."""
 
 from __future__ import annotations
 

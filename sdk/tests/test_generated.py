@@ -1,4 +1,4 @@
-"""The sync form is what the async one makes of it, and both offer the same."""
+"""The sync half is generated from the async half, and both have the same methods."""
 
 from __future__ import annotations
 

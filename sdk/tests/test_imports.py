@@ -1,4 +1,4 @@
-"""The SDK stands alone: it imports nothing of the service, and what is optional only where it is used."""
+"""The SDK imports nothing of the service, and optional packages only where they are used."""
 
 from __future__ import annotations
 

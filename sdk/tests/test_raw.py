@@ -1,4 +1,4 @@
-"""Any route: JSON for JSON, and streams of events."""
+"""Requests to any route: JSON responses and streams of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resumable uploads: continued where the service says, never from the beginning, and stored once."""
+"""Resumable uploads continue at the service's offset, and are stored once."""
 
 from __future__ import annotations
 

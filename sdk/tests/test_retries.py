@@ -1,4 +1,4 @@
-"""Retries: what may be repeated is, with the same operation; all else only when it had no effect."""
+"""Retries: repeatable requests with the same operation id, others only if they had no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports on usage, and what a key says of itself: what is asked and how answers are read."""
+"""Usage reports and the usage of a key: requests, and parsing of responses."""
 
 from __future__ import annotations
 

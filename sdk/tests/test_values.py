@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and what an answer's values become."""
+"""Arguments that are rejected before a request, and parsing of values in responses."""
 
 from __future__ import annotations
 

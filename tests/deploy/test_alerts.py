@@ -1,4 +1,4 @@
-"""The alerts: each leads to what to do, each promise has some, and Prometheus itself takes them and fires them."""
+"""The alerts: each has a runbook entry, each guarantee has rules, and Prometheus evaluates them as expected."""
 
 import shutil
 import subprocess

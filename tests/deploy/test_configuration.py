@@ -1,4 +1,4 @@
-"""What is written down for operators agrees with the code: compose file, secrets, catalog, requirements."""
+"""Compose file, secrets, catalog and requirements agree with the code."""
 
 import re
 import stat

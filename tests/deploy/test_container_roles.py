@@ -1,4 +1,4 @@
-"""What the compose file gives to Postgres, run as its image runs it: roles, passwords, migrations, a login."""
+"""Postgres as the compose file sets it up: roles, passwords, migrations and a login."""
 
 import os
 import subprocess

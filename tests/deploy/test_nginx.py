@@ -1,4 +1,4 @@
-"""The front proxy's configuration, in a real nginx before a stand-in for the service."""
+"""The reverse proxy's configuration, in a real nginx in front of a stand-in for the service."""
 
 import contextlib
 import http.client

@@ -1,4 +1,4 @@
-"""`make` takes a Python that is fast where there is one; `quartermaster doctor` says of one that is not."""
+"""`make` selects an optimized Python if there is one; `quartermaster doctor` reports one that is not."""
 
 import subprocess
 import sys

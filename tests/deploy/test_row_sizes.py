@@ -1,4 +1,4 @@
-"""The runbook's figures of what a row takes are those of the tables as they are."""
+"""The runbook's row sizes are those of the current tables."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The distribution: what the service needs at run time is in the wheel."""
+"""The wheel contains everything that the service needs at run time."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Lint the chart and render it with some values, by Helm's own code; the tools' Python runs this, not the tests'."""
+"""Lint and render the chart with values, by Helm's code; it runs in the Python of the deployment tools."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it: valid for Kubernetes, and of the same processes as every other form."""
+"""The chart as Helm renders it: valid for Kubernetes, with the same processes as the other descriptions."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The image and the compose file, as the tools of containers read them."""
+"""The image and the compose file, as checked by container tools."""
 
 from tests.deployment.conftest import ROOT, RunTool
 

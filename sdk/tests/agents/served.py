@@ -1,4 +1,4 @@
-"""An agent on a port of its own, and what is said to it."""
+"""An agent served on its own port, and messages to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service's signing key, to make tokens that are right but for one thing."""
+"""A service's signing key, for tokens that are valid except for one property."""
 
 from __future__ import annotations
 

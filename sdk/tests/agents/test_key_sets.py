@@ -1,4 +1,4 @@
-"""When the service's keys are fetched, and what serves meanwhile."""
+"""The key set cache: when keys are fetched, and which keys it returns meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of messages: read where the agent reaches the service, whatever address their links have."""
+"""Files of messages are downloaded from the agent's address of the service, for all forms of links."""
 
 from __future__ import annotations
 

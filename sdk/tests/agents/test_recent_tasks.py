@@ -1,4 +1,4 @@
-"""Tasks in memory have a bound, which never takes one that is worked on."""
+"""The task store has a size limit, and never evicts a running task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that is sent again makes no second task."""
+"""A message that is sent again creates no second task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of what a skill gives back, in every form that a function can have."""
+"""Skills in all forms of functions, and the task updates for their outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SDK takes for signed by the service, and what it does not."""
+"""Verification of tokens: the service's are accepted, and all others rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks on behalf of a receiving identity, over a running service: whose files they are, small and large."""
+"""Callbacks for a receiving identity, over a running service: the owners of small and large files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SDK against a running service behind a faulty network: nothing is lost, doubled or damaged."""
+"""The SDK against a running service behind a faulty network: nothing is lost, duplicated or damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, one after the other, against a running service."""
+"""The README's examples run unchanged, in order, against a running service."""
 
 from __future__ import annotations
 

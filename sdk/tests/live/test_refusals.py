@@ -1,4 +1,4 @@
-"""What a running service refuses, as exceptions."""
+"""Errors of a running service, as exceptions."""
 
 from __future__ import annotations
 

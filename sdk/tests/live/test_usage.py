@@ -1,4 +1,4 @@
-"""Reports on usage over a running service, which has made no call."""
+"""Usage reports of a running service without any model call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`quartermaster run`: a deployment's program with a secret for as long as it runs, whatever ends the run."""
+"""`quartermaster run`: the program's client secret is valid only while it runs, for every end of the run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every administrative command once, in one story; a command that the story leaves out fails it."""
+"""One scenario that uses every administrative command; a command that it omits fails the test."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The `quartermaster` command, run as a program: the first run through any crash, and administration."""
+"""The `quartermaster` command as a process: the first run despite crashes, and administration."""
 
 import json
 import re

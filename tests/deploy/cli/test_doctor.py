@@ -1,4 +1,4 @@
-"""`quartermaster doctor` finds what is amiss and says what mends it; `status` tells what the installation is at."""
+"""`quartermaster doctor` reports problems with remedies; `status` reports processes and backlogs."""
 
 import json
 import shutil

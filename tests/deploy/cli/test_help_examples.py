@@ -1,4 +1,4 @@
-"""Every help page has an example, and the command line takes it."""
+"""Every help page has an example that the command line accepts."""
 
 import json
 import shlex

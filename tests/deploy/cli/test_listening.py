@@ -1,4 +1,4 @@
-"""What is shown while it happens: notifications that arrive, and how far a file has come."""
+"""Live output: `quartermaster listen`, and the progress bars of uploads and downloads."""
 
 import json
 import os

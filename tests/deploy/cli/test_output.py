@@ -1,4 +1,4 @@
-"""How commands show what they found: tables for people, JSON for programs, and completion for shells."""
+"""The output of commands: tables at terminals, JSON for programs, and completion for shells."""
 
 import io
 import json

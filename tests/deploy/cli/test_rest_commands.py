@@ -1,4 +1,4 @@
-"""The same story as `test_administrative_commands.py`, told over REST by an operator who has an address and a key."""
+"""The scenario of `test_administrative_commands.py` over REST, by an operator with an address and an API key."""
 
 from collections.abc import Iterator
 from pathlib import Path

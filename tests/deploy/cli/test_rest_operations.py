@@ -1,4 +1,4 @@
-"""What administrative commands send from afar is what the API reference describes."""
+"""The requests of administrative commands over REST match the API reference."""
 
 import io
 from datetime import UTC, date, datetime

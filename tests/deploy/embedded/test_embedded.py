@@ -1,4 +1,4 @@
-"""The embedded servers: data survives crashes, two copies never meet, leftovers never block a start."""
+"""The embedded servers: data survives crashes, installations are isolated, stale processes do not block a start."""
 
 import os
 import socket

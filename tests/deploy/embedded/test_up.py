@@ -1,4 +1,4 @@
-"""`make up`, with small stand-ins for the service's processes: one line when ready, and nothing left behind."""
+"""`make up` with small stand-ins for the service's processes: it reports readiness, and leaves no process."""
 
 import contextlib
 import json

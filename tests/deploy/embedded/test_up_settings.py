@@ -1,4 +1,4 @@
-"""What `make up` chooses by itself, how often it asks, and what it does when its output fails."""
+"""The defaults of `make up`, the rate of its readiness checks, and failures of its output."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""`deploy/environment.example` names every setting with its meaning and default, and nothing that is not read."""
+"""`deploy/environment.example` has every setting with its description and default, and no unknown variable."""
 
 import re
 from pathlib import Path

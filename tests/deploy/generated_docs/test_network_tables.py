@@ -1,4 +1,4 @@
-"""The networks' README shows what the networks declare."""
+"""The networks' README has the table that their declarations generate."""
 
 from deploy.generated_docs import network_tables
 from shared.media.networks.registry import NETWORKS

@@ -1,4 +1,4 @@
-"""The supervisor: what dies comes back, what is stopped is gone, and nothing outlives us."""
+"""The supervisor restarts programs that end, stops them in order, and leaves no process."""
 
 import io
 import os

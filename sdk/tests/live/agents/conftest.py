@@ -1,4 +1,4 @@
-"""A real front for agents to call back, and the service's side of a message to one."""
+"""A real web process for agents' callbacks, and the service's requests to an agent."""
 
 from __future__ import annotations
 

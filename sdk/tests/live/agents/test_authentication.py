@@ -1,4 +1,4 @@
-"""Who may ask an agent, and on whose behalf it then works: no request ever sees another's context."""
+"""Authentication of requests to an agent, and isolation of their contexts."""
 
 from __future__ import annotations
 

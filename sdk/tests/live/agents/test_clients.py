@@ -1,4 +1,4 @@
-"""a2a-sdk's own client talks to an agent, over both bindings."""
+"""a2a-sdk's client sends messages to an agent, over both bindings."""
 
 from __future__ import annotations
 

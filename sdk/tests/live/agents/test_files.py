@@ -1,4 +1,4 @@
-"""Files that come with messages, and artifacts that leave as files: whose they are, and how long they stay."""
+"""Files in messages, and artifacts that are stored as files: their owners and their retention."""
 
 from __future__ import annotations
 
