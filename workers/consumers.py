@@ -1,4 +1,4 @@
-"""Consumers, which take work themselves beside a worker's messages, and the consumer pool, their threads.
+"""Consumers, which take work themselves beside a worker's messages, and their thread pool.
 
 Only a few threads wait for work, because each costs a connection and a poll every few seconds. When the last waiting
 thread finds work, another one starts to wait.
