@@ -5,6 +5,7 @@ crash before it leaves the pieces, and the next attempt completes them; after it
 """
 
 from contextlib import suppress
+from functools import partial
 
 from shared import failpoints
 from shared.db.database import Database
@@ -15,7 +16,7 @@ from shared.files.errors import DigestMismatch, InconsistentUploadLength, Operat
 from shared.files.idempotency import Outcome, Prechecked, replayed_receipt
 from shared.files.replaces import ReplaceRequest, precheck_replace, replace
 from shared.files.resources import Receipt
-from shared.files.resumable.pieces import receiver
+from shared.files.resumable.pieces import assemble
 from shared.files.resumable.uploads import DeclaredContent, Request, ResumableUpload, UploadState, end
 from shared.files.uploads import precheck_upload, upload
 from shared.identity.access.authorization import Actor
@@ -59,7 +60,7 @@ def complete(
         return replay_without_content(store, prechecked.outcome, resumable.declared)
     if resumable.received_bytes != request.byte_size:
         raise InconsistentUploadLength
-    receive = receiver(database, store, resumable)
+    receive = partial(assemble, database, store, resumable)
     try:
         if isinstance(request, ReplaceRequest):
             receipt = replace(database, store, actor, request, receive, revalidate=revalidate)

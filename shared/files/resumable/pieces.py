@@ -5,7 +5,6 @@ where the piece begins. After an interruption everything up to the last received
 leaves its unfinished piece to the sweeps of uploads (`staging.py`), and loses nothing that it had acknowledged.
 """
 
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -107,7 +106,7 @@ def append(
     return offset
 
 
-def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, sink: Sink) -> ReceivedContent:
+def assemble(database: Database, store: BlobStore, upload: ResumableUpload, sink: Sink) -> ReceivedContent:
     """Write the whole content into a sink, hashed and counted on the way.
 
     Raises DigestMismatch, OperationInProgress if another request completes the upload at this moment, BlobDamaged,
@@ -222,10 +221,3 @@ def _chunks(store: BlobStore, row: Any) -> Any:
         else:
             checksums = bytes(row.chunk_checksums)
             yield from checked_chunks(reader, 0, row.byte_size, size_bytes=row.byte_size, checksums=checksums)
-
-
-def receiver(
-    database: Database, store: BlobStore, upload: ResumableUpload
-) -> Callable[[Sink], ReceivedContent]:
-    """Return a function that receives the upload's content, as a write of one request receives its body."""
-    return lambda sink: assemble(database, store, upload, sink=sink)
