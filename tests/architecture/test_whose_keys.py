@@ -34,7 +34,7 @@ class Whose:
 
 
 REPLAYS = "tests/web/files/test_operation_replays.py::"
-OTHERS = f"{REPLAYS}test_an_operation_id_of_others_says_nothing_to_an_agent"
+OTHERS = f"{REPLAYS}test_operation_id_of_another_caller_reveals_nothing"
 PIECES = "tests/web/files/test_resumable_uploads.py::test_an_operation_begun_by_others_is_another"
 SENT = "tests/web/a2a/test_messages.py::test_idempotency_key_belongs_to_caller_principal_and_agent"
 DOOR = "tests/web/inbound/test_messages.py::test_message_id_is_unique_within_its_distribution"

@@ -37,8 +37,8 @@ def owners(database: Database) -> tuple[UUID, UUID]:
     """Two owners of many files, each in its own organization, with no word in common in their names."""
     organization_id, other = uuid4(), uuid4()
     with database.transaction() as session:
-        for whose, name in ((organization_id, "mine"), (other, "elsewhere")):
-            values = {"organization_id": str(whose), "name": name, "files": FILES}
+        for owner_id, name in ((organization_id, "mine"), (other, "elsewhere")):
+            values = {"organization_id": str(owner_id), "name": name, "files": FILES}
             for statement in _FILL:
                 casts = statement.replace(":organization_id", "CAST(:organization_id AS uuid)")
                 session.execute(text(casts), values)
@@ -75,7 +75,7 @@ def make_caller(organization_id: UUID, *scopes: UUID) -> Caller:
         ("nowhere", 0, True),
     ],
 )
-def test_a_search_reads_some_of_the_newest_and_what_it_finds(
+def test_search_reads_some_of_the_newest_and_its_matches(
     database: Database, caller: Caller, name: str, found: int, by_the_index: bool
 ) -> None:
     with recorded_statements(database) as statements, database.autocommit() as session:
@@ -92,7 +92,7 @@ def test_a_search_reads_some_of_the_newest_and_what_it_finds(
 def test_search_over_several_owners_scans_the_newest_of_each(
     database: Database, owners: tuple[UUID, UUID]
 ) -> None:
-    """Both have only files that are met; somebody with roles over more owners asks the index at once."""
+    """Both owners have only matching files; a user with roles over more owners uses the index at once."""
     user = make_caller(uuid4(), *owners)
     wanted = FileFilter(media_type="text/plain")
     with recorded_statements(database) as statements, database.autocommit() as session:

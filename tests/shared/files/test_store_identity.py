@@ -212,7 +212,7 @@ def test_sweeps_claim_nothing_while_the_mount_is_lost(database: Database, root: 
     assert damaged == 0
 
 
-def test_an_upload_whose_mount_goes_meanwhile_is_not_acknowledged(database: Database, root: Path) -> None:
+def test_upload_during_an_unmount_is_not_acknowledged(database: Database, root: Path) -> None:
     store = opened(database, root)
     put(store)
     receiver = store.receive(new_id(), size_bytes=3)
@@ -275,7 +275,7 @@ def test_an_upgrade_without_its_volume_marks_nothing(database: Database, root: P
     assert not (root / MARKER).exists()
 
 
-def test_content_that_the_database_does_not_know_is_somebody_elses(database: Database, root: Path) -> None:
+def test_content_unknown_to_the_database_refuses_the_store(database: Database, root: Path) -> None:
     put(LocalBlobStore(root))
     with pytest.raises(BlobStoreUnavailable):
         opened(database, root).check()
@@ -289,7 +289,7 @@ def test_a_death_between_the_marker_and_the_commit_is_made_up_for(database: Data
     assert written_id(root) == known_id(database)
 
 
-def test_an_operator_says_which_store_it_is(database: Database, root: Path) -> None:
+def test_operator_adopts_a_store(database: Database, root: Path) -> None:
     running = opened(database, root)
     put(running)
     moved = root.with_name("moved")

@@ -44,7 +44,7 @@ class Cast:
         return created, agent_of(self.front, created)
 
     def demoted(self) -> Asker:
-        """A deployment whose daemon has just lost its role, with a file of its own from before."""
+        """A deployment without any role of its daemon, with a file of its own from before."""
         created, asker = self.newcomer()
         asker.upload(b"from before")
         demote(self.front, created)

@@ -32,7 +32,7 @@ def authorization(asker: Asker) -> str:
     return asker.headers["Authorization"]
 
 
-def test_who_deleted_a_file_is_recorded_once(cast: Cast, file: Any) -> None:
+def test_actor_of_a_deletion_is_recorded_once(cast: Cast, file: Any) -> None:
     refuse(cast.agent.delete(file), 403, "permission_denied")
     operation = str(uuid4())
     for _ in range(2):
@@ -46,7 +46,7 @@ def test_who_deleted_a_file_is_recorded_once(cast: Cast, file: Any) -> None:
     assert event["details"] == {"ownerId": str(cast.agent.owner_id)}
 
 
-def test_who_renewed_its_retention_is_recorded(cast: Cast) -> None:
+def test_actor_of_a_renewal_is_recorded(cast: Cast) -> None:
     file = succeed(cast.agent.upload(b"first", retentionExpiresAt=LATER), 201)
     for deadline in (LATER, LATEST, LATEST, None):
         succeed(cast.agent.renew(file, deadline))
@@ -60,7 +60,7 @@ def test_who_renewed_its_retention_is_recorded(cast: Cast) -> None:
     assert first["details"]["insteadOf"][:10] == LATER[:10]
 
 
-def test_who_removed_a_reference_is_recorded(cast: Cast, file: Any) -> None:
+def test_actor_of_a_reference_removal_is_recorded(cast: Cast, file: Any) -> None:
     path = f"/files/{file['id']}/references/Task/t-1"
     succeed(cast.front.put(path, authorization(cast.agent)), 201)
     assert cast.front.delete(path, authorization(cast.agent)).status_code == 204
@@ -70,7 +70,7 @@ def test_who_removed_a_reference_is_recorded(cast: Cast, file: Any) -> None:
     assert event["details"] == {"kind": "Task", "referenceId": "t-1"}
 
 
-def test_who_replaced_content_is_recorded_once(cast: Cast, file: Any) -> None:
+def test_actor_of_a_replace_is_recorded_once(cast: Cast, file: Any) -> None:
     operation = uuid4()
     replaced = succeed(cast.agent.replace(file, b"second", operationId=operation))
     assert succeed(cast.agent.replace(file, b"second", operationId=operation))["replayed"] is True
@@ -80,7 +80,7 @@ def test_who_replaced_content_is_recorded_once(cast: Cast, file: Any) -> None:
     assert event["details"] == {"versionId": replaced["versionId"], "insteadOf": file["versionId"]}
 
 
-def test_who_made_a_link_is_recorded_without_the_link(cast: Cast, file: Any) -> None:
+def test_actor_of_a_grant_is_recorded_without_the_link(cast: Cast, file: Any) -> None:
     refuse(cast.member.grant(file), 403, "permission_denied")
     grant = succeed(cast.agent.grant(file, ttlSeconds=120), 201)
     (event,) = events(cast, file)

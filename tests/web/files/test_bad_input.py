@@ -132,7 +132,9 @@ def test_no_parameter_stands_twice(cast: Cast, front: Front, file: Any, route: s
         ("delete", "operationId"),
     ],
 )
-def test_what_is_required_is_asked_for(cast: Cast, front: Front, file: Any, route: str, name: str) -> None:
+def test_missing_required_input_is_refused(
+    cast: Cast, front: Front, file: Any, route: str, name: str
+) -> None:
     method, path, query = routes_of(file)[route]
     query.pop(name)
     with leaving_nothing(front):
@@ -303,7 +305,7 @@ def test_only_a_form_with_a_boundary_is_taken(
 
 
 @pytest.mark.parametrize("lie", [1, 100, 10_000])
-def test_a_body_shorter_than_its_length_says_is_never_stored(cast: Cast, front: Front, lie: int) -> None:
+def test_body_shorter_than_its_length_is_never_stored(cast: Cast, front: Front, lie: int) -> None:
     body = multipart(b"content")
     for cut in (len(body) - 3, 20, 0):
         with leaving_nothing(front):
@@ -318,7 +320,7 @@ def test_a_body_shorter_than_its_length_says_is_never_stored(cast: Cast, front: 
             refuse(answer, 400, "malformed_request")
 
 
-def test_a_body_longer_than_its_length_says_is_cut_and_refused(cast: Cast, front: Front) -> None:
+def test_body_longer_than_its_length_is_refused(cast: Cast, front: Front) -> None:
     body = multipart(b"content")
     with leaving_nothing(front):
         answer = cast.agent.ask(

@@ -194,7 +194,7 @@ def rot(path: Path, at: int) -> None:
         stored.write(bytes([byte ^ 1]))
 
 
-def test_content_that_was_found_rotten_is_refused_whoever_asks(cast: Cast, front: Front) -> None:
+def test_damaged_content_is_refused_to_every_reader(cast: Cast, front: Front) -> None:
     file = succeed(cast.agent.upload(b"precious"), 201)
     link = succeed(cast.agent.grant(file), 201)["url"]
     newer = succeed(cast.agent.replace(file, b"newer"))

@@ -48,21 +48,21 @@ def swap(token: str, part: int) -> str:
 
 
 def test_without_credentials_every_operation_asks_for_them(cast: Cast, front: Front, file: Any) -> None:
-    nobody = cast.anonymous
+    anonymous = cast.anonymous
     with leaving_nothing(front):
         for answer in (
-            nobody.upload(),
-            nobody.replace(file),
-            nobody.list(),
-            nobody.metadata(file),
-            nobody.content(file),
-            nobody.versions(file),
-            nobody.grant(file),
-            nobody.renew(file, None),
-            nobody.delete(file),
-            nobody.references(file),
-            nobody.refer(file),
-            nobody.release(file),
+            anonymous.upload(),
+            anonymous.replace(file),
+            anonymous.list(),
+            anonymous.metadata(file),
+            anonymous.content(file),
+            anonymous.versions(file),
+            anonymous.grant(file),
+            anonymous.renew(file, None),
+            anonymous.delete(file),
+            anonymous.references(file),
+            anonymous.refer(file),
+            anonymous.release(file),
         ):
             refuse(answer, 401, "authentication_required")
             assert answer.headers["WWW-Authenticate"] == 'Bearer realm="quartermaster"'
@@ -72,7 +72,7 @@ def test_without_credentials_every_operation_asks_for_them(cast: Cast, front: Fr
     "authorization",
     ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "Token x", "svk_x"],
 )
-def test_what_is_no_bearer_credential_is_no_credential(cast: Cast, authorization: str) -> None:
+def test_other_authorization_schemes_are_no_credential(cast: Cast, authorization: str) -> None:
     refuse(with_headers(cast.anonymous, Authorization=authorization).list(), 401, "authentication_required")
 
 
@@ -105,7 +105,7 @@ def test_a_wrong_credential_is_refused_without_a_word_why(cast: Cast, front: Fro
         assert len(value) < 10 or value not in answer.text
 
 
-def test_a_token_dies_with_what_it_stands_for(cast: Cast, front: Front) -> None:
+def test_token_is_refused_after_its_identity_ends(cast: Cast, front: Front) -> None:
     database = front.services.database
     created, asker = cast.newcomer()
     succeed(asker.list())
@@ -124,7 +124,7 @@ def test_an_expired_token_is_refused(cast: Cast, front: Front) -> None:
     refuse(with_headers(cast.anonymous, Authorization=worn).list(), 401, "invalid_token")
 
 
-def test_nobody_works_in_a_suspended_organization(front: Front) -> None:
+def test_suspended_organization_refuses_every_caller(front: Front) -> None:
     organization = front.identity.organization("Suspended")
     asker = agent_of(front, front.identity.deployment(organization.id))
     file = succeed(asker.upload(), 201)
@@ -136,7 +136,7 @@ def test_nobody_works_in_a_suspended_organization(front: Front) -> None:
     refuse(asker.follow(link), 403, "organization_suspended")
 
 
-def test_a_narrow_token_does_what_its_scope_says(cast: Cast, front: Front, file: Any) -> None:
+def test_narrow_token_has_only_its_scope(cast: Cast, front: Front, file: Any) -> None:
     reader = agent_of(front, cast.agent_deployment, "FileRead")
     assert reader.content(file).data == b"first"
     with leaving_nothing(front):
@@ -211,13 +211,13 @@ def test_an_attribution_dies_with_its_principal(cast: Cast, front: Front) -> Non
     refuse(asker.metadata(file), 401, "attribution_invalid")
 
 
-def test_an_attribution_says_nothing_for_a_user(cast: Cast, file: Any) -> None:
+def test_attribution_of_a_user_is_refused(cast: Cast, file: Any) -> None:
     for asker in (cast.owner, cast.member):
         attributed = with_headers(asker, **{ATTRIBUTION: cast.for_p1.headers[ATTRIBUTION]})
         refuse(attributed.metadata(file), 403, "attribution_mismatch")
 
 
-def test_a_principal_selector_is_refused_whatever_it_holds(cast: Cast, front: Front, file: Any) -> None:
+def test_principal_selector_is_refused_for_every_value(cast: Cast, front: Front, file: Any) -> None:
     for asker in (cast.agent, cast.for_p1, cast.owner):
         for value in (str(asker.owner_id), "", "x"):
             with leaving_nothing(front):

@@ -24,7 +24,7 @@ def test_a_delete_answers_when_the_file_ended(cast: Cast, file: Any) -> None:
     assert deleted["deletedAt"].endswith("Z")
 
 
-def test_a_deleted_file_still_answers_what_it_was(cast: Cast, file: Any) -> None:
+def test_deleted_file_keeps_its_metadata(cast: Cast, file: Any) -> None:
     before = succeed(cast.agent.metadata(file))
     succeed(cast.admin.delete(file))
     assert succeed(cast.agent.metadata(file)) == {**before, "availability": "Deleted"}
@@ -105,7 +105,7 @@ def test_any_text_of_200_characters_names_a_referring_resource(
 
 
 @pytest.mark.parametrize("reference_id", ["", "y" * 201, "a\x00b", "a\nb", "a\x85b"])
-def test_what_is_no_such_text_is_no_address(cast: Cast, front: Front, file: Any, reference_id: str) -> None:
+def test_invalid_reference_id_is_not_found(cast: Cast, front: Front, file: Any, reference_id: str) -> None:
     with leaving_nothing(front):
         refuse(cast.agent.refer(file, "Task", reference_id), 404, "not_found")
 

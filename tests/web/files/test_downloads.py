@@ -151,7 +151,7 @@ def test_the_connection_serves_on_after_every_kind_of_answer(port: int, path: st
     connection.close()
 
 
-def test_clients_in_use_read_what_is_sent(port: int, tmp_path: Path) -> None:
+def test_common_clients_read_the_content(port: int, tmp_path: Path) -> None:
     with requests.get(
         f"http://127.0.0.1:{port}/local", headers={"Range": "bytes=7-"}, timeout=60
     ) as response:
@@ -216,7 +216,7 @@ def environ(method: str = "GET", **headers: str) -> WSGIEnvironment:
     return EnvironBuilder(method=method, headers=named).get_environ()
 
 
-def test_gunicorn_is_given_the_file_itself_at_the_right_place(blob: OpenFile) -> None:
+def test_gunicorn_sends_the_file_from_the_right_offset(blob: OpenFile) -> None:
     asked = environ(Range="bytes=100-199") | {"wsgi.file_wrapper": FileWrapper}
     response = content_response(asked, version(), blob, presentation=Presentation.SHARED)
     sent = response(asked, lambda *_: lambda _: None)
@@ -262,7 +262,7 @@ def test_types_that_a_browser_would_run_are_not_declared(blob: OpenFile, declare
 
 
 @pytest.mark.parametrize("condition", [{}, {"method": "HEAD"}, {"Range": "bytes=0-9"}])
-def test_the_front_proxy_is_told_where_the_file_lies(blob: OpenFile, condition: dict[str, str]) -> None:
+def test_front_proxy_gets_the_path_of_the_file(blob: OpenFile, condition: dict[str, str]) -> None:
     response = content_response(
         environ(**condition), version(), blob, presentation=Presentation.SHARED, proxy_prefix="/internal/"
     )

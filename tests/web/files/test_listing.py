@@ -59,7 +59,7 @@ def test_a_walk_misses_nothing_old_while_files_come_and_go(cast: Cast, asker: As
     assert [file["id"] for file in first["files"] + rest["files"]] == ids
 
 
-def test_filters_choose_by_what_a_file_is_now(cast: Cast, front: Front, asker: Asker) -> None:
+def test_filters_apply_to_the_present_state(cast: Cast, front: Front, asker: Asker) -> None:
     available, expired, deleted, media = (succeed(asker.upload(), 201)["id"] for _ in range(4))
     expire(front, {"id": expired})
     succeed(cast.admin.delete({"id": deleted}))

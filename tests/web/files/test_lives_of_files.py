@@ -211,7 +211,7 @@ class Lives(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(120)
-def test_files_live_as_the_model_says(cast: Cast) -> None:
+def test_random_operations_match_the_model(cast: Cast) -> None:
     class LivesHere(Lives):
         pass
 

@@ -166,7 +166,7 @@ def test_each_kind_of_write_and_each_executor_has_its_own_ids(cast: Cast) -> Non
 
 
 @pytest.mark.parametrize("other", ["colleague", "colleague_for_p1", "foreign_agent", "foreign_agent_for_p3"])
-def test_an_operation_id_of_others_says_nothing_to_an_agent(cast: Cast, other: str) -> None:
+def test_operation_id_of_another_caller_reveals_nothing(cast: Cast, other: str) -> None:
     """The operation is of another deployment, for another identity, or in another organization."""
     operation_id = uuid4()
     first = succeed(cast.agent.upload(operationId=operation_id), 201)
@@ -197,7 +197,7 @@ def test_a_retry_with_a_broken_body_is_no_replay(cast: Cast, front: Front) -> No
         refuse(answer, 400, "malformed_request")
 
 
-def test_replays_outlive_whatever_became_of_the_file(cast: Cast, front: Front) -> None:
+def test_replay_returns_the_result_after_the_file_changed_or_ended(cast: Cast, front: Front) -> None:
     upload_id, replace_id, delete_id = uuid4(), uuid4(), uuid4()
     deadline = "2090-01-01T00:00:00Z"
 

@@ -140,7 +140,7 @@ class Play:
 
     @staticmethod
     def upload(by: Asker) -> Any:
-        file = succeed(by.upload(b"somebody's content"), 201)
+        file = succeed(by.upload(b"another's content"), 201)
         return {**file, "grantId": succeed(by.grant(file), 201)["grantId"]}
 
     def file_for(self, owner: str, act: str, *, is_allowed: bool) -> Any:
@@ -179,7 +179,7 @@ def play(cast: Cast) -> Play:
 
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("asker", ASKERS)
-def test_every_asker_may_do_to_every_owners_file_what_the_table_says(
+def test_each_caller_has_exactly_the_permissions_of_the_table(
     play: Play, front: Front, asker: str, owner: str
 ) -> None:
     for act in ACTS:
@@ -225,7 +225,7 @@ def test_an_upload_belongs_to_the_owner_of_the_call_or_is_refused(play: Play, as
 
 
 @pytest.mark.parametrize("asker", ASKERS)
-def test_a_listing_shows_what_its_asker_may_read(play: Play, asker: str) -> None:
+def test_list_has_the_files_that_the_caller_may_read(play: Play, asker: str) -> None:
     if asker == "anonymous":
         refuse(play.askers[asker].list(), 401, "authentication_required")
         return
@@ -247,7 +247,7 @@ def test_a_listing_shows_what_its_asker_may_read(play: Play, asker: str) -> None
 @pytest.mark.parametrize(
     ("asker", "owner", "share"), [(*pair, share) for pair, share in MAY.items() if share != "denied"]
 )
-def test_the_metadata_tells_each_asker_whether_they_may_renew(
+def test_metadata_reports_whether_the_caller_may_renew(
     play: Play, asker: str, owner: str, share: str
 ) -> None:
     metadata = succeed(play.askers[asker].metadata(play.files[owner]))
@@ -264,7 +264,7 @@ def test_without_its_attribution_a_callback_is_the_deployments_own_work(cast: Ca
     assert metadata["organizationId"] == str(cast.acme)
 
 
-def test_an_absent_file_and_a_strangers_file_are_told_apart_by_nobody(cast: Cast) -> None:
+def test_absent_and_foreign_files_have_the_same_response(cast: Cast) -> None:
     file = succeed(cast.foreign_agent.upload(), 201)
     absent = {**file, "id": "01890000-0000-7000-8000-000000000000"}
     for act in ACTS.values():

@@ -154,7 +154,7 @@ def file_organization(front: Front, file: Any) -> str:
     return str(row.organization_id)
 
 
-def test_a_wrong_link_is_one_answer_that_tells_nothing(cast: Cast, file: Any) -> None:
+def test_wrong_links_have_one_response(cast: Cast, file: Any) -> None:
     other = succeed(cast.for_p1.upload(), 201)
     token = token_of(succeed(cast.agent.grant(file), 201))
     damaged = token[:-1] + ("0" if token[-1] != "0" else "1")
@@ -269,9 +269,9 @@ def test_revoked_link_is_refused_in_every_process_and_others_work(
         elsewhere = Asker(front=other, headers={})
         assert elsewhere.follow(revoked["url"]).status_code == 200
         answer = succeed(cast.agent.revoke(file, revoked["grantId"]))
-        for nobody in (cast.anonymous, elsewhere):
-            refuse(nobody.follow(revoked["url"]), 410, "grant_expired")
-            assert nobody.follow(kept["url"]).status_code == 200
+        for client in (cast.anonymous, elsewhere):
+            refuse(client.follow(revoked["url"]), 410, "grant_expired")
+            assert client.follow(kept["url"]).status_code == 200
     assert (answer["grantId"], at(answer["revokedAt"]) <= datetime.now(UTC)) == (revoked["grantId"], True)
     assert succeed(cast.agent.revoke(file, revoked["grantId"])) == answer
     _, event = run_sql(

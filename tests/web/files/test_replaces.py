@@ -98,7 +98,7 @@ def test_a_replace_without_both_expectations_is_refused(
         refuse(cast.agent.replace(file, **unsaid), 428, "precondition_required")
 
 
-def test_messaging_media_is_what_was_received(cast: Cast, front: Front, file: Any) -> None:
+def test_messaging_media_cannot_be_replaced(cast: Cast, front: Front, file: Any) -> None:
     run_sql(front, "UPDATE files SET purpose = 'MessagingMedia' WHERE id = :id", id=file["id"])
     with leaving_nothing(front):
         refuse(cast.agent.replace(file), 409, "replace_not_supported")

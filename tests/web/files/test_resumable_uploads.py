@@ -162,7 +162,7 @@ def test_a_length_that_differs_from_byte_size_is_refused(cast: Cast, headers: di
     refuse(cast.agent.append(upload, 0, b"x", headers=headers), 400, "inconsistent_upload_length")
 
 
-def test_content_with_another_digest_is_given_up(cast: Cast) -> None:
+def test_upload_with_another_digest_is_cancelled(cast: Cast) -> None:
     operation = uuid4()
     with leaving_nothing_kept(cast.front):
         upload = begun(cast.agent, operationId=operation, headers=digest_header(b"other"))
@@ -373,7 +373,7 @@ def test_open_uploads_are_bounded_for_each_caller_and_organization(
         begun(second_agent)
 
 
-def test_a_full_disk_keeps_what_was_told_of(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_acknowledged_content(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     upload = begun(cast.agent)
     cast.agent.append(upload, 0, CONTENT[:100])
 

@@ -54,7 +54,7 @@ def test_leaving_the_field_out_is_not_null(cast: Cast, file: Any) -> None:
     assert deadline_of(cast.agent, file) == DEADLINE
 
 
-def test_what_is_gone_cannot_be_renewed(cast: Cast, front: Front, file: Any) -> None:
+def test_ended_file_cannot_be_renewed(cast: Cast, front: Front, file: Any) -> None:
     deleted = succeed(cast.agent.upload(), 201)
     succeed(cast.admin.delete(deleted))
     expire(front, file)

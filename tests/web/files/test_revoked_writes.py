@@ -150,7 +150,7 @@ ENDS: dict[str, tuple[Callable[[Writer], object], int, str]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_an_upload_whose_caller_was_revoked_meanwhile_stores_nothing(
+def test_upload_of_a_caller_revoked_meanwhile_stores_nothing(
     writer: Writer, meanwhile: Callable[[Act], None], end: str
 ) -> None:
     act, status, code = ENDS[end]
@@ -160,7 +160,7 @@ def test_an_upload_whose_caller_was_revoked_meanwhile_stores_nothing(
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_replace_whose_caller_was_revoked_meanwhile_changes_nothing(
+def test_replace_of_a_caller_revoked_meanwhile_changes_nothing(
     writer: Writer, meanwhile: Callable[[Act], None], end: str
 ) -> None:
     act, status, code = ENDS[end]
@@ -184,7 +184,7 @@ USER_ENDS: dict[str, tuple[Callable[[Writer, Person], object], int, str]] = {
 
 
 @pytest.mark.parametrize("end", USER_ENDS)
-def test_a_replace_whose_user_was_revoked_meanwhile_changes_nothing(
+def test_replace_of_a_user_revoked_meanwhile_changes_nothing(
     writer: Writer, meanwhile: Callable[[Act], None], end: str
 ) -> None:
     act, status, code = USER_ENDS[end]
@@ -212,7 +212,7 @@ def test_an_attributed_upload_ends_with_whom_it_is_for(
 
 
 @pytest.mark.parametrize("meanwhile", ["after the last byte"], indirect=True)
-def test_what_was_stored_before_is_not_told_again(writer: Writer, meanwhile: Callable[[Act], None]) -> None:
+def test_replay_to_a_revoked_caller_is_refused(writer: Writer, meanwhile: Callable[[Act], None]) -> None:
     operation = "6f1c1b8e-4b33-4d3b-9d5b-0f1f3a1f7c11"
     succeed(writer.direct.upload(b"first", operationId=operation), 201)
     meanwhile(lambda: ENDS["deployment"][0](writer))

@@ -95,7 +95,7 @@ def test_file_is_found_by_its_newest_name_and_present_state(cast: Cast, asker: A
 
 
 @pytest.mark.usefixtures("way")
-def test_nobody_finds_what_others_own(cast: Cast, asker: Asker) -> None:
+def test_search_never_finds_files_of_others(cast: Cast, asker: Asker) -> None:
     word = f"w{uuid4().hex}"
     store(asker, word)
     for reader in (asker, cast.admin, cast.member):
@@ -147,7 +147,7 @@ def test_dates_are_of_the_first_upload(front: Front, asker: Asker) -> None:
         ("owner", "me", 400),
     ],
 )
-def test_what_cannot_be_looked_for_is_refused(asker: Asker, name: str, value: str, status: int) -> None:
+def test_invalid_filter_is_refused(asker: Asker, name: str, value: str, status: int) -> None:
     assert asker.list(**{name: value}).status_code == status
     if status == 422:
         refuse(asker.list(**{name: value}), 422, "validation_failed")

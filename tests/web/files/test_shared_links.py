@@ -70,7 +70,7 @@ def test_a_link_is_open_to_any_page(cast: Cast, method: str, sent: dict[str, str
     require_open_to_any_page(answer)
 
 
-def test_a_page_is_told_that_its_copy_is_current(cast: Cast) -> None:
+def test_conditional_request_of_a_page_gets_304(cast: Cast) -> None:
     _, link = shared(cast)
     entity_tag = cast.anonymous.follow(link).headers["ETag"]
     answer = cast.anonymous.follow(link, headers={"If-None-Match": entity_tag})
@@ -86,7 +86,7 @@ def test_a_page_may_read_why_a_link_does_not_work(cast: Cast) -> None:
     require_open_to_any_page(answer)
 
 
-def test_a_browser_that_asks_before_is_told_which_headers_it_may_send(cast: Cast) -> None:
+def test_preflight_lists_the_allowed_headers(cast: Cast) -> None:
     _, link = shared(cast)
     asked = {
         "Origin": "https://page.example",
@@ -116,7 +116,7 @@ def test_without_a_grant_no_page_of_another_origin_gets_anything(cast: Cast) -> 
 
 
 @pytest.mark.parametrize("media_type", SHOWN)
-def test_what_cannot_run_is_shown_in_a_page_when_asked_for(cast: Cast, media_type: str) -> None:
+def test_passive_content_is_shown_inline_on_request(cast: Cast, media_type: str) -> None:
     _, link = shared(cast, media_type)
     answer = cast.anonymous.follow(f"{link}&disposition=inline")
     assert (answer.status_code, answer.data) == (200, b"0123456789")

@@ -65,7 +65,7 @@ def test_a_replace_is_refused_and_leaves_nothing(front: Front, debtor: Debtor) -
         refuse(debtor.agent.replace(debtor.file), 402, "insufficient_credits")
 
 
-def test_what_is_stored_stays_readable_shareable_and_renewable(debtor: Debtor) -> None:
+def test_debtor_can_read_share_and_renew_stored_files(debtor: Debtor) -> None:
     file = debtor.file
     assert debtor.agent.content(file).data == b"from before"
     link = succeed(debtor.agent.grant(file), 201)["url"]
@@ -75,7 +75,7 @@ def test_what_is_stored_stays_readable_shareable_and_renewable(debtor: Debtor) -
     succeed(debtor.owner.delete(file))
 
 
-def test_a_retry_of_what_was_stored_gets_its_result(debtor: Debtor) -> None:
+def test_retry_by_a_debtor_gets_the_first_result(debtor: Debtor) -> None:
     again = debtor.agent.upload(
         b"from before", retentionExpiresAt="2100-01-01T00:00:00Z", operationId=debtor.operation_id
     )
@@ -111,7 +111,7 @@ def test_the_payer_decides_and_not_the_organization_of_the_file(front: Front, de
     refuse(debtor.agent.upload(b"more"), 402, "insufficient_credits")
 
 
-def test_the_organization_is_told_since_when_it_owes(front: Front, debtor: Debtor) -> None:
+def test_credits_report_since_when_storage_is_unpaid(front: Front, debtor: Debtor) -> None:
     shown = debtor.owner.ask("GET", "/v1/credits").get_json()
     assert shown["storage_overdue_since"] < shown["storage_refused_from"]
     path = f"/admin/organizations/{debtor.organization_id}/credits"

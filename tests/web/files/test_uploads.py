@@ -73,7 +73,7 @@ def test_the_metadata_read_answers_the_whole_file(cast: Cast) -> None:
     assert file["owner"] == {"kind": "DaemonIdentity", "id": str(cast.agent.owner_id)}
 
 
-def test_what_was_uploaded_is_what_is_downloaded(cast: Cast) -> None:
+def test_download_equals_the_upload(cast: Cast) -> None:
     content = bytes(range(256)) * 5000
     uploaded = succeed(cast.agent.upload(content, media_type="application/octet-stream"), 201)
     assert cast.agent.content(uploaded).data == content

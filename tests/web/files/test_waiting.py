@@ -169,7 +169,7 @@ def test_a_remote_replay_is_pending_as_long_as_its_content(remote: Cast) -> None
 
 
 @pytest.mark.parametrize("is_collected", [False, True])
-def test_a_remote_replay_of_what_was_deleted_is_not_pending(remote: Cast, *, is_collected: bool) -> None:
+def test_remote_replay_of_a_deleted_file_is_not_pending(remote: Cast, *, is_collected: bool) -> None:
     operation_id = uuid4()
     now = {"Prefer": "wait=0"}
     file = succeed(remote.agent.upload(operationId=operation_id, headers=now), 202)

@@ -52,7 +52,7 @@ def test_placement_moves_a_blob_to_the_directory_of_its_id(store: LocalBlobStore
     assert not (root / "staging" / name).exists()
 
 
-def test_nobody_else_may_look_inside(store: LocalBlobStore, root: Path) -> None:
+def test_other_accounts_cannot_read_the_store(store: LocalBlobStore, root: Path) -> None:
     put(store)
 
     modes = {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()}
@@ -133,7 +133,7 @@ def test_file_truncated_while_read_raises_blob_damaged(store: LocalBlobStore, ro
             list(chunks)
 
 
-def test_a_full_disk_refuses_at_once_what_cannot_fit(small_disk: Path) -> None:
+def test_content_beyond_the_free_space_is_refused_at_once(small_disk: Path) -> None:
     store = LocalBlobStore(small_disk / "blobs")
 
     with pytest.raises(StorageFull):
@@ -215,7 +215,7 @@ def test_a_sweep_holds_a_batch_locked_until_the_next_is_asked_for(store: LocalBl
     assert {found.version_id for batch in store.list_unlocked() for found in batch} == staged
 
 
-def test_a_sweep_leaves_alone_what_is_not_a_blob(store: LocalBlobStore, root: Path) -> None:
+def test_sweep_ignores_files_that_are_not_blobs(store: LocalBlobStore, root: Path) -> None:
     for name in ("notes.txt", str(new_id()).upper(), "{" + str(new_id()) + "}"):
         (root / "staging" / name).write_text("whose?")
 
@@ -235,7 +235,7 @@ def test_missing_shard_fails_placement_without_reporting_blobs_missing(
     assert store.place([blob]) == {}
 
 
-def test_what_cannot_be_unlinked_does_not_hold_up_the_others(store: LocalBlobStore, root: Path) -> None:
+def test_failed_unlink_does_not_delay_other_blobs(store: LocalBlobStore, root: Path) -> None:
     blobs = [put(store, 10) for _ in range(80)]
     stuck = Blob(version_id=new_id(), size_bytes=0)
     (root / "staging" / str(stuck.version_id)).mkdir()
@@ -246,7 +246,7 @@ def test_what_cannot_be_unlinked_does_not_hold_up_the_others(store: LocalBlobSto
     assert [path for path in root.rglob("*") if path.is_file()] == []
 
 
-def test_a_store_whose_directory_was_replaced_fails_its_check(store: LocalBlobStore, root: Path) -> None:
+def test_check_fails_if_the_directory_was_replaced(store: LocalBlobStore, root: Path) -> None:
     root.rename(root.with_name("unmounted"))
     with pytest.raises(BlobStoreUnavailable):
         store.check()

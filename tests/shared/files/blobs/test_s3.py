@@ -40,14 +40,14 @@ def test_parts_are_small_and_at_most_ten_thousand(size_bytes: int, part_bytes: i
     assert -(-size_bytes // part_size(size_bytes)) <= 10_000
 
 
-def test_a_key_lies_below_the_prefix_and_begins_with_what_is_random(bench: S3Bench) -> None:
+def test_key_is_below_the_prefix_and_begins_with_random_digits(bench: S3Bench) -> None:
     blob = put(bench.store)
 
     name = str(blob.version_id)
     assert bench.leftovers() == {f"content/{name[-2:]}/{name}"}
 
 
-def test_a_completion_whose_reply_was_lost_is_found_done(bench: S3Bench) -> None:
+def test_completion_with_a_lost_response_is_found_done(bench: S3Bench) -> None:
     blob = stage(bench.store)
     parts = bench.bucket.find_parts(blob.version_id, blob.upload_id or "")
     bench.bucket.complete_upload(blob.version_id, blob.upload_id or "", parts or [])
@@ -142,7 +142,7 @@ def test_a_server_that_refuses_checksums_gets_none(ministack: S3Access) -> None:
     assert not {name for name in headers if "checksum" in name or "trailer" in name}
 
 
-def test_a_removal_whose_abort_leaves_parts_is_reported_and_not_forgotten(bench: S3Bench) -> None:
+def test_removal_fails_while_an_aborted_upload_has_parts(bench: S3Bench) -> None:
     stubborn, other = stage(bench.store), stage(bench.store)
 
     def ignore(request: AWSRequest, **_: Any) -> Any:
@@ -159,7 +159,7 @@ def test_a_removal_whose_abort_leaves_parts_is_reported_and_not_forgotten(bench:
     assert bench.leftovers() == set()
 
 
-def test_a_read_that_breaks_off_goes_on_where_it_stopped(bench: S3Bench) -> None:
+def test_interrupted_read_resumes_at_its_offset(bench: S3Bench) -> None:
     blob = put(bench.store, 32 * MIB)  # more than the sockets between us hold
     asked: list[str] = []
     bench.client.meta.events.register(
@@ -226,7 +226,7 @@ def _break_connection(reader: Any) -> None:
     reader._body._raw_stream._connection.sock.shutdown(socket.SHUT_RDWR)
 
 
-def test_an_upload_whose_id_nobody_recorded_is_found_by_its_key(bench: S3Bench) -> None:
+def test_upload_without_a_recorded_id_is_found_by_its_key(bench: S3Bench) -> None:
     lost, other = new_id(), new_id()
     for version_id in (lost, lost, other):
         bench.bucket.create_upload(version_id)

@@ -139,7 +139,7 @@ def test_content_deleted_after_its_placement_is_not_marked_live(
     shelf.require_tidy()
 
 
-def test_what_was_renewed_or_deleted_after_it_was_found_does_not_expire(
+def test_file_renewed_or_deleted_after_the_search_does_not_expire(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fair search takes no locks: the sweep checks again under the lock."""
@@ -172,7 +172,7 @@ def test_bytes_that_cannot_be_removed_keep_their_row_and_are_tried_again(
     shelf.require_tidy()
 
 
-def test_expiry_takes_what_is_due_and_all_its_versions_and_nothing_else(shelf: Shelf) -> None:
+def test_expiry_ends_due_files_with_all_versions_and_no_others(shelf: Shelf) -> None:
     due, later, never = shelf.placed(), shelf.upload(until=LATER), shelf.placed()
     second = shelf.replace(due)
     place_staged(shelf.database, shelf.store)
@@ -346,7 +346,7 @@ def test_a_sweep_of_dead_uploads_may_die_itself(shelf: Shelf, point: str) -> Non
 
 
 @pytest.mark.parametrize("shelf", ["s3"], indirect=True)
-def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
+def test_upload_deleted_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
     """The sender exceeded its lease; the sweep ran between the last byte and the commit."""
     receive = receiving(b"content")
 
@@ -366,7 +366,7 @@ def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("shelf", ["s3"], indirect=True)
 @pytest.mark.parametrize("point", ["upload.begun", "upload.received"])
-def test_a_recorded_upload_is_given_up_only_when_its_time_is_over(
+def test_recorded_upload_is_deleted_only_after_its_lease(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """The crash must leave everything behind, as a real one does."""
@@ -382,9 +382,7 @@ def test_a_recorded_upload_is_given_up_only_when_its_time_is_over(
     shelf.require_tidy()
 
 
-def test_bytes_that_are_missing_keep_their_row_and_are_looked_for_again(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_bytes_keep_their_row_and_are_retried(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     file = shelf.upload(b"content")
     with monkeypatch.context() as patch:
         patch.setattr(shelf.store, "place", lambda blobs: {blob.version_id: BlobMissing() for blob in blobs})
@@ -432,7 +430,7 @@ def test_grants_are_forgotten_a_day_after_they_expired(shelf: Shelf, monkeypatch
     assert len(shelf.sql("SELECT id FROM read_grants")) == 2
 
 
-def test_the_backlog_counts_what_waits_by_state(shelf: Shelf) -> None:
+def test_backlog_counts_waiting_rows_by_state(shelf: Shelf) -> None:
     shelf.upload()
     shelf.delete(shelf.upload())
     shelf.expire(shelf.placed(), shelf.upload())

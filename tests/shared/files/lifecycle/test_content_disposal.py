@@ -99,7 +99,7 @@ def test_a_death_between_batches_is_made_up_for(shelf: Shelf, point: str) -> Non
     with suppress(Died):
         shelf.delete(file)
         collect_garbage(shelf.database, shelf.store)
-        pytest.fail("nobody came to this point")
+        pytest.fail("no process reached this point")
     shelf.work()
     assert shelf.sql("SELECT id FROM ended_content") == []
     shelf.require_tidy()

@@ -62,7 +62,7 @@ def test_many_expired_files_of_one_organization_do_not_delay_anothers(
     assert expire_due(shelf.database, shelf.store) == 83
 
 
-def test_finding_some_of_each_does_not_read_what_expires_later(database: Database) -> None:
+def test_fair_search_does_not_read_rows_that_expire_later(database: Database) -> None:
     for deadline in ("now() - interval '1 hour'", "now() + interval '1 day'"):
         add_files(database, new_id(), 10_000, deadline=deadline)
         add_files(database, new_id(), 10, deadline=deadline)

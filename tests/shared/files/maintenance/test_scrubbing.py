@@ -70,7 +70,7 @@ def test_missing_and_shortened_content_is_damaged(shelf: Shelf) -> None:
     assert (is_damaged(shelf, missing), is_damaged(shelf, short)) == (True, True)
 
 
-def test_a_run_ends_with_its_budget_and_the_next_goes_on(shelf: Shelf) -> None:
+def test_run_ends_with_its_budget_and_the_next_continues(shelf: Shelf) -> None:
     for _ in range(BATCH_SIZE + 1):
         shelf.placed(b"seven..")
     let_time_pass(shelf)
@@ -100,9 +100,7 @@ def test_content_that_was_claimed_is_not_read_by_another_run(shelf: Shelf) -> No
     assert run(shelf) == 0
 
 
-def test_a_store_that_does_not_answer_says_nothing_about_the_content(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unresponsive_store_marks_no_content_damaged(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     file = shelf.placed()
     let_time_pass(shelf)
 

@@ -48,7 +48,9 @@ def is_in_first(moving: Move, file: Receipt) -> bool:
     return stored is not None and stored.is_placed
 
 
-def test_it_does_not_remove_what_another_has_moved(moving: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_run_does_not_remove_the_copy_of_another(
+    moving: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another run has reported completion: from then on the second store may be removed."""
     file = moving.shelf.placed(b"content")
     moving.use(moving.pair)
@@ -70,7 +72,7 @@ def test_it_does_not_remove_what_another_has_moved(moving: Move, monkeypatch: py
 
 
 @pytest.mark.parametrize("point", ["move.claimed", "move.read"])
-def test_it_neither_records_nor_gives_back_what_another_has_claimed(
+def test_stalled_run_neither_records_nor_releases_another_claim(
     moving: Move, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the row leads to the other's unfinished copy, so it must keep its mark until that copy ends."""

@@ -109,7 +109,7 @@ def test_lost_row_is_restored_if_the_content_matches(shelf: Shelf) -> None:
     assert (shelf.state(right), shelf.read(right)) == ("live", b"right")
 
 
-def test_bytes_that_no_row_knows_stay_until_an_operator_says_otherwise(shelf: Shelf) -> None:
+def test_unknown_bytes_stay_until_an_operator_discards_them(shelf: Shelf) -> None:
     shelf.placed(b"kept")
     unknown = put(shelf.store)
     assert found(shelf) == {unknown.version_id: DiscrepancyKind.UNKNOWN}
@@ -133,7 +133,7 @@ def test_content_that_lies_in_staging_is_placed(shelf: Shelf) -> None:
     assert (found(shelf), shelf.read(file)) == ({}, b"early")
 
 
-def test_what_is_written_and_deleted_during_an_audit_is_no_discrepancy(
+def test_writes_and_deletions_during_an_audit_are_no_discrepancy(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deleted = [shelf.placed(b"deleted") for _ in range(3)]

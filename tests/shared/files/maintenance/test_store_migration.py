@@ -201,7 +201,7 @@ class Load:
                 self.kept.append((file, content))
 
 
-def test_reads_writes_and_deletions_go_on_while_content_moves(
+def test_reads_writes_and_deletions_continue_while_content_moves(
     moving: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run is killed and restarted under load, and nothing is lost."""

@@ -149,7 +149,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_random_month_costs_what_an_independent_calculation_says(
+def test_random_month_costs_equal_an_independent_calculation(
     month: Month, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """The accrual runs at random moments, stops for a day and for ten, crashes now and then, and the price changes."""
@@ -200,7 +200,7 @@ def test_a_gib_for_thirty_days_costs_its_price(month: Month, first: datetime) ->
     assert sum(_cost(month, 30)) == PRICE
 
 
-def test_what_is_less_than_a_unit_is_carried_and_never_lost(month: Month, first: datetime) -> None:
+def test_fractions_of_a_unit_are_carried_over(month: Month, first: datetime) -> None:
     """A thirtieth of a GiB at 10 µcr is a ninetieth of a µcr a day."""
     month.upload(first, GIB // 3, payer_id=month.payers[0])
     month.accrue(first + 30 * DAY, price=10)
@@ -347,7 +347,7 @@ def test_a_death_between_two_steps_charges_each_day_once(
 
 
 @pytest.mark.parametrize("shelf", ["local"], indirect=True)
-def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None:
+def test_writes_of_the_service_are_measured(month: Month, shelf: Shelf) -> None:
     """Uploads, a replace, a delete and an expiry as the service makes them, not as the simulated month does."""
     kept = shelf.upload(b"12345")
     measure_storage(month.database, price=FREE, slack=timedelta(0))
@@ -381,16 +381,14 @@ def test_proof_finds_unmeasured_versions_and_a_count_corrects_them(month: Month,
     _require_exact(month, first + 4 * DAY)
 
 
-def test_a_payer_that_is_no_organization_keeps_nobody_from_being_charged(
-    month: Month, first: datetime
-) -> None:
+def test_payer_without_organization_does_not_block_other_charges(month: Month, first: datetime) -> None:
     month.upload(first, GIB, payer_id=uuid4())
     month.upload(first, 30 * GIB, payer_id=month.payers[0])
     assert month.accrue(first + DAY, price=1000) == 1
     assert _cost(month) == [1000]
 
 
-def test_a_proof_that_is_cut_short_goes_on_where_it_ended(
+def test_truncated_proof_continues_where_it_ended(
     month: Month, first: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_check, "BATCH_SIZE", 2)

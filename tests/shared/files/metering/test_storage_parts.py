@@ -151,7 +151,7 @@ def test_days_before_parts_were_measured_are_a_group_without_values(month: Month
     assert unknown.byte_microseconds == 2 * 30 * GIB * MICROSECONDS_OF_DAY
 
 
-def test_what_the_release_before_measures_beside_this_one_is_made_up_for(month: Month) -> None:
+def test_parts_unmeasured_by_the_previous_release_are_counted(month: Month) -> None:
     """The previous release moves the mark and writes no parts: the present day is counted again."""
     part = Part(owner_id=uuid4())
     month.upload(month.starts_at, 30 * GIB, part=part)
