@@ -43,7 +43,7 @@ async def _finish(call: Callable[[], Any]) -> Any:
 
 @contextmanager
 def connecting(form: str) -> Iterator[Connect]:
-    """Give what makes clients of one form; they are closed at the end of the block."""
+    """Yield a factory of clients of one half; they are closed after the block."""
     clients: list[Any] = []
     with anyio.from_thread.start_blocking_portal() as portal:
 

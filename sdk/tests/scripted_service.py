@@ -72,7 +72,7 @@ class ScriptedService:
             daemon_threads = True
 
             def handle_error(self, *arguments: object) -> None:
-                """Say nothing of clients that hung up."""
+                """Ignore clients that disconnected."""
 
         for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
             setattr(Handler, f"do_{method}", Handler.handle_any)
@@ -142,7 +142,7 @@ class ScriptedService:
 
 
 def in_turn(*answers: Answer | type[NoAnswer]) -> Script:
-    """Give these answers one after the other, the last one for ever."""
+    """Return a handler that sends these responses in order, and then repeats the last one."""
     rest = list(answers)
 
     def answer(request: Request) -> Answer:

@@ -30,7 +30,7 @@ def make_context(attribution: str) -> RequestContext:
 
 
 def sent(service: ScriptedService) -> dict[str, str | None]:
-    """Tell what each file was asked for with."""
+    """Return the attribution of the request for each file."""
     return {request.path.rpartition("/")[2]: request.headers.get(HEADER) for request in service.asked()}
 
 

@@ -30,7 +30,7 @@ FILE = uuid4()
 
 @pytest.fixture
 def always_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every token be due for its refresh at once."""
+    """Make every token due for a refresh immediately."""
     monkeypatch.setattr(_tokens, "REFRESH_BEFORE_SECONDS", 1e9)
     monkeypatch.setattr(_tokens, "REFRESH_BEFORE_SHARE", 1.0)
     monkeypatch.setattr(_tokens, "FAILED_REFRESH_PAUSE_SECONDS", 0.0)

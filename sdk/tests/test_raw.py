@@ -56,7 +56,7 @@ def test_a_stream_gives_the_data_of_each_event(service: ScriptedService, connect
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085"])
-def test_what_only_looks_like_the_end_of_a_line_stays_in_the_text(
+def test_unicode_line_separator_stays_in_the_event_text(
     service: ScriptedService, connect: Connect, character: str
 ) -> None:
     content = f'data: {{"a": "b{character}c"}}\n\n'.encode()
@@ -115,7 +115,7 @@ def test_a_refusal_of_a2a_names_the_wrong_fields(service: ScriptedService, conne
 @pytest.mark.parametrize(
     "details", [None, [], {}, ["TASK_NOT_FOUND"], [{"reason": 5}], [{"@type": "x"}], [{"fieldViolations": 3}]]
 )
-def test_a_refusal_of_a2a_without_a_reason_has_the_name_of_its_status(
+def test_a2a_error_without_reason_has_its_status_name_as_code(
     service: ScriptedService, connect: Connect, details: object
 ) -> None:
     refusal = {"code": 404, "status": "NOT_FOUND", "message": "No.", "details": details}

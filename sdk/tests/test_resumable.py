@@ -113,9 +113,7 @@ def test_a_lost_last_answer_is_asked_for_again(service: ScriptedService, connect
     assert script.seen == {"POST": 2, "PATCH": 2, "HEAD": 1}
 
 
-def test_an_upload_that_never_goes_on_fails_and_one_that_crawls_does_not(
-    service: ScriptedService, connect: Connect
-) -> None:
+def test_stalled_upload_fails_and_slow_upload_succeeds(service: ScriptedService, connect: Connect) -> None:
     with pytest.raises(errors.ConnectionFailed):
         upload(service, connect, ResumableScript(dict.fromkeys(range(1, 100), (0, NoAnswer))))
     crawling = ResumableScript(dict.fromkeys(range(1, 20), (50_000, NoAnswer)))

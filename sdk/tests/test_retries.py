@@ -102,7 +102,7 @@ def test_what_was_never_there_cannot_be_removed(service: ScriptedService, connec
         client.raw.request("DELETE", "/admin/budgets/1")
 
 
-def test_what_is_not_found_after_a_lost_answer_is_told_of_all_but_removals(
+def test_404_after_a_lost_response_is_an_error_except_for_removals(
     service: ScriptedService, connect: Connect
 ) -> None:
     client = connect(**service.key)

@@ -45,7 +45,7 @@ def key_body(**changes: Any) -> dict[str, Any]:
     return {"data": {**nobody, **limit, **spent, **known, **changes}}
 
 
-def test_a_report_is_asked_for_as_the_service_names_it_and_read_exactly(
+def test_usage_report_request_has_wire_names_and_exact_amounts(
     service: ScriptedService, connect: Connect
 ) -> None:
     service.script = in_turn(Answer(200, REPORT))

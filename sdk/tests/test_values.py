@@ -75,9 +75,7 @@ class Shrinking(io.BytesIO):
         return super().read(size) if self.looks == 1 else b""
 
 
-def test_a_source_that_ends_early_is_not_sent_as_if_it_were_whole(
-    service: ScriptedService, connect: Connect
-) -> None:
+def test_truncated_source_is_not_sent_as_complete_content(service: ScriptedService, connect: Connect) -> None:
     with pytest.raises(errors.ContentChanged):
         connect(**service.key).files.upload(Shrinking(b"x" * 1000), file_name="a")
 

@@ -97,7 +97,7 @@ SEVERAL = {
     "test_service_resumes_without_half_states_after_postgres_restarts": "its first answer was lost, or never given",
     "tests/deploy/test_alerts.py::test_every_alert_leads_to_what_to_do": "each alert has its own severity",
     "tests/deploy/embedded/test_embedded.py::"
-    "test_in_a_closed_directory_postgres_passes_it_and_reads_no_files_but_its_own": "containers differ",
+    "test_postgres_in_a_closed_directory_reads_only_its_own_files": "containers differ",
     "tests/web/a2a/test_errors.py::test_settings_that_disable_features": "a worker may have begun the turn meanwhile",
 }
 """Why a test takes any of several answers: which one it gets is decided by what it does not control."""

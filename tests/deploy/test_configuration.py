@@ -80,7 +80,7 @@ def test_a_containers_variables_and_secrets_are_settings(name: str) -> None:
     assert given <= {field.upper() for fields in (Settings, ServerSettings) for field in fields.model_fields}
 
 
-def test_the_first_catalog_of_the_compose_file_offers_a_script_and_is_kept(tmp_path: Path) -> None:
+def test_first_catalog_has_a_scripted_model_and_is_never_replaced(tmp_path: Path) -> None:
     make_secrets.write_catalog(tmp_path / "models")
     written = tmp_path / "models" / "models.toml"
     assert len(parse_catalog(written.read_text(), source="written")) == 1

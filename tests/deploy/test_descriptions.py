@@ -75,7 +75,7 @@ def test_a_catalog_and_keys_that_reach_no_process_are_noticed() -> None:
     } == set(broken(forget))
 
 
-def test_a_front_with_a_way_out_and_a_process_too_many_are_noticed() -> None:
+def test_network_access_of_web_and_an_unknown_process_are_detected() -> None:
     def add(document: dict[str, Any]) -> None:
         document["services"]["web"]["networks"].append("outside")
         document["services"]["worker-more"] = document["services"]["worker-files"]
@@ -86,7 +86,7 @@ def test_a_front_with_a_way_out_and_a_process_too_many_are_noticed() -> None:
 
 
 def verify_units(directory: Path) -> str:
-    """Have systemd read units; give what it says, as its status is 0 for unknown keys too."""
+    """Verify units with systemd, and return its output: its status is 0 for unknown keys too."""
     names = [f"quartermaster-{unit}.service" for unit in ("web", "beat", "release")]
     names += [f"quartermaster-worker@{name}.service" for name in process_types.WORKERS]
     verified = subprocess.run(

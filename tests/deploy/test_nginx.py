@@ -185,7 +185,7 @@ def test_nothing_for_operators_is_reached_through_the_proxy(proxy: int, path: st
     assert Service.reached == []
 
 
-def test_the_service_hears_the_address_that_the_proxy_saw_and_nothing_that_the_client_says(
+def test_service_receives_the_proxys_view_of_the_client_address_only(
     proxy: int,
 ) -> None:
     claims = {
@@ -259,7 +259,7 @@ def test_a_front_that_says_nothing_is_asked_whether_it_is_there(tmp_path: Path) 
 
 
 def timers_towards(port: int) -> set[str]:
-    """Give the timers that run for connections to this port of this host, as the kernel numbers them."""
+    """Return the kernel's numbers of the active timers of connections to this local port."""
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {row[5].partition(":")[0] for row in rows if row[2].endswith(f":{port:04X}")}
 

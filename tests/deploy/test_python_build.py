@@ -15,7 +15,7 @@ SCRIPT = ROOT / "deploy" / "python_build.py"
 
 
 def chosen(directory: Path, **answers: str) -> str:
-    """Give the Python that `make` takes, of some that answer `any`, `optimized` or nothing to what it asks."""
+    """Return the Python that `make` selects among stand-ins that accept `any`, `optimized` or nothing."""
     for name, can in answers.items():
         program = directory / name.replace("_", ".")
         program.write_text(f'#!/bin/sh\ncase "{can}" in *"$2"*) exit 0;; esac; exit 1\n')
@@ -28,7 +28,7 @@ def chosen(directory: Path, **answers: str) -> str:
 
 
 def the_system_s_or(other: str) -> str:
-    """Give the Python of this system where it serves; it has a place of its own, before the other."""
+    """Return the system's Python if it can run the service; `make` tries it at a fixed position."""
     system = Path("/usr/bin/python3")
     can = system.exists() and subprocess.run([system, SCRIPT, "optimized"], check=False).returncode == 0
     return str(system) if can else other
@@ -57,7 +57,7 @@ def test_this_python_can_run_the_service() -> None:
         ("/home/ada/.pyenv/versions/3.11.7/bin/python3.11", "'--enable-shared'", False),
     ],
 )
-def test_a_distributions_python_is_fast_and_another_is_if_it_was_asked_to_be(
+def test_distribution_python_and_optimized_builds_count_as_optimized(
     monkeypatch: pytest.MonkeyPatch, executable: str, asked_for: str, is_optimized: bool
 ) -> None:
     monkeypatch.setattr(sys, "_base_executable", executable)

@@ -219,7 +219,7 @@ class Restored:
     remembered: Remembered
 
     def doctor(self, *words: str) -> tuple[int, dict[str, str]]:
-        """Look deeply; give the exit code, and the kinds of discrepancy by version."""
+        """Run `doctor --deep`, and return its exit code and the kinds of discrepancy by version."""
         report = Path(self.environment["QM_HOME"]) / "report"
         arguments = ["doctor", "--deep", "--sample", "100000", "--report", str(report), *words]
         result = CliRunner().invoke(main, arguments, env=self.environment, catch_exceptions=False)
@@ -301,7 +301,7 @@ def require_served_or_named(restored: Restored, found: dict[str, str]) -> None:
     assert len(available & readable) > ROUNDS
 
 
-def test_a_database_older_than_the_store_serves_all_it_knows_and_names_what_it_does_not(
+def test_older_database_serves_its_content_and_reports_unknown_content(
     backup: Backup, valkey_server: EmbeddedValkey, tmp_path: Path
 ) -> None:
     moment = backup.moment
@@ -322,7 +322,7 @@ def test_a_database_older_than_the_store_serves_all_it_knows_and_names_what_it_d
         assert newer <= stored_in(after.shelf.bench.root)  # type: ignore[attr-defined]
 
 
-def test_a_database_newer_than_the_store_serves_what_is_there_and_removes_what_has_ended(
+def test_newer_database_serves_existing_content_and_removes_expired_content(
     backup: Backup, valkey_server: EmbeddedValkey, tmp_path: Path
 ) -> None:
     with restored(backup, tmp_path, backup.store_then, valkey_server.url, moment=None) as after:

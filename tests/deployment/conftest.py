@@ -23,7 +23,7 @@ RunTool = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def run_tool() -> RunTool:
-    """Give what runs a tool by its name; its status and output are for assertions."""
+    """Return a function that runs a tool by name, and returns its status and output."""
     directory = os.environ.get("DEPLOY_TOOLS")
     if not directory:
         pytest.skip("no tools; run `make test-deploy`")
@@ -37,7 +37,7 @@ def run_tool() -> RunTool:
 
 @pytest.fixture(scope="session")
 def render(run_tool: RunTool) -> Render:
-    """Give what renders the chart with some values, after Helm's linter has found nothing."""
+    """Return a function that renders the chart with values, after Helm's linter accepted it."""
 
     def render_chart(values: Mapping[str, Any]) -> list[dict[str, Any]]:
         done = run_tool("python", RENDER, CHART, json.dumps(values))

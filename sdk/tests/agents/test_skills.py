@@ -146,7 +146,7 @@ def test_every_kind_of_function_answers(tester: Served, skill: str, answer: str)
     assert len(task["artifacts"]) == 1
 
 
-def test_a_skill_is_chosen_by_its_name_as_well_and_the_first_one_without_a_choice(tester: Served) -> None:
+def test_skill_is_selected_by_name_and_defaults_to_the_first(tester: Served) -> None:
     assert text_of(said(tester, "ab", "In chunks")) == "ab"
     assert text_of(tester.send("ab")) == "ab!"
 

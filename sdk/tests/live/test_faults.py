@@ -39,7 +39,7 @@ def client(installation: Installation, proxy: FaultyProxy, connect: Connect) -> 
 
 
 def drop_connections(client: Any, proxy: FaultyProxy, *plan: Cut | Refusal) -> None:
-    """Let the next connections fail as planned, and none be one that is still open."""
+    """Make the next connections fail as planned, and close open ones first."""
     sender = client.files._sender
     getattr(sender, "_target", sender).http._transport._pool._max_keepalive_connections = 0
     with pytest.raises(errors.NotFound):

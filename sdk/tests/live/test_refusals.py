@@ -12,7 +12,7 @@ from quartermaster import errors
 VERSION = {"A2A-Version": "1.0"}
 
 
-def test_a_task_that_is_not_there_is_refused_with_the_reason_of_a2a(owner: Any) -> None:
+def test_missing_task_is_refused_with_the_a2a_reason(owner: Any) -> None:
     with pytest.raises(errors.NotFound) as caught:
         owner.raw.request("GET", f"/tasks/{uuid4()}", headers=VERSION)
     assert (caught.value.status, caught.value.code) == (404, "TASK_NOT_FOUND")

@@ -167,7 +167,7 @@ def test_a_program_that_ends_is_started_again(bench: Bench) -> None:
     assert again["environment"]["SERVICE_CLIENT_SECRET"] == first["environment"]["SERVICE_CLIENT_SECRET"]
 
 
-def test_a_run_that_is_killed_takes_its_program_along_and_leaves_a_secret_that_ends(bench: Bench) -> None:
+def test_killed_run_ends_its_program_and_its_secret_expires(bench: Bench) -> None:
     with bench.running("--server", bench.server.as_uri()) as process:
         told = bench.program()
         process.kill()

@@ -91,7 +91,7 @@ def operator(
 
 
 def measure_wrongly(database: Database, organization_id: str, *, stored_bytes: int) -> None:
-    """Let a day's row say that something is stored which is not."""
+    """Insert a day's row with stored bytes that do not exist."""
     statement = text(
         "INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds)"
         " SELECT :id, (measured_to AT TIME ZONE 'UTC')::date, :bytes, 0 FROM storage_mark"
@@ -366,7 +366,7 @@ def route_messages(operator: Operator, inside: dict[str, str], principal_id: str
 
 
 def give_up_notification(database: Database, distribution_id: UUID) -> UUID:
-    """Let a notification have been given up."""
+    """Create a dead notification."""
     with database.transaction() as session:
         notification_id = enqueue_delivery(
             session,

@@ -56,7 +56,7 @@ def run(environment: dict[str, str], *words: str) -> tuple[int, str]:
 
 
 def findings(environment: dict[str, str], *words: str) -> dict[tuple[str, str], str]:
-    """Give what is not well, by subject and state."""
+    """Return the findings that are not ok, by subject and state."""
     _, printed = run(environment, "doctor", "--json", *words)
     return {
         (each["subject"], each["state"]): f"{each['said']} {each['remedy']}"
@@ -131,7 +131,7 @@ def test_a_lost_store_and_a_catalog_that_makes_no_sense_are_wrong(
     assert "MODELS_CONFIG" in found["models", "wrong"]
 
 
-def test_a_deep_look_names_what_store_and_rows_disagree_about_and_mends_what_is_safe(
+def test_doctor_deep_reports_discrepancies_and_repairs_the_safe_ones(
     environment: dict[str, str], database: Database, blobs: Path, tmp_path: Path
 ) -> None:
     code, printed = run(environment, "doctor", "--deep")

@@ -70,7 +70,7 @@ def asked(front: Front, organization_id: UUID) -> Iterator[dict[str, str]]:
         yield {"SERVICE_BASE_URL": url, "SERVICE_API_KEY": owner.api_key}
 
 
-def test_a_notification_is_shown_as_it_arrives_and_again_as_its_state_changes(
+def test_listen_prints_new_notifications_and_their_state_changes(
     front: Front, distribution_id: UUID, asked: dict[str, str]
 ) -> None:
     first, second = new_id(), new_id()
@@ -108,7 +108,7 @@ def test_one_that_is_committed_after_many_newer_ones_is_shown(
         assert next_of(shown) == (str(late), "Waiting")
 
 
-def test_old_ones_that_come_into_sight_where_newer_are_purged_are_not_shown(
+def test_listen_skips_old_notifications_after_a_purge_of_newer_ones(
     front: Front, distribution_id: UUID, asked: dict[str, str]
 ) -> None:
     *old, new = [new_id() for _ in range(151)]

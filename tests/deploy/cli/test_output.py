@@ -33,7 +33,7 @@ def shown(document: dict[str, Any], width: int = 100) -> str:
     return written.getvalue()
 
 
-def test_a_page_is_a_table_with_bars_and_without_columns_that_say_nothing() -> None:
+def test_page_is_a_table_with_cost_bars_and_no_empty_columns() -> None:
     head, _, first, second, *rest = (line.rstrip() for line in shown(PAGE).splitlines() if line.strip())
     assert head.split() == ["name", "cost", "isBound"]
     assert first.split() == ["first", "2.5", "yes", "█" * 5]
@@ -56,7 +56,7 @@ def test_a_resource_is_its_fields_and_an_empty_list_says_so() -> None:
     ]
 
 
-def test_a_series_ends_with_a_line_of_its_costs_and_credits_with_a_bar_of_what_is_held() -> None:
+def test_time_series_has_a_sparkline_and_credits_have_a_hold_bar() -> None:
     days = ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z"]
     groups = [{"startsAt": day, "cost": cost} for day, cost in zip(days, ("1", "0", "4"), strict=True)]
     assert shown({"groups": groups}).splitlines()[-1].rstrip() == "cost  ▂ █"

@@ -43,7 +43,7 @@ def find(command: str) -> click.Command:
 
 
 def given_to(command: click.Command, directory: Path) -> dict[str, Any]:
-    """Give a value for every parameter of a command."""
+    """Return a value for every parameter of a command."""
     return {str(at.name): value_of(at, directory) for at in command.params}
 
 

@@ -66,7 +66,7 @@ def test_postgres_starts_over_the_leftover_of_an_earlier_run(tmp_path: Path) -> 
         leftover.stop()
 
 
-def test_a_process_number_that_was_given_to_another_does_not_keep_postgres_from_starting(
+def test_pid_file_of_an_unrelated_process_does_not_block_postgres(
     tmp_path: Path,
 ) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres", durable=False)
@@ -178,7 +178,7 @@ def test_postgres_has_no_capability_where_its_files_are_open_to_it(open_director
 
 
 @as_root
-def test_in_a_closed_directory_postgres_passes_it_and_reads_no_files_but_its_own(tmp_path: Path) -> None:
+def test_postgres_in_a_closed_directory_reads_only_its_own_files(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     secret = closed / "secret"
@@ -216,7 +216,7 @@ def server_processes(server: EmbeddedPostgres) -> list[psutil.Process]:
 
 
 def status_of(process: psutil.Process) -> dict[str, int]:
-    """Give the numbers of a process's rights; nothing for a backend that has ended meanwhile."""
+    """Return a process's capability masks; empty for a backend that has ended meanwhile."""
     try:
         text = Path(f"/proc/{process.pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -241,7 +241,7 @@ def migrate_as(url: str) -> None:
     engine.dispose()
 
 
-def test_valkey_keeps_its_messages_and_its_port_when_it_is_stopped_and_loses_them_only_on_demand(
+def test_valkey_keeps_messages_and_port_over_a_restart(
     tmp_path: Path,
 ) -> None:
     server = EmbeddedValkey(tmp_path)

@@ -143,7 +143,7 @@ def assert_nothing_left(copy: Copy) -> None:
     assert copy.processes() == []
 
 
-def test_a_person_is_told_where_everything_is_and_the_logs_go_to_files(root: Path) -> None:
+def test_terminal_gets_a_summary_and_logs_go_to_files(root: Path) -> None:
     ours, theirs = pty.openpty()
     code = (
         "from pathlib import Path; from deploy.embedded import up; up.main("
@@ -189,7 +189,7 @@ def test_it_announces_itself_and_stops_without_leaving_a_process(root: Path, cop
     assert copy.processes() == []
 
 
-def test_after_a_kill_nothing_runs_on_and_the_next_start_has_its_data(root: Path, copies: list[Copy]) -> None:
+def test_kill_leaves_no_process_and_the_next_start_has_the_data(root: Path, copies: list[Copy]) -> None:
     copy = start(copies, root, "home")
     copy.read_until_ready()
     secrets = (copy.home / "secrets").read_text()

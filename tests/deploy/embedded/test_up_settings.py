@@ -23,7 +23,7 @@ def test_operators_get_a_port_a_thousand_above_the_fronts() -> None:
     assert up._operations_port({}, up.Address(host="127.0.0.1", port=port)) == str(port + 1000)
 
 
-def test_operators_get_another_port_where_that_one_is_taken_and_none_beside_their_own() -> None:
+def test_operations_port_falls_back_to_a_free_one_or_operations_bind() -> None:
     address = up.Address(host="127.0.0.1", port=a_port_with_a_free_one_above())
     with socket.create_server(("127.0.0.1", address.port + 1000)):
         chosen = int(up._operations_port({}, address))
@@ -57,7 +57,7 @@ def test_the_ports_of_workers_are_free_ones() -> None:
         assert len(set(chosen)) == 3
 
 
-def test_a_question_that_makes_noise_is_not_asked_again_because_of_the_noise() -> None:
+def test_readiness_check_is_throttled() -> None:
     answers = iter([False])  # a second question would find no answer
     question = up._Throttled(lambda: next(answers), seconds=60)
     for _ in range(100):

@@ -8,7 +8,7 @@ def test_the_readme_is_what_make_networks_writes() -> None:
     assert network_tables.render() == network_tables.README.read_text()
 
 
-def test_its_table_has_a_row_of_every_network_with_its_header_and_settings() -> None:
+def test_network_table_has_the_header_and_settings_of_every_network() -> None:
     table = network_tables.render().partition(network_tables.BEGIN)[2].partition(network_tables.END)[0]
     rows = {row.split("`")[1]: row for row in table.splitlines()[2:]}
     assert list(rows) == list(NETWORKS)
