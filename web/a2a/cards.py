@@ -15,7 +15,7 @@ from shared.a2a.types import AgentCard
 from shared.config.settings import Settings
 from shared.errors import ServiceUnavailable
 from web.a2a.protocol_routes import AGENT_PREFIX, AgentCall, AgentRoutes, respond
-from web.dependencies.agent_directory import Known
+from web.dependencies.agent_directory import KnownAgent
 from web.framework.authentication import Authentication
 from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, Routes
@@ -86,7 +86,7 @@ def _card_response(call: RequestContext, deployment_id: UUID | None) -> Response
     return response
 
 
-def _build_card(known: Known, settings: Settings, path: str) -> AgentCard:
+def _build_card(known: KnownAgent, settings: Settings, path: str) -> AgentCard:
     return make_card(
         known.agent,
         known.declared,

@@ -1,1 +1,1 @@
-"""Objects that handlers depend on, built once per process."""
+"""The services that handlers depend on, created once per process."""

@@ -1,4 +1,4 @@
-"""The agents as this process last read them, at most `LIVE_ROW_CACHE_SECONDS` ago: every request needs one."""
+"""A cache of agents: every A2A request needs one, and reads it at most `LIVE_ROW_CACHE_SECONDS` old."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -14,30 +14,30 @@ from shared.identity.expiring_cache import ExpiringCache
 
 AGENTS_LIMIT = 1024
 KEPT_SECONDS = 5.0 - CHECK_SECONDS
-"""At most: disabling an agent ends running calls within five seconds, of which they are looked at every few."""
+"""The longest lifetime of an entry: a disabled agent must end running calls within five seconds, checks included."""
 _DEFAULT = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """An agent, and the extensions that it declares."""
+class KnownAgent:
+    """An agent with the extensions that it declares."""
 
     agent: Agent
     declared: tuple[DeclaredExtension, ...]
 
 
 class AgentDirectory:
-    """Finds agents."""
+    """Finds agents by deployment id, and caches them in this process."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
         self._kept_seconds = min(settings.live_row_cache_seconds, KEPT_SECONDS)
         self.own = OwnExtensions(settings.base_url)
-        self._known = ExpiringCache[Known](AGENTS_LIMIT)
+        self._known = ExpiringCache[KnownAgent](AGENTS_LIMIT)
 
-    def get(self, deployment_id: UUID | None) -> Known:
-        """Give an agent, by default the one at the root. Raises AgentNotFound."""
+    def get(self, deployment_id: UUID | None) -> KnownAgent:
+        """Return an agent, by default the one at the root. Raises AgentNotFound."""
         key = (deployment_id or _DEFAULT).bytes
         known = self._known.find(key)
         if known is None:
@@ -45,9 +45,9 @@ class AgentDirectory:
             self._known.put(key, known, ttl_seconds=self._kept_seconds)
         return known
 
-    def _read(self, deployment_id: UUID | None) -> Known:
+    def _read(self, deployment_id: UUID | None) -> KnownAgent:
         with self._database.autocommit() as session:
             if deployment_id is None:
                 deployment_id = get_default_agent_id(session, self._settings.default_agent)
             agent = get_agent(session, deployment_id)
-        return Known(agent=agent, declared=declared_by(agent, self.own))
+        return KnownAgent(agent=agent, declared=declared_by(agent, self.own))

@@ -1,4 +1,4 @@
-"""What the A2A routes are made of: the agents, who waits for which task, and where updates are posted."""
+"""The services of the A2A routes: the agents, notifications of tasks, push configurations, and slots of streams."""
 
 import threading
 from collections import Counter
@@ -25,10 +25,10 @@ RETRY_SECONDS = 5
 
 
 class StreamSlots:
-    """Room for the streams and waits of one process: shared among tenants, and limited for each credential."""
+    """Slots for the streams and waits of one process: shared fairly among tenants, and limited for each credential."""
 
     def __init__(self, pool: Pool, *, each: int) -> None:
-        """Let each credential have so many of the pool's slots, whatever its organization's share is."""
+        """Create the slots of a pool, with at most `each` for one credential beside its organization's share."""
         self._pool = pool
         self._each = each
         self._held: Counter[Hashable] = Counter()
@@ -36,7 +36,7 @@ class StreamSlots:
 
     @contextmanager
     def hold(self, key: PoolKey) -> Iterator[None]:
-        """Hold a slot within the block. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
+        """Occupy a slot during the block. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
         with self._one_more(key.member), self._pool.acquire(key):
             yield
 
@@ -51,13 +51,14 @@ class StreamSlots:
         finally:
             with self._lock:
                 self._held[credential_id] -= 1
+                # Drop a zero: credentials come and go, and the counter must not grow with them.
                 if not self._held[credential_id]:
                     del self._held[credential_id]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentServices:
-    """Everything an A2A route may use."""
+    """The services that A2A routes use."""
 
     directory: AgentDirectory
     watch: TaskWatch
@@ -70,7 +71,7 @@ class AgentServices:
 
 
 def build_agent_services(settings: Settings, database: Database, streams: Pool) -> AgentServices:
-    """Connect the parts; nothing is opened until it is used."""
+    """Create the services. Connections open at first use, so web processes can fork first."""
     pushes = PushConfigurations(
         encryption=Encryption(settings),
         policy=EgressPolicy.of(settings),

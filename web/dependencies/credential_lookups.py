@@ -1,7 +1,7 @@
-"""Look up credentials that this process does not know, at a bounded cost to the database.
+"""Look up credentials that this process has not cached, at a bounded cost to the database.
 
-A stranger's invention costs a query like an honest key. So an address may have a bounded number of lookups under way,
-and requests that bring the same credential together wait for one.
+An invented credential costs a query like a real one. Therefore an address may run a bounded number of lookups at once,
+and concurrent requests with the same credential share one lookup.
 """
 
 import threading
@@ -13,7 +13,7 @@ from shared.identity.authentication.credential_types import Credential
 
 
 class CredentialLookups:
-    """The lookups that one process has under way."""
+    """The running lookups of one process."""
 
     def __init__(self, authenticator: Authenticator, pool: Pool) -> None:
         self._authenticator = authenticator
@@ -22,7 +22,7 @@ class CredentialLookups:
         self._changing = threading.Lock()
 
     def recognize(self, authorization: str | None, address: str) -> Credential:
-        """Recognize the value of an `Authorization` header that came from an address.
+        """Return the credential of an `Authorization` header that an address sent.
 
         Raises AuthenticationRequired, InvalidToken, ConcurrencyLimited, PoolExhausted.
         """
@@ -30,7 +30,7 @@ class CredentialLookups:
         return known if known is not None else self._look_up_once(authorization, address)
 
     def recognize_session(self, token: str, address: str) -> Credential:
-        """Recognize the cookie of a session. Raises InvalidToken, ConcurrencyLimited, PoolExhausted."""
+        """Return the credential of a session's cookie. Raises InvalidToken, ConcurrencyLimited, PoolExhausted."""
         with self._pool.acquire(PoolKey(anonymous_key(address).member, None)):
             return self._authenticator.authenticate_session(token)
 
@@ -40,11 +40,12 @@ class CredentialLookups:
             if running is None:
                 mine = self._running[authorization] = Future()
         if running is not None:
+            # Another thread looks up the same credential: share its result, or its error.
             return running.result()
         try:
             with self._pool.acquire(PoolKey(anonymous_key(address).member, None)):
                 credential = self._authenticator.authenticate(authorization)
-        except BaseException as error:
+        except BaseException as error:  # the threads that wait must not wait forever
             mine.set_exception(error)
             raise
         else:

@@ -1,4 +1,4 @@
-"""What the model routes are made of: the catalog, recent usage, and the way to the workers."""
+"""The services of the model routes: the catalog, recent usage, and the invoker that sends calls to workers."""
 
 import atexit
 import threading
@@ -30,7 +30,7 @@ SILENT_CALL_THREADS = 4
 
 
 class RecentModelUsage:
-    """Tokens and invocations by model, read again at most every half minute."""
+    """Tokens and invocations by model, read from the database at most every 30 seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,7 +39,8 @@ class RecentModelUsage:
         self._lock = threading.Lock()
 
     def current(self) -> Mapping[str, tuple[int, int]]:
-        """Give the usage; that of before while another thread reads, or the database does not answer."""
+        """Return the usage; the previous one while another thread reads it, or if the database fails."""
+        # No thread waits for the lock: stale usage is better than a slow list of models.
         if time.monotonic() - self._read_at > USAGE_SECONDS and self._lock.acquire(blocking=False):
             try:
                 with self._database.autocommit() as session:
@@ -54,7 +55,7 @@ class RecentModelUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelServices:
-    """Everything a model route may use."""
+    """The services that model routes use."""
 
     catalog: CatalogFile
     usage: RecentModelUsage
@@ -62,7 +63,7 @@ class ModelServices:
 
 
 def build_model_services(settings: Settings, database: Database) -> ModelServices:
-    """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
+    """Create the services; connections open at first use. Raises CatalogInvalid if MODELS_CONFIG is invalid."""
     valkey = connect_valkey(settings.models_redis_url or settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,
@@ -71,7 +72,7 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
     shares = Shares(database, valkey, slots_when_unknown=settings.queued_model_calls)
     queue = open_call_queue(settings, valkey)
     cancellations = Cancellations(queue)
-    atexit.register(cancellations.close)  # a front that stops has just cancelled what was under way
+    atexit.register(cancellations.close)  # a web process that stops has just cancelled its running calls
     invoker = Invoker(
         database=database,
         queue=queue,

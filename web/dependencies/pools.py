@@ -1,8 +1,8 @@
-"""The pools of the front: what a process has a bounded number of, and shares among those who want it.
+"""The pools of slots of a web process, for admission control and load shedding.
 
-A request in progress holds a thread; whatever a slow client or model prolongs (bodies, downloads, streams, answers)
-also holds a slot of a second pool, so that no kind of it takes all threads. Threads are divided into those that work,
-those that wait for a slot, those that look credentials up, and a few for health checks.
+A request occupies a thread. Work that a slow client or model prolongs (bodies, downloads, streams, model calls) also
+occupies a slot of its own pool, so no kind of it takes all threads. The threads are divided: most work, some wait for a
+slot, some look up credentials, and a few are left for health checks.
 """
 
 from dataclasses import dataclass
@@ -11,37 +11,37 @@ from shared.config.settings import Settings
 from shared.fairness.admission import Pool
 
 WAITING_PART = 4
-"""One thread in so many may wait for a slot."""
+"""One thread in four may wait for a slot."""
 LOOKUP_WAITING_PART = 8
-"""One thread in so many may wait for a lookup, which takes milliseconds."""
+"""One thread in eight may wait for a lookup, which takes milliseconds."""
 RESERVED_PART = 32
-"""One thread in so many looks credentials up, and as many are left for health checks."""
+"""One thread in 32 looks up credentials, and as many are left for health checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
-    """The pools of one process, by what a slot stands for."""
+    """The pools of one process, each named after the work of its slots."""
 
     requests: Pool
-    """Requests that are being answered; each holds a thread."""
+    """Requests in progress; each occupies a thread."""
     probes: Pool
-    """Health checks; one that gets no slot is answered too."""
+    """Health checks; one without a slot is answered too."""
     lookups: Pool
-    """Requests whose credential is looked up in the database; the tenants are addresses."""
+    """Lookups of credentials in the database; the tenants are client addresses."""
     small_bodies: Pool
-    """JSON and form bodies that are still being received."""
+    """JSON and form bodies that are being received."""
     uploads: Pool
     """Uploads that are being received."""
     downloads: Pool
     """Downloads that are being sent."""
     streams: Pool
-    """Streams of tasks, and sends that wait for their answer."""
+    """Streams of tasks, and messages whose response waits for the task."""
     model_calls: Pool
-    """Model calls that are not answered to their end."""
+    """Model calls whose response has not ended."""
 
 
 def build_pools(settings: Settings) -> Pools:
-    """Make the pools of this process."""
+    """Create the pools of this process."""
     threads = settings.web_threads
     waiting, reserved = max(1, threads // WAITING_PART), max(1, threads // RESERVED_PART)
     lookups, lookups_waiting = max(2, reserved), max(2, threads // LOOKUP_WAITING_PART)

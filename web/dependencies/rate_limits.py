@@ -1,8 +1,8 @@
-"""Rate limits: how often one credential, or one address with wrong credentials, may ask.
+"""Rate limits of a credential, or of an address that sends wrong credentials, across all web processes.
 
-GCRA in Valkey: one key holds when the allowance is used up; one script decides. Under a high limit a process takes a
-few requests at a time and counts them down itself; those not used within a second are lost to the caller. While
-Valkey does not answer, requests pass: a limit protects the service, it does not decide what is right.
+The algorithm is GCRA in Valkey: one key stores when the allowance is full again, and one script decides. Under a high
+limit a process takes a batch of requests and counts it down itself; the unused rest of a batch expires after a second.
+While Valkey is unavailable, requests pass: a rate limit protects the service and grants no access.
 """
 
 import math
@@ -20,12 +20,12 @@ log = get_logger(__name__)
 
 WINDOW_SECONDS = 60
 BREAK_SECONDS = 1.0
-BATCHES_IN_LIMIT = 3000  # the most a process takes at once is so small a part of the limit
-HELD_SECONDS = 1.0
-HELD_KEYS = 4096
+BATCHES_IN_LIMIT = 3000  # a batch is at most this fraction of the limit of a minute
+BATCH_SECONDS = 1.0
+MAX_BATCHES = 4096
 
-# KEYS[1] the caller; ARGV: cost of one request in microseconds, window in microseconds, how many are wanted. Answers
-# {how many are allowed, microseconds used of the window}.
+# KEYS[1] is the caller. ARGV: cost of one request in µs, window in µs, wanted requests. Returns {allowed requests,
+# used µs of the window}.
 _GCRA = """
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -40,7 +40,7 @@ return {allowed, next_full_at - now}
 
 
 class RateLimited(DomainError):
-    """Too many requests; wait as long as `Retry-After` says."""
+    """Too many requests. Wait for the seconds in `Retry-After`."""
 
     code = "rate_limited"
     kind = Kind.LIMITED
@@ -48,7 +48,7 @@ class RateLimited(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What is left to a caller after a request."""
+    """The allowance that a caller has left after a request."""
 
     allowed: bool
     limit: int
@@ -56,7 +56,7 @@ class Allowance:
     reset_seconds: int
 
     def headers(self) -> dict[str, str]:
-        """Give the `RateLimit` fields (draft-ietf-httpapi-ratelimit-headers)."""
+        """Return the `RateLimit` headers (draft-ietf-httpapi-ratelimit-headers)."""
         return {
             "RateLimit-Policy": f'"default";q={self.limit};w={WINDOW_SECONDS}',
             "RateLimit": f'"default";r={self.remaining};t={self.reset_seconds}',
@@ -64,8 +64,8 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """Requests taken in advance: how many are left, and until when they are good."""
+class _Batch:
+    """Requests taken in advance, with their number and expiry (monotonic seconds)."""
 
     count: int
     allowance: Allowance
@@ -84,22 +84,22 @@ class RateLimiter:
     def __init__(self, valkey: redis.Redis) -> None:
         self._script: Any = valkey.register_script(_GCRA)
         self._broken_until = 0.0
-        self._held: dict[str, _Held] = {}
+        self._batches: dict[str, _Batch] = {}
         self._changing = threading.Lock()
 
     def take(self, key: str, limit: int) -> Allowance | None:
-        """Take one request from `limit` a minute; None when there is no limit or nobody to ask."""
+        """Take one request from `limit` a minute. Return None without a limit, or while Valkey is unavailable."""
         if limit == 0:
             return None
-        return self._take_held(key, limit) or self._take_shared(key, limit)
+        return self._take_from_batch(key, limit) or self._take_shared(key, limit)
 
-    def _take_held(self, key: str, limit: int) -> Allowance | None:
+    def _take_from_batch(self, key: str, limit: int) -> Allowance | None:
         with self._changing:
-            held = self._held.get(key)
-            if held is None or not held.is_good(limit):
+            batch = self._batches.get(key)
+            if batch is None or not batch.is_good(limit):
                 return None
-            self._held[key] = held = replace(held, count=held.count - 1)
-        return held.as_allowance()
+            self._batches[key] = batch = replace(batch, count=batch.count - 1)
+        return batch.as_allowance()
 
     def _take_shared(self, key: str, limit: int) -> Allowance | None:
         if time.monotonic() < self._broken_until:
@@ -108,6 +108,7 @@ class RateLimiter:
         try:
             count, used = self._script(keys=[f"rate:{key}"], args=[cost, WINDOW_SECONDS * 1_000_000, wanted])
         except redis.RedisError as error:
+            # Do not try again for a second: each attempt could take as long as its timeout.
             self._broken_until = time.monotonic() + BREAK_SECONDS
             log.warning("rate_limit.unavailable", error=str(error))
             return None
@@ -117,23 +118,24 @@ class RateLimiter:
             remaining=max(0, (WINDOW_SECONDS * 1_000_000 - used) // cost),
             reset_seconds=math.ceil(used / 1_000_000),
         )
-        return self._hold(key, count - 1, allowance) if count > 1 else allowance
+        return self._store(key, count - 1, allowance) if count > 1 else allowance
 
-    def _hold(self, key: str, count: int, allowance: Allowance) -> Allowance:
-        """Keep what was taken beyond this request, with what another thread may have taken meanwhile."""
+    def _store(self, key: str, count: int, allowance: Allowance) -> Allowance:
+        """Store the rest of a batch for later requests, added to a batch that another thread took meanwhile."""
         with self._changing:
-            other = self._held.pop(key, None)
+            other = self._batches.pop(key, None)
             if other is not None and other.is_good(allowance.limit):
                 count += other.count
-            while len(self._held) >= HELD_KEYS:
-                del self._held[next(iter(self._held))]
-            held = _Held(count=count, allowance=allowance, expires_at=time.monotonic() + HELD_SECONDS)
-            self._held[key] = held
-        return held.as_allowance()
+            # The oldest batches go first, so memory stays bounded under many callers.
+            while len(self._batches) >= MAX_BATCHES:
+                del self._batches[next(iter(self._batches))]
+            batch = _Batch(count=count, allowance=allowance, expires_at=time.monotonic() + BATCH_SECONDS)
+            self._batches[key] = batch
+        return batch.as_allowance()
 
 
 def refuse_excess(allowance: Allowance) -> None:
-    """Raise `RateLimited` when a request was not allowed."""
+    """Raise RateLimited if the request was not allowed."""
     if not allowance.allowed:
         seconds = max(1, math.ceil(WINDOW_SECONDS / allowance.limit))
         raise RateLimited(retry_after_seconds=seconds, limit=allowance.limit)

@@ -1,4 +1,4 @@
-"""What a scripted agent refuses outright: errors that its script answers the first message of a task with."""
+"""Errors that the script of a scripted agent returns for the first message of a task."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from shared.a2a.types import Message
 
 
 class ScriptErrors:
-    """The scripts as the front reads them: the same as the workers'."""
+    """The scripts of agents, read by the web process as by the workers."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = ScriptFile(path) if path is not None else None
 
     def check(self, behavior: BehaviorSettings, message: Message) -> None:
-        """Raise what the script refuses this message with; a script that cannot be used fails the task instead."""
+        """Raise the error of the script for this message. A worker reports an invalid script: nothing is raised."""
         if behavior.kind is not BehaviorKind.SCRIPT or message.task_id:
             return
         try:

@@ -1,4 +1,4 @@
-"""What the front is made of at run time: built once per process from the settings, handed to every call."""
+"""The services of a web process: created once from the settings, and passed to every handler."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ VALKEY_TIMEOUT_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything a handler may use."""
+    """The services that handlers use."""
 
     settings: Settings
     database: Database
@@ -55,7 +55,7 @@ class Services:
 
 
 def build_services(settings: Settings) -> Services:
-    """Connect the parts; nothing is opened until it is used, so that web processes may fork first."""
+    """Create the services. Connections open at first use, so web processes can fork first."""
     celery = create_celery(settings.broker)
     celery.conf.task_send_sent_event = settings.task_events
     database = Database.of(settings, pool_size=settings.database_pool_size, publish=Publisher(celery).publish)

@@ -1,4 +1,4 @@
-"""Serve the guide: its pages under a policy that names their own scripts, and what they load."""
+"""Serve the built guide: its pages, each under a policy that allows the scripts in it, and their assets."""
 
 import base64
 import hashlib
@@ -21,9 +21,9 @@ routes = Routes("guide")
 
 _SITE = Path(str(resources.files("web.guide") / "site"))
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
-_NOT_BUILT = "This installation was made without the guide; `make guide` builds it."
+_NOT_BUILT = "This installation has no guide. Run `make guide` and restart the service."
 _TYPES = (HTML, "text/css", "text/javascript", "application/json", "image/png")
-_ANSWERS: Mapping[int, Content] = {200: dict.fromkeys(_TYPES), 308: None}
+_RESPONSES: Mapping[int, Content] = {200: dict.fromkeys(_TYPES), 308: None}
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'; script-src 'self'"
@@ -33,10 +33,10 @@ _POLICY = (
 @routes.route(
     "GET",
     "/docs/guide/",
-    summary="Read the guide",
+    summary="Get the first page of the guide",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    responses=_ANSWERS,
+    responses=_RESPONSES,
     hidden=True,
 )
 def guide(call: RequestContext) -> Response:
@@ -46,31 +46,36 @@ def guide(call: RequestContext) -> Response:
 @routes.route(
     "GET",
     "/docs/guide/<path:path>",
-    summary="Read a page of the guide, or what it loads",
+    summary="Get a page of the guide or one of its assets",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    responses=_ANSWERS,
+    responses=_RESPONSES,
     hidden=True,
 )
 def guide_page(call: RequestContext, path: str) -> Response:
     return _serve(call, path)
 
 
+def is_built() -> bool:
+    """Return whether the installation contains the built guide."""
+    return bool(_files())
+
+
 def _serve(call: RequestContext, path: str) -> Response:
-    if not _files():
+    if not is_built():
         raise NotFound(_NOT_BUILT)
     if path in _files():
-        return _answer(path)
+        return _respond(path)
     page = f"{path.rstrip('/')}/index.html".lstrip("/")
     if page not in _files():
-        raise NotFound("The guide has no such page.")
-    # The links of a page are relative to its folder.
+        raise NotFound("The guide has no page at this address. Search it from its first page, /docs/guide/.")
+    # The links of a page are relative to its folder, so its address must end in a slash.
     if call.http.path.endswith("/"):
-        return _answer(page)
+        return _respond(page)
     return Response(status=308, headers={"Location": f"{call.http.path}/"})
 
 
-def _answer(path: str) -> Response:
+def _respond(path: str) -> Response:
     media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
     policy = _policy(path) if media_type == HTML else POLICY
     headers = {**page_headers(policy), "Cache-Control": "public, max-age=300"}
@@ -79,7 +84,7 @@ def _answer(path: str) -> Response:
 
 @cache
 def _files() -> frozenset[str]:
-    """List what may be asked for: the files of the site, by their exact paths."""
+    """Return the paths of all files of the site. Other paths are never read, so none can leave the folder."""
     return frozenset(str(file.relative_to(_SITE)) for file in _SITE.rglob("*") if file.is_file())
 
 
@@ -89,6 +94,6 @@ def _read(path: str) -> bytes:
 
 @cache
 def _policy(path: str) -> str:
-    """Allow the scripts that stand in the page, each by its digest."""
+    """Return a policy that allows the inline scripts of the page, each by its digest."""
     digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(_read(path)))
     return " ".join([_POLICY, *(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)])

@@ -1,4 +1,4 @@
-"""The JSON of what agents are made of: identities, roles, deployments, and the keys that sign their tokens."""
+"""The JSON of identities, role bindings, deployments, their versions and credentials, and signing keys."""
 
 from collections.abc import Sequence
 from typing import Literal, Self
@@ -17,7 +17,7 @@ from web.http.wire_types import CamelModel, Id, JsonCount, Name, RequestModel, U
 
 
 class IdentityBody(ResponseModel):
-    """An agent principal, which owns files."""
+    """An identity, which owns files."""
 
     id: Id
     organization_id: Id
@@ -34,7 +34,7 @@ class IdentityPage(PageResponse):
 
 
 class NewPrincipalIdentity(RequestModel):
-    """A Principal Identity to make; Daemon Identities come with their deployments."""
+    """A Principal Identity to create. Daemon Identities are created with their deployments."""
 
     name: Name
 
@@ -85,7 +85,7 @@ class NewRoleBinding(RequestModel):
     subject_user_id: Id | None = None
     role: Literal["ProjectAgent", "Member", "WorkspaceAdmin", "WorkspaceOwner"]
     scope_kind: Literal["Organization", "Identity"]
-    scope_id: Id = Field(description="The organization, or the identity over whose files the role is held.")
+    scope_id: Id = Field(description="The organization, or the identity that owns the files.")
 
     @model_validator(mode="after")
     def _one_subject(self) -> Self:
@@ -106,7 +106,7 @@ class NewRoleBinding(RequestModel):
 
 
 class DeploymentBody(ResponseModel):
-    """A deployment, and the client id that it authenticates with."""
+    """A deployment with the client id that it authenticates with."""
 
     id: Id
     organization_id: Id
@@ -120,7 +120,7 @@ class DeploymentBody(ResponseModel):
 
 
 class NewDaemon(RequestModel):
-    """The daemon that a deployment is to have."""
+    """The Daemon Identity of a deployment, its service account."""
 
     daemon_identity_id: Id | None = Field(
         default=None,
@@ -132,7 +132,7 @@ class CreatedDeployment(DeploymentBody):
     """A new deployment with its client secret."""
 
     client_credential_id: Id
-    client_secret: str = Field(description="The secret, shown only now.")
+    client_secret: str = Field(description="The secret, returned only once.")
 
 
 class DeploymentPage(PageResponse):
@@ -142,7 +142,7 @@ class DeploymentPage(PageResponse):
 
 
 class NewDeployment(RequestModel):
-    """A deployment to make."""
+    """A deployment to create."""
 
     name: Name
     kind: Literal["Remote", "GitHub"] = "Remote"
@@ -150,7 +150,7 @@ class NewDeployment(RequestModel):
 
 
 class NewRepository(RequestModel):
-    """The repository whose workflows get access tokens."""
+    """The GitHub repository of a deployment; its workflows get access tokens."""
 
     repository: str = Field(description="`owner/name` on GitHub.")
     ref: str | None = Field(
@@ -173,7 +173,7 @@ class RepositoryBody(ResponseModel):
     repository: str
     ref: str | None
     environment: str | None
-    repository_id: str | None = Field(description="GitHub's number, null until a token was accepted.")
+    repository_id: str | None = Field(description="GitHub's number, null until the first token is accepted.")
     repository_owner_id: str | None
     updated_at: UtcTime
     created_at: UtcTime
@@ -199,7 +199,7 @@ class DeployedVersionPage(PageResponse):
 class NewVersion(RequestModel):
     """A version that was deployed."""
 
-    label: Name | None = Field(default=None, description="A name for it, such as a commit.")
+    label: Name | None = Field(default=None, description="Its name, such as a commit.")
 
 
 class ClientCredentialBody(ResponseModel):
@@ -218,7 +218,7 @@ class ClientCredentialBody(ResponseModel):
 class IssuedClientCredential(ClientCredentialBody):
     """A new client secret."""
 
-    client_secret: str = Field(description="The secret, shown only now.")
+    client_secret: str = Field(description="The secret, returned only once.")
 
 
 class ClientCredentialPage(PageResponse):
@@ -230,7 +230,7 @@ class ClientCredentialPage(PageResponse):
 class NewClientCredential(RequestModel):
     """A client secret to issue."""
 
-    expires_at: UtcTime | None = Field(default=None, description="When it ends by itself.")
+    expires_at: UtcTime | None = Field(default=None, description="When it expires; never by default.")
 
 
 class SigningKeyBody(ResponseModel):
@@ -245,6 +245,6 @@ class SigningKeyBody(ResponseModel):
 
 
 class SigningKeyList(CamelModel):
-    """The signing keys there are."""
+    """All signing keys."""
 
     signing_keys: Sequence[SigningKeyBody]

@@ -1,7 +1,7 @@
-"""Read what an OAuth client posts: a form, and the client's id and secret (RFC 6749 2.3.1 and 3.2).
+"""The form of an OAuth client, with the client's id and secret (RFC 6749 2.3.1 and 3.2).
 
-A parameter occurs at most once, an empty one counts as not sent, and unknown ones are ignored. The secret comes by
-HTTP Basic or in the form, never by both.
+A parameter occurs at most once, an empty one counts as absent, and unknown ones are ignored. The secret is sent by HTTP
+Basic or in the form, never by both.
 """
 
 import base64
@@ -35,21 +35,21 @@ class FormTooLarge(OAuthError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientForm:
-    """A form, and who sent it; neither is verified yet."""
+    """A form and the client's credentials, which are not verified yet."""
 
     client_id: str
     client_secret: str = field(repr=False)
     parameters: Mapping[str, str] = field(repr=False)
 
     def require(self, name: str) -> str:
-        """Give a parameter; raise InvalidRequest when it was not sent."""
+        """Return a parameter. Raises InvalidRequest if it is absent."""
         if name not in self.parameters:
             raise InvalidRequest(f"The parameter {name} is required.")
         return self.parameters[name]
 
 
 def read_client_form(call: RequestContext) -> ClientForm:
-    """Read the form and the client's credentials; raise InvalidRequest, or InvalidClient when there are none."""
+    """Return the form with the client's credentials. Raises InvalidRequest, or InvalidClient without credentials."""
     parameters = _read_form(call)
     authorization = call.http.headers.get("Authorization")
     if authorization is None:
@@ -61,7 +61,7 @@ def read_client_form(call: RequestContext) -> ClientForm:
         if parameters.get("client_id", client_id) != client_id:
             raise InvalidRequest("The client_id of the form is not that of the Authorization header.")
     if parameters.get("grant_type") == TOKEN_EXCHANGE:
-        # The token that is exchanged proves who asks; a client that also sends a secret mistakes what this is.
+        # The subject token authenticates the client. A secret beside it is a mistake that must not pass unnoticed.
         if not client_id or secret:
             raise InvalidRequest("A token is exchanged with the client's id, and without a secret.")
         return ClientForm(client_id=client_id, client_secret="", parameters=parameters)
@@ -99,7 +99,7 @@ def _read_basic(authorization: str) -> tuple[str, str]:
     if not colon:
         raise InvalidClient
     try:
-        # RFC 6749 wants the encoding of forms inside HTTP Basic too.
+        # RFC 6749 2.3.1 encodes both parts as form values before Base64.
         return decode(client_id), decode(secret)
     except UnicodeDecodeError:
         raise InvalidRequest(NOT_UTF_8) from None

@@ -1,4 +1,4 @@
-"""Administer deployments, their versions and their client secrets."""
+"""Routes of deployments, their versions, repositories and client secrets."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ routes = AdministrationRoutes("deployments")
     schemas.NewDeployment,
     schemas.CreatedDeployment,
     GrantExceedsGranter,
-    summary="Create a deployment with its Daemon Identity, its first version and a client secret, shown only now",
+    summary="Create a deployment with its Daemon Identity, first version and client secret, returned only once",
 )
 def create_deployment(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewDeployment = call.read_body()
@@ -62,8 +62,8 @@ deployment.acts("enable", deployments.enable_deployment, summary="Enable a disab
     schemas.DeploymentBody,
     GrantExceedsGranter,
     AlreadyExists,
-    summary="Replace the daemon of a deployment, which executes its calls and owns what it stores by itself",
-    description="What the daemon before has stored stays its own. Tokens that were issued before go on.",
+    summary="Replace the Daemon Identity of a deployment, its service account",
+    description="Files of the previous Daemon Identity stay its own. Tokens issued before stay valid.",
 )
 def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewDaemon = call.read_body()
@@ -81,8 +81,8 @@ def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     schemas.NewRepository,
     schemas.RepositoryBody,
     repositories.NoGitHubDeployment,
-    summary="Replace the repository of a GitHub deployment, whose workflows get access tokens without a secret",
-    description="Tokens of the repository before end. What is left out is open, or pinned by the first token.",
+    summary="Replace the repository of a GitHub deployment; its workflows get access tokens without a secret",
+    description="Revokes tokens of the previous repository. Omitted fields match anything; the first token sets the ids.",
 )
 def put_repository(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewRepository = call.read_body()
@@ -99,7 +99,7 @@ repository.reads(
 )
 repository.removes(
     repositories.remove_repository,
-    summary="Delete the repository of a deployment, and end the tokens of its workflows",
+    summary="Delete the repository of a deployment, and revoke the tokens of its workflows",
 )
 
 
@@ -130,9 +130,9 @@ deployed_version.acts(
     "activate",
     versions.activate_version,
     VersionRevoked,
-    summary="Activate an earlier version, unless it was revoked",
+    summary="Activate an earlier version that is not revoked",
 )
-deployed_version.acts("revoke", versions.revoke_version, summary="Revoke a version, and every token of it")
+deployed_version.acts("revoke", versions.revoke_version, summary="Revoke a version with all its tokens")
 
 
 @routes.creates(
@@ -140,7 +140,7 @@ deployed_version.acts("revoke", versions.revoke_version, summary="Revoke a versi
     schemas.NewClientCredential,
     schemas.IssuedClientCredential,
     TooManyLive,
-    summary="Create another client secret, shown only now; two may live at once, so that one can replace the other",
+    summary="Create another client secret, returned only once; two may be live, for rotation",
 )
 def issue_client_credential(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewClientCredential = call.read_body()
@@ -157,16 +157,16 @@ routes.lists(
     "/deployments/<id:deployment_id>/client-credentials",
     client_credentials.list_client_credentials,
     schemas.ClientCredentialPage,
-    summary="List the client secrets of a deployment, without the secrets",
+    summary="List the client credentials of a deployment, without their secrets",
 )
 client_credential = routes.resource("/client-credentials/<id:credential_id>", schemas.ClientCredentialBody)
 client_credential.reads(
     "read_client_credential",
     client_credentials.get_client_credential,
-    summary="Get a client secret, without the secret itself",
+    summary="Get a client credential, without its secret",
 )
 client_credential.acts(
     "revoke",
     client_credentials.revoke_client_credential,
-    summary="Revoke a client secret, and every token exchanged for it",
+    summary="Revoke a client credential with all tokens exchanged for it",
 )

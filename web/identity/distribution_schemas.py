@@ -1,4 +1,4 @@
-"""The JSON of distributions and of the attributions that they mint."""
+"""The JSON of distributions and of the attributions that they create."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,7 +16,7 @@ from shared.identity.token_endpoint.attribution_minting import MAX_REPORTED_CHAR
 from web.http.schemas import PageResponse, ResponseModel
 from web.http.wire_types import Between, CamelModel, Count, Id, JsonCount, Name, RequestModel, Text, UtcTime
 
-ROUTES_MESSAGES = "Whether messages that its networks' webhooks tell of are sent to the deployment's agent."
+ROUTES_MESSAGES = "Whether messages in its networks' webhooks are sent to the deployment's agent."
 Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
 Networks = Annotated[Sequence[Network], Field(min_length=1, max_length=MAX_NETWORKS)]
 RetentionDays = Annotated[JsonCount, Between(minimum=1, maximum=MAX_MEDIA_RETENTION_DAYS)]
@@ -24,7 +24,7 @@ Reported = Annotated[str, Text(minimum=1, maximum=MAX_REPORTED_CHARACTERS)]
 
 
 class DistributionBody(ResponseModel):
-    """A distribution: the networks it routes from, who receives, and which deployment answers."""
+    """A distribution: its networks, the receiving identity, and the deployment whose agent replies."""
 
     id: Id
     organization_id: Id
@@ -43,8 +43,8 @@ class DistributionBody(ResponseModel):
 class CreatedDistribution(DistributionBody):
     """A new distribution with its secrets."""
 
-    token: str = Field(description="The token to call us with, shown only now.")
-    webhook_secret: str = Field(description="The secret to sign webhooks with, shown only now.")
+    token: str = Field(description="The token for calls to this service, returned only once.")
+    webhook_secret: str = Field(description="The secret that signs webhooks, returned only once.")
 
 
 class DistributionPage(PageResponse):
@@ -54,18 +54,18 @@ class DistributionPage(PageResponse):
 
 
 class NewDistribution(RequestModel):
-    """A distribution to make."""
+    """A distribution to create."""
 
     name: Name
     networks: Networks
-    principal_identity_id: Id = Field(description="The identity that receives, and owns what is imported.")
-    deployment_id: Id = Field(description="The deployment that answers.")
+    principal_identity_id: Id = Field(description="The receiving identity, which owns the imported files.")
+    deployment_id: Id = Field(description="The deployment whose agent replies.")
     media_retention_days: RetentionDays = DEFAULT_MEDIA_RETENTION_DAYS
     routes_messages: StrictBool = Field(default=False, description=ROUTES_MESSAGES)
 
 
 class ChangedDistribution(RequestModel):
-    """What to change of a distribution; what is omitted or null stays."""
+    """The changed fields of a distribution; an omitted or null field keeps its value."""
 
     name: Name | None = None
     networks: Networks | None = None
@@ -79,40 +79,40 @@ class RotationQuery(RequestModel):
     overlap_seconds: Annotated[
         Count,
         Between(minimum=0, maximum=MAX_OVERLAP_SECONDS),
-        Field(description="How long the replaced secret stays good, in seconds."),
+        Field(description="Seconds for which the replaced secret stays valid."),
     ] = DEFAULT_OVERLAP_SECONDS
 
 
 class RotatedToken(CamelModel):
     """A distribution's new token."""
 
-    token: str = Field(description="The token, shown only now.")
+    token: str = Field(description="The token, returned only once.")
 
 
 class RotatedWebhookSecret(CamelModel):
     """A distribution's new webhook secret."""
 
-    webhook_secret: str = Field(description="The secret, shown only now.")
+    webhook_secret: str = Field(description="The secret, returned only once.")
 
 
 class ReportedCallerBody(RequestModel):
-    """Who the network says has written; it is shown, and decides nothing."""
+    """The sender that the network reports. It is displayed, and gives no permission."""
 
     id: Reported
     display: Reported | None = None
 
 
 class NewAttribution(RequestModel):
-    """A request that the distribution is about to route to its deployment."""
+    """A request that the distribution routes to its deployment."""
 
     message_id: Reported | None = Field(default=None, description="The network's id of the message.")
-    channel: Reported | None = Field(default=None, description="The network it came from.")
+    channel: Reported | None = Field(default=None, description="The network of the message.")
     reported_caller: ReportedCallerBody | None = None
 
 
 class AttributionBody(CamelModel):
-    """The header to send along with the routed request, unchanged."""
+    """The header that the routed request must carry unchanged."""
 
     attribution: str = Field(description="The value of `Service-Usage-Attribution`.")
-    transaction_id: str = Field(description="Names the routed request.")
+    transaction_id: str = Field(description="The id of the routed request.")
     expires_at: UtcTime

@@ -1,4 +1,4 @@
-"""Administer distributions, and let one attribute the requests that it routes."""
+"""Routes of distributions, and of the attributions that they create."""
 
 from uuid import UUID
 
@@ -19,7 +19,7 @@ routes = AdministrationRoutes("distributions")
     "/organizations/<id:organization_id>/distributions",
     schemas.NewDistribution,
     schemas.CreatedDistribution,
-    summary="Create a distribution with its token and webhook secret, shown only now",
+    summary="Create a distribution with its token and webhook secret, returned only once",
 )
 def create_distribution(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewDistribution = call.read_body()
@@ -58,7 +58,7 @@ distribution.reads("read_distribution", distributions.get_distribution, summary=
     "/distributions/<id:distribution_id>",
     schemas.ChangedDistribution,
     schemas.DistributionBody,
-    summary="Update a distribution; media that is stored already keeps its deadline",
+    summary="Update a distribution; stored media keeps its deadline",
 )
 def update_distribution(call: RequestContext, distribution_id: UUID) -> JsonResponse:
     body: schemas.ChangedDistribution = call.read_body()
@@ -89,7 +89,7 @@ distribution.acts("enable", distributions.enable_distribution, summary="Enable a
     "/distributions/<id:distribution_id>/rotate-token",
     {200: schemas.RotatedToken},
     ValidationFailed,
-    summary="Rotate a distribution's token; the new one is shown only now, and the old one stays good for the overlap",
+    summary="Rotate a distribution's token, returned only once; the old one stays valid for the overlap",
     query=schemas.RotationQuery,
 )
 def rotate_distribution_token(call: RequestContext, distribution_id: UUID) -> JsonResponse:
@@ -106,7 +106,7 @@ def rotate_distribution_token(call: RequestContext, distribution_id: UUID) -> Js
     "/distributions/<id:distribution_id>/rotate-webhook-secret",
     {200: schemas.RotatedWebhookSecret},
     ValidationFailed,
-    summary="Rotate a webhook secret; the new one is shown only now, and the old one stays good for the overlap",
+    summary="Rotate a webhook secret, returned only once; the old one stays valid for the overlap",
     query=schemas.RotationQuery,
 )
 def rotate_webhook_secret(call: RequestContext, distribution_id: UUID) -> JsonResponse:
@@ -128,7 +128,7 @@ def rotate_webhook_secret(call: RequestContext, distribution_id: UUID) -> JsonRe
     summary="Create an attribution for a request that a distribution routes to its deployment",
     description=(
         "The header names the distribution's receiving identity, deployment and organization; the "
-        "request decides only what is reported about the message. It is good for that deployment "
+        "request sets only the reported message, channel and sender. It is valid for that deployment "
         "alone."
     ),
     authentication=Authentication.DISTRIBUTION,

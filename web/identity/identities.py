@@ -1,4 +1,4 @@
-"""Administer identities and the roles bound to them, and to users over them."""
+"""Routes of identities and role bindings."""
 
 from uuid import UUID
 
@@ -42,7 +42,7 @@ identity.reads("read_identity", identities.get_identity, summary="Get an identit
 identity.acts(
     "disable",
     identities.disable_identity,
-    summary="Disable an identity: nothing is executed as it or received for it",
+    summary="Disable an identity: calls as it and messages for it are refused",
 )
 identity.acts("enable", identities.enable_identity, summary="Enable a disabled identity")
 
@@ -53,7 +53,7 @@ identity.acts("enable", identities.enable_identity, summary="Enable a disabled i
     schemas.RoleBindingBody,
     AlreadyExists,
     GrantExceedsGranter,
-    summary="Create a role binding for an identity, or for a member over one identity; never above one's own role",
+    summary="Create a role binding for an identity, or for a member over one identity; never above the caller's own",
 )
 def bind_role(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewRoleBinding = call.read_body()

@@ -17,8 +17,8 @@ class InvitationBody(ResponseModel):
 
     id: Id
     organization_id: Id
-    email: str | None = Field(description="The invited address, or null where a user was named.")
-    user_id: Id | None = Field(description="The invited user, or null where an address was named.")
+    email: str | None = Field(description="The invited address, or null if the invitation names a user.")
+    user_id: Id | None = Field(description="The invited user, or null if the invitation names an address.")
     role: Role
     last4: str = Field(description="The token's last characters.")
     expires_at: UtcTime
@@ -29,7 +29,7 @@ class InvitationBody(ResponseModel):
 
 
 class IssuedInvitation(InvitationBody):
-    """A new invitation, with the token that is shown only now."""
+    """A new invitation with its token, returned only once."""
 
     token: str
 
@@ -41,14 +41,14 @@ class InvitationPage(PageResponse):
 
 
 class NewInvitation(RequestModel):
-    """Whom to invite: an address or a user."""
+    """The address or the user to invite, with the role."""
 
     email: Email | None = None
     user_id: Id | None = None
     role: MemberRole
     expires_at: UtcTime | None = Field(
         default=None,
-        description=f"When it ends; after {DEFAULT_DAYS} days unless given, and after {MAX_DAYS} at the latest.",
+        description=f"When it expires: after {DEFAULT_DAYS} days by default, {MAX_DAYS} at most.",
     )
 
 
@@ -59,7 +59,7 @@ class AcceptedInvitation(RequestModel):
 
 
 class RegistrationBody(CamelModel):
-    """A new account: its membership, and its first API key, shown only now."""
+    """A new account: its membership, and its first API key, returned only once."""
 
     member: MemberBody
     api_key: str

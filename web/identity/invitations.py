@@ -1,4 +1,4 @@
-"""Invite people to an organization, and accept: nobody becomes a member, or gets a key, without doing so themselves."""
+"""Routes of invitations. A person becomes a member, and gets a key, only by accepting one themselves."""
 
 from uuid import UUID
 
@@ -39,8 +39,8 @@ _REFUSED: tuple[type[DomainError], ...] = (
     AlreadyExists,
     GrantExceedsGranter,
     TooManyLive,
-    summary="Create an invitation to an organization, with a role no higher than one's own",
-    description="The answer holds the token, shown only now: hand it to the person. No mail is sent.",
+    summary="Create an invitation to an organization, with a role no higher than the caller's",
+    description="The response contains the token, returned only once. Give it to the person: no mail is sent.",
 )
 def create_invitation(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewInvitation = call.read_body()
@@ -69,15 +69,13 @@ invitation = routes.resource("/invitations/<id:invitation_id>", schemas.Invitati
 invitation.reads(
     "read_invitation", invitations.get_invitation, summary="Get an invitation, without its token"
 )
-invitation.acts(
-    "revoke", invitations.revoke_invitation, summary="Revoke an invitation that was not accepted yet"
-)
+invitation.acts("revoke", invitations.revoke_invitation, summary="Revoke an invitation before it is accepted")
 
 
 @routes.route(
     "POST",
     "/admin/invitations/accept",
-    summary="Accept an invitation as the user whose API key asks",
+    summary="Accept an invitation as the user of the API key",
     description=(
         "The key must be bound to no organization, and the invitation must name its user. A first "
         "organization becomes the active one; further ones are selected with `PUT /admin/me/"
@@ -100,10 +98,10 @@ def accept_invitation(call: RequestContext) -> JsonResponse:
 @public_routes.route(
     "POST",
     "/invitations/register",
-    summary="Create an account by accepting an invitation to an address that has none",
+    summary="Create an account by accepting an invitation to an address without one",
     description=(
-        "The answer holds the account's first API key, shown only now. Who has an account accepts "
-        "with its key instead."
+        "The response contains the account's first API key, returned only once. The user of an existing "
+        "account accepts with its key instead."
     ),
     authentication=Authentication.PUBLIC,
     body=schemas.AcceptedInvitation,

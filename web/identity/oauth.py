@@ -1,4 +1,4 @@
-"""The OAuth endpoints: exchange a deployment's secret for a short-lived token, introspect and revoke tokens.
+"""The OAuth endpoints: exchange a deployment's secret for an access token, introspect and revoke tokens.
 
 RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and 9728 (metadata). Errors speak OAuth's
 dialect (`web/error_responses/status_codes.py`), and no answer may be stored.
@@ -30,7 +30,7 @@ from web.http.client_address import client_address
 from web.identity import oauth_schemas as schemas
 from web.identity.client_forms import ClientForm, FormTooLarge, InvalidTarget, read_client_form
 
-Described = TypeVar("Described")
+Result = TypeVar("Result")
 routes = Routes("oauth")
 
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type, not a secret)
@@ -49,10 +49,10 @@ _TOKEN = {
 @routes.route(
     "POST",
     "/oauth/token",
-    summary="Exchange a client id and secret, or a workflow's own token, for a Version access token",
+    summary="Exchange a client id and secret, or a workflow's token, for a Version access token",
     description=(
-        "There is no refresh token: ask again before `expires_in` seconds have passed. A GitHub Actions workflow of "
-        "the deployment's repository sends its OpenID Connect token (RFC 8693) and no secret."
+        "There is no refresh token: request another one before `expires_in` seconds have passed. A GitHub Actions "
+        "workflow of the deployment's repository sends its OpenID Connect token (RFC 8693) and no secret."
     ),
     authentication=Authentication.CLIENT,
     body=FormBody(
@@ -61,7 +61,7 @@ _TOKEN = {
             "scope": "Some of the permissions the client has, separated by spaces; all of them by default.",
             "resource": "This service's address (RFC 8707).",
             "audience": "This service's address (RFC 8693).",
-            "subject_token": "The workflow's token, asked for with this service's address as audience; good once.",
+            "subject_token": "The workflow's token, with this service's address as audience; valid once.",
             "subject_token_type": f"`{SUBJECT_TOKENS[0]}` or `{SUBJECT_TOKENS[1]}`.",
             "requested_token_type": f"`{ACCESS_TOKEN}`, if it is sent.",
             **_CLIENT,
@@ -117,11 +117,11 @@ def _exchange_secret(call: RequestContext, form: ClientForm) -> AccessToken:
 
 def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     if form.require("subject_token_type") not in SUBJECT_TOKENS:
-        raise errors.InvalidRequest("This type of subject token is not exchanged.")
+        raise errors.InvalidRequest(f"Send a subject_token_type of {' or '.join(SUBJECT_TOKENS)}.")
     if form.parameters.get("requested_token_type", ACCESS_TOKEN) != ACCESS_TOKEN or (
         "actor_token" in form.parameters
     ):
-        raise errors.InvalidRequest("Only access tokens are issued, and none for another actor.")
+        raise errors.InvalidRequest(f"Send {ACCESS_TOKEN} as requested_token_type, and no actor_token.")
     services = call.services
     return exchange_workflow_token(
         services.database,
@@ -137,7 +137,7 @@ def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
 @routes.route(
     "POST",
     "/oauth/revoke",
-    summary="Revoke an access token of this client; any other token is answered alike",
+    summary="Revoke an access token of this client; for any other token nothing changes",
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
     responses={200: None},
@@ -152,7 +152,7 @@ def revoke_token(call: RequestContext) -> JsonResponse:
 @routes.route(
     "POST",
     "/oauth/introspect",
-    summary="Describe an access token of this client; of any other it says only that it is not active",
+    summary="Get the state of an access token of this client; any other token is inactive",
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
     responses={200: schemas.IntrospectionBody},
@@ -176,7 +176,7 @@ def describe_authorization_server(call: RequestContext) -> Response:
 @routes.route(
     "GET",
     "/.well-known/oauth-protected-resource",
-    summary="Get who issues tokens for this service (RFC 9728)",
+    summary="Get the authorization server of this service (RFC 9728)",
     authentication=Authentication.PUBLIC,
     responses={200: schemas.ProtectedResourceBody},
 )
@@ -187,7 +187,7 @@ def describe_protected_resource(call: RequestContext) -> Response:
 @routes.route(
     "GET",
     "/.well-known/jwks.json",
-    summary="Get the public keys that our tokens are signed with, the next ones included (RFC 7517)",
+    summary="Get the public keys that verify tokens, the next key included (RFC 7517)",
     authentication=Authentication.PUBLIC,
     responses={200: schemas.KeySetBody},
 )
@@ -195,8 +195,8 @@ def read_key_set(call: RequestContext) -> Response:
     return _document(call.services.signing_keys.jwks(), _cacheable())
 
 
-def _with_token(call: RequestContext, act: Callable[..., Described]) -> Described:
-    """Call a function for a client with the token that its form names."""
+def _with_token(call: RequestContext, act: Callable[..., Result]) -> Result:
+    """Return the result of a function for the client of the form and the token in it."""
     services = call.services
     with _client(call) as form:
         return act(
@@ -211,9 +211,10 @@ def _with_token(call: RequestContext, act: Callable[..., Described]) -> Describe
 
 @contextmanager
 def _client(call: RequestContext) -> Iterator[ClientForm]:
-    """Read the form; a client that fails to authenticate is slowed down by address."""
+    """Yield the client's form. A failed authentication slows down further attempts from the same address."""
     try:
         form = read_client_form(call)
+        # The key includes the secret: a client without it cannot use up the rate limit of the real one.
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
         yield form
     except (errors.InvalidClient, SubjectTokenRefused):
@@ -222,7 +223,7 @@ def _client(call: RequestContext) -> Iterator[ClientForm]:
 
 
 def _cacheable() -> Mapping[str, str]:
-    """Let clients keep a document no longer than a key is published before it signs."""
+    """Return headers that let caches store a document for as long as a key is published before it signs."""
     return {"Cache-Control": f"public, max-age={PUBLICATION_SECONDS}"}
 
 

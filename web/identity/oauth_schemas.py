@@ -1,4 +1,4 @@
-"""The JSON of the OAuth endpoints, in the spelling of its RFCs."""
+"""The JSON of the OAuth endpoints, with the member names of the RFCs."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Standard(BaseModel):
-    """A JSON object whose members a standard names."""
+    """A JSON object with the member names of a standard."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -17,7 +17,7 @@ class TokenBody(Standard):
 
     access_token: str = Field(description="The Version access token, a JWT (RFC 9068).")
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 (a type, not a secret)
-    expires_in: int = Field(description="Life in seconds.")
+    expires_in: int = Field(description="Seconds until it expires.")
     scope: str = Field(description="The permissions it carries, separated by spaces.")
     issued_token_type: str | None = Field(
         default=None, exclude_if=lambda at: at is None, description="Of an exchanged token (RFC 8693 2.2.1)."
@@ -25,7 +25,7 @@ class TokenBody(Standard):
 
 
 class IntrospectionBody(Standard):
-    """What is known of a token (RFC 7662 2.2); only `active` of one that is not."""
+    """The state of a token (RFC 7662 2.2). An inactive token has only `active`."""
 
     active: bool
     token_type: Literal["Bearer"] | None = None

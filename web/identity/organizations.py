@@ -1,4 +1,4 @@
-"""Administer organizations, their members, and read what was done in them."""
+"""Routes of organizations, their members and audit events."""
 
 from uuid import UUID
 
@@ -57,7 +57,7 @@ def rename_organization(call: RequestContext, organization_id: UUID) -> JsonResp
 organization.acts(
     "suspend",
     organizations.suspend_organization,
-    summary="Suspend an organization: nothing is done in its name or at its cost; for operators",
+    summary="Suspend an organization: work in its name or at its cost is refused; for operators",
 )
 organization.acts(
     "resume", organizations.resume_organization, summary="Resume a suspended organization; for operators"
@@ -70,7 +70,7 @@ organization.acts(
     schemas.MemberBody,
     AlreadyExists,
     GrantExceedsGranter,
-    summary="Add a member by their address, without an invitation; for operators",
+    summary="Add a member by address, without an invitation; for operators",
 )
 def add_member(call: RequestContext, organization_id: UUID) -> JsonResponse:
     body: schemas.NewMember = call.read_body()
@@ -100,7 +100,7 @@ member.reads("read_member", memberships.get_member, summary="Get a member")
     schemas.MemberBody,
     GrantExceedsGranter,
     LastOwner,
-    summary="Update a member's role; only owners change owners, and one owner stays",
+    summary="Update a member's role; only owners change owners, and the last owner stays",
 )
 def change_member_role(call: RequestContext, organization_id: UUID, user_id: UUID) -> JsonResponse:
     body: schemas.ChangedMember = call.read_body()

@@ -1,4 +1,4 @@
-"""The JSON of organizations, users, members, API keys and the audit, and what all administrative JSON has in common."""
+"""The JSON of organizations, users, members, API keys and audit events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -27,7 +27,7 @@ Email = Annotated[
 
 
 class OrganizationBody(ResponseModel):
-    """An organization; while `suspendedAt` is set, nothing is done in its name or at its cost."""
+    """An organization. While `suspendedAt` is set, all work in its name and at its cost is refused."""
 
     id: Id
     name: str
@@ -42,14 +42,14 @@ class OrganizationPage(PageResponse):
 
 
 class NewOrganization(RequestModel):
-    """An organization to make."""
+    """An organization to create."""
 
     name: Name
     owner_id: Id = Field(description="The user who becomes its first owner.")
 
 
 class ChangedOrganization(RequestModel):
-    """What to change of an organization."""
+    """The changed fields of an organization."""
 
     name: Name
 
@@ -60,7 +60,9 @@ class UserBody(ResponseModel):
     id: Id
     email: str
     is_operator: bool = Field(description="Whether they operate this installation.")
-    active_organization_id: Id | None = Field(description="Where keys act that are bound to no organization.")
+    active_organization_id: Id | None = Field(
+        description="The organization in which keys act that are bound to none."
+    )
     disabled_at: UtcTime | None
     created_at: UtcTime
 
@@ -72,19 +74,19 @@ class UserPage(PageResponse):
 
 
 class NewUser(RequestModel):
-    """A user to make."""
+    """A user to create."""
 
     email: Email
 
 
 class ActiveOrganization(RequestModel):
-    """The organization to act in from now on."""
+    """The organization to select."""
 
     organization_id: Id
 
 
 class MemberBody(ResponseModel):
-    """A user's place in an organization."""
+    """A user's membership of an organization."""
 
     organization_id: Id
     user_id: Id
@@ -100,7 +102,7 @@ class MemberPage(PageResponse):
 
 
 class NewMember(RequestModel):
-    """A member to add; a user is made for an address that is new."""
+    """A member to add. A user is created for an address without one."""
 
     email: Email
     role: MemberRole
@@ -117,7 +119,9 @@ class ApiKeyBody(ResponseModel):
 
     id: Id
     user_id: Id
-    organization_id: Id | None = Field(description="The one organization it acts in; null: the active one.")
+    organization_id: Id | None = Field(
+        description="The organization that it is bound to; null: the user's active one."
+    )
     name: str
     last4: str = Field(description="The secret's last four characters.")
     expires_at: UtcTime | None
@@ -129,7 +133,7 @@ class ApiKeyBody(ResponseModel):
 class IssuedApiKey(ApiKeyBody):
     """A new API key with its secret."""
 
-    api_key: str = Field(description="The secret, shown only now.")
+    api_key: str = Field(description="The secret, returned only once.")
 
 
 class ApiKeyPage(PageResponse):
@@ -142,21 +146,21 @@ class NewApiKey(RequestModel):
     """An API key to issue."""
 
     name: Name
-    user_id: Id | None = Field(default=None, description="Whose key; one's own by default.")
+    user_id: Id | None = Field(default=None, description="The user of the key; the caller by default.")
     organization_id: Id | None = Field(
-        default=None, description="Binds the key to an organization; required for another user's."
+        default=None, description="The organization to bind the key to; required for the key of another user."
     )
-    expires_at: UtcTime | None = Field(default=None, description="When it ends by itself.")
+    expires_at: UtcTime | None = Field(default=None, description="When it expires; never by default.")
 
 
 class ApiKeyQuery(PageQuery):
     """The parameters of a listing of keys."""
 
-    user_id: Id | None = Field(default=None, description="Whose keys; one's own by default.")
+    user_id: Id | None = Field(default=None, description="The user of the keys; the caller by default.")
 
 
 class AuditEventBody(ResponseModel):
-    """One act: who did what to which resource."""
+    """One administrative change: the actor, the action and the resource."""
 
     id: Id
     organization_id: Id | None
@@ -173,6 +177,6 @@ class AuditEventBody(ResponseModel):
 
 
 class AuditEventPage(PageResponse):
-    """What happened, newest first."""
+    """Audit events, newest first."""
 
     audit_events: Sequence[AuditEventBody]

@@ -1,4 +1,4 @@
-"""Let operators rotate the keys that sign tokens, and drop one that leaked."""
+"""Routes of signing keys, for operators: list, rotate and revoke them."""
 
 from shared.identity.errors import KeyNotPublished
 from shared.identity.tokens import key_rotation
@@ -24,7 +24,7 @@ def list_signing_keys(call: RequestContext) -> JsonResponse:
     "/signing-keys/rotate",
     {200: schemas.SigningKeyList},
     KeyNotPublished,
-    summary="Rotate the signing keys; tokens signed before stay good. For operators",
+    summary="Rotate the signing keys; tokens signed before stay valid. For operators",
 )
 def rotate_signing_keys(call: RequestContext) -> JsonResponse:
     key_rotation.rotate_keys(call.services.database, call.services.settings, actor=call.actor)
@@ -35,7 +35,7 @@ def rotate_signing_keys(call: RequestContext) -> JsonResponse:
     "POST",
     "/signing-keys/<kid>/revoke",
     {200: schemas.SigningKeyList},
-    summary="Revoke a signing key, with every token it signed; for operators",
+    summary="Revoke a signing key with all tokens that it signed; for operators",
 )
 def revoke_signing_key(call: RequestContext, kid: str) -> JsonResponse:
     key_rotation.revoke_key(call.services.database, call.services.settings, actor=call.actor, kid=kid)

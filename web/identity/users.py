@@ -1,4 +1,4 @@
-"""Administer users and API keys: one's own, and, with the right to, others'."""
+"""Routes of users and API keys: the caller's own, and those that an administrator manages."""
 
 from uuid import UUID
 
@@ -49,7 +49,7 @@ def select_active_organization(call: RequestContext) -> JsonResponse:
     schemas.NewUser,
     schemas.UserBody,
     AlreadyExists,
-    summary="Create a user who belongs to no organization yet; for operators",
+    summary="Create a user without an organization; for operators",
 )
 def create_user(call: RequestContext) -> JsonResponse:
     body: schemas.NewUser = call.read_body()
@@ -61,10 +61,8 @@ def create_user(call: RequestContext) -> JsonResponse:
 
 routes.lists("/users", users.list_users, schemas.UserPage, summary="List all users; for operators")
 user = routes.resource("/users/<id:user_id>", schemas.UserBody)
-user.reads("read_user", users.get_user, summary="Get a user: oneself, or, for operators, anyone")
-user.acts(
-    "disable", users.disable_user, summary="Disable a user, and with them all their keys; for operators"
-)
+user.reads("read_user", users.get_user, summary="Get the caller's user, or, for operators, any user")
+user.acts("disable", users.disable_user, summary="Disable a user with all their keys; for operators")
 user.acts("enable", users.enable_user, summary="Enable a disabled user; for operators")
 
 
@@ -73,7 +71,7 @@ user.acts("enable", users.enable_user, summary="Enable a disabled user; for oper
     schemas.NewApiKey,
     schemas.IssuedApiKey,
     TooManyLive,
-    summary="Create an API key for oneself; operators also for others",
+    summary="Create an API key of the caller, or, for operators, of any user",
 )
 def issue_api_key(call: RequestContext) -> JsonResponse:
     body: schemas.NewApiKey = call.read_body()
@@ -118,7 +116,7 @@ api_key.reads("read_api_key", api_keys.get_api_key, summary="Get an API key, wit
 api_key.acts(
     "revoke",
     api_keys.revoke_api_key,
-    summary="Revoke an API key: one's own, or one bound to an organization whose credentials one manages",
+    summary="Revoke an API key of the caller or of an organization that the caller administers",
 )
 
 

@@ -1,4 +1,4 @@
-"""Pages for people: templates in one frame, one stylesheet with the design's tokens, and a policy that allows no more.
+"""Pages for people outside the console: their frame, the stylesheet with the design tokens, and the home page.
 
-Templates end in `.html`, so that what they are given is escaped.
+Templates end in `.html`, so Jinja escapes their values.
 """
