@@ -24,7 +24,7 @@ from web.framework.routes import Route
 from web.openapi.curl_commands import curl
 from web.openapi.problems import list_problems
 from web.openapi.reference import find_operation, operations_by_tag
-from web.openapi.remedies import BY_KIND, REMEDIES
+from web.openapi.remedies import REMEDIES, REMEDIES_BY_KIND
 from web.openapi.responses import shapes as media_shapes
 from web.pages import routes as home_page
 
@@ -155,7 +155,7 @@ def test_every_problem_is_in_the_index_with_meaning_and_remedy(front: Front) -> 
 
 def test_every_remedy_is_for_a_problem_that_there_is() -> None:
     assert set(REMEDIES) - set(list_problems()) == set()
-    assert set(BY_KIND) == set(Kind)
+    assert set(REMEDIES_BY_KIND) == set(Kind)
 
 
 def test_every_error_an_operation_declares_is_among_the_problems(front: Front) -> None:

@@ -82,7 +82,7 @@ def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     schemas.RepositoryBody,
     repositories.NoGitHubDeployment,
     summary="Replace the repository of a GitHub deployment; its workflows get access tokens without a secret",
-    description="Revokes tokens of the previous repository. Omitted fields match anything; the first token sets the ids.",
+    description="Revokes tokens of the previous repository. Omitted fields match anything; the first token sets ids.",
 )
 def put_repository(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewRepository = call.read_body()

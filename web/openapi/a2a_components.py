@@ -49,16 +49,19 @@ _HEADERS: Mapping[str, tuple[str, str | None]] = {
     "A2A-Extensions": ("URIs of extensions to activate, comma-separated; unknown ones are ignored.", None),
     "X-A2A-Extensions": ("The name of `A2A-Extensions` in earlier versions of the protocol.", None),
 }
-_IDEMPOTENCY = ("Names this message, so that a repetition is not taken for another one.", r"^[!-~]{1,255}$")
+_IDEMPOTENCY = (
+    "The key of this message: a retry with the same key returns the first result.",
+    r"^[!-~]{1,255}$",
+)
 
 
 def a2a_header_parameters(path: str) -> Iterable[dict[str, Any]]:
-    """Describe the headers of an A2A route."""
+    """Yield the header parameters of an A2A route."""
     headers = dict(_HEADERS)
     if path.endswith(("/message:send", "/message:stream")):
         headers["Idempotency-Key"] = _IDEMPOTENCY
     if path.endswith(":subscribe"):
-        headers["Last-Event-ID"] = ("The number of the last event heard; the stream goes on after it.", None)
+        headers["Last-Event-ID"] = ("The id of the last received event; the stream continues after it.", None)
     for name, (description, pattern) in headers.items():
         yield {
             "name": name,
@@ -70,7 +73,7 @@ def a2a_header_parameters(path: str) -> Iterable[dict[str, Any]]:
 
 
 def a2a_error_answer(codes: Mapping[str, str], reference: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the errors of a status."""
+    """Return the error response of a status."""
     reasons: dict[str, str] = {}
     for code, meaning in codes.items():
         reasons.setdefault(a2a_reason(code), meaning)

@@ -1,4 +1,4 @@
-"""The parts of the OpenAPI document that no operation declares: error shapes, security schemes, what a status means."""
+"""Parts of the OpenAPI document that no operation declares: error schemas, security schemes, statuses."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from shared.media.networks.registry import NETWORKS
 REF = "#/components/schemas/{model}"
 STATUS_MEANINGS = {
     200: "Done.",
-    201: "Made.",
-    202: "Accepted; still being carried out.",
-    204: "Done; nothing to say.",
-    206: "The ranges asked for.",
+    201: "Created.",
+    202: "Accepted; the work goes on after the response.",
+    204: "Done; without content.",
+    206: "The requested ranges.",
     304: "Not modified.",
     503: "Not ready.",
 }
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What went wrong (RFC 9457).",
+    "description": "An error (RFC 9457).",
     "properties": {
         "type": {"type": "string", "format": "uri"},
         "title": {"type": "string"},
@@ -24,7 +24,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         "detail": {"type": "string"},
         "code": {"type": "string"},
         "requestId": {"type": "string"},
-        "moreErrors": {"type": "integer", "description": "How many errors are not listed."},
+        "moreErrors": {"type": "integer", "description": "Number of errors that are not listed."},
         "errors": {
             "type": "array",
             "maxItems": 20,
@@ -39,7 +39,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 }
 OPENAI_ERROR_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What went wrong, as OpenAI's clients read it.",
+    "description": "An error in OpenAI's format.",
     "properties": {
         "error": {
             "type": "object",
@@ -56,7 +56,7 @@ OPENAI_ERROR_SCHEMA: dict[str, Any] = {
 }
 ANTHROPIC_ERROR_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What went wrong, as Anthropic's clients read it.",
+    "description": "An error in Anthropic's format.",
     "properties": {
         "type": {"const": "error"},
         "error": {
@@ -70,7 +70,7 @@ ANTHROPIC_ERROR_SCHEMA: dict[str, Any] = {
 }
 OAUTH_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What went wrong (RFC 6749 5.2).",
+    "description": "An error (RFC 6749 5.2).",
     "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
     "required": ["error"],
 }
@@ -93,7 +93,7 @@ SECURITY_SCHEMES: dict[str, Any] = {
         "type": "apiKey",
         "in": "header",
         "name": "x-api-key",
-        "description": "The same as the bearer's, as Anthropic's clients send it.",
+        "description": "The same credentials as bearer, as Anthropic's clients send them.",
     },
     "grant": {
         "type": "apiKey",
@@ -114,11 +114,11 @@ SECURITY_SCHEMES: dict[str, Any] = {
         "in": "header",
         "name": "webhook-signature",
         "description": "A Standard Webhooks signature with the distribution's or payment source's secret, with"
-        " `webhook-id` and `webhook-timestamp`; over the whole body, which may have 1 MiB.",
+        " `webhook-id` and `webhook-timestamp`, over the whole body of at most 1 MiB.",
     },
 }
 
 
 def ref(name: str) -> dict[str, Any]:
-    """Refer to a schema of the document."""
+    """Return a reference to a schema of the document."""
     return {"$ref": REF.format(model=name)}

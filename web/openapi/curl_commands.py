@@ -1,4 +1,4 @@
-"""Write an operation as a curl command: what has to be sent, with shell variables for what the reader knows."""
+"""The curl command of an operation: its required parameters and body, with shell variables for the reader's values."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ _EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": False, "ar
 
 
 def curl(document: Document, operation: Mapping[str, Any]) -> str:
-    """Give the command, with `$base`, `$token` and a variable for each parameter that is required."""
+    """Return the command, with `$base`, `$token` and a variable for each required parameter."""
     parameters = [resolve(document, at) for at in operation["parameters"]]
     required = [at["name"] for at in parameters if at["in"] == "query" and at["required"]]
     query = "&".join(f"{name}=${{{name}}}" for name in required)
@@ -37,7 +37,7 @@ def _body(document: Document, operation: Mapping[str, Any]) -> Sequence[str]:
 
 
 def example_of(document: Document, schema: Mapping[str, Any]) -> Any:
-    """Give a value that shows what a schema requires."""
+    """Return an example value that satisfies a schema."""
     resolved = resolve(document, schema)
     if "const" in resolved or "enum" in resolved:
         return resolved.get("const", resolved.get("enum", [None])[0])

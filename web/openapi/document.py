@@ -1,4 +1,4 @@
-"""Generate the OpenAPI 3.1 document from the declared routes: the code that validates is what is described."""
+"""Generate the OpenAPI 3.1 document from the declared routes, whose models also validate the requests."""
 
 import re
 from collections import defaultdict
@@ -37,7 +37,7 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.CALLER: [{"bearer": []}],
     Authentication.API_KEY_CALLER: [{"bearer": []}, {"apiKey": []}],
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
-    Authentication.CLIENT: [{"client": []}, {}],  # the secret may stand in the form instead
+    Authentication.CLIENT: [{"client": []}, {}],  # the form may contain the secret instead
     Authentication.DISTRIBUTION: [{"distribution": []}],
     Authentication.DISTRIBUTION_OR_SIGNATURE: [{"distribution": []}, {"standardWebhooks": []}],
     Authentication.SIGNATURE: [{name: []} for name in SIGNATURE_SCHEMES],
@@ -61,7 +61,7 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
 
 
 def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[str, Any]:
-    """Give the OpenAPI document of these routes."""
+    """Return the OpenAPI document of these routes."""
     shown = [route for route in routes if not route.hidden]
     schemas, names = _schemas(shown)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -75,7 +75,7 @@ def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[st
         "info": {
             "title": "Quartermaster",
             "version": version,
-            "description": "Stores, provisions and accounts for agents: exact files, models paid with credits.",
+            "description": "Files, models and credits for agents.",
         },
         "servers": [{"url": base_url}],
         "paths": dict(paths),
@@ -135,7 +135,7 @@ def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Describe an optional parameter as its value: a query leaves it out instead of sending null."""
+    """Return the schema of a parameter without null: a query omits the parameter instead."""
     choices = [choice for choice in schema.pop("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         schema = choices[0] | schema

@@ -1,4 +1,4 @@
-"""Describe which errors a route answers, in the dialect of its path."""
+"""Describe the error responses of a route, in the dialect of its path."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -31,8 +31,8 @@ from web.http.wire_types import CamelModel
 from web.openapi.a2a_components import a2a_error_answer
 from web.openapi.components import ref
 
-_ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
-_RECOGNIZED: tuple[type[DomainError], ...] = (
+_EVERY_ROUTE: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
+_CREDENTIAL_ERRORS: tuple[type[DomainError], ...] = (
     identity_errors.AuthenticationRequired,
     identity_errors.InvalidToken,
     identity_errors.AttributionEmpty,
@@ -40,19 +40,19 @@ _RECOGNIZED: tuple[type[DomainError], ...] = (
     identity_errors.PrincipalSelectorNotAllowed,
     RateLimited,
 )
-_AUTHENTICATED: tuple[type[DomainError], ...] = (
-    *_RECOGNIZED,
+_CALLER_ERRORS: tuple[type[DomainError], ...] = (
+    *_CREDENTIAL_ERRORS,
     identity_errors.AttributionInvalid,
     identity_errors.AttributionMismatch,
     identity_errors.OrganizationSuspended,
 )
 
-_STRICT: tuple[type[DomainError], ...] = (UnsupportedMediaType, FieldRequired, ValidationFailed)
-"""What is answered to a body that is not of our own shapes; the dialects have words of their own for it."""
+_OWN_BODY_ERRORS: tuple[type[DomainError], ...] = (UnsupportedMediaType, FieldRequired, ValidationFailed)
+"""The errors of an invalid body of our own API; the dialects have codes of their own for it."""
 
 
 def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
-    """Give the codes of a route's errors with what they mean, by status."""
+    """Return the codes of a route's errors with their meanings, by status."""
     by_status: dict[int, dict[str, str]] = defaultdict(dict)
     status_of = _status_writer(route.path)
     for error in _errors(route):
@@ -60,14 +60,14 @@ def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
             error.code, (error.__doc__ or "").strip().split("\n\n")[0]
         )
     if "<" in route.path:
-        by_status[404].setdefault("not_found", "Nothing is at this address.")
+        by_status[404].setdefault("not_found", "No resource exists at this address.")
     by_status[500]["internal_error"] = "The service failed."
-    by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
+    by_status[503].setdefault("unavailable", "A server that this request needs is unavailable. Try again.")
     return by_status
 
 
 def dialect_code(path: str, status: int, code: str) -> str:
-    """Give the word that the dialect of a path has for a code."""
+    """Return the code that the dialect of a path uses instead of ours."""
     if path in OAUTH_PATHS:
         return oauth_code(status, code)
     if is_a2a_path(path):
@@ -76,7 +76,7 @@ def dialect_code(path: str, status: int, code: str) -> str:
 
 
 def describe_errors(route: Route) -> dict[str, Any]:
-    """Give the answers of a route that are errors, by status."""
+    """Return the error responses of a route, by status."""
     render = _renderer(route.path)
     described = {
         str(status): render(status, codes)
@@ -90,8 +90,8 @@ def describe_errors(route: Route) -> dict[str, Any]:
 
 
 def _with_codes_of_providers(answer: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Describe that what a provider finds wrong with a request is passed on with the provider's code."""
-    described = f"{answer['description']}\n\nOr another code, which is the model provider's."
+    """Return the response with the note that a provider's own error codes are passed on."""
+    described = f"{answer['description']}\n\nOr a code of the model provider."
     return {"description": described, "content": {"application/json": {"schema": schema}}}
 
 
@@ -127,7 +127,7 @@ def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
 
 
 def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the errors of a status in OpenAI's dialect, where several of ours may share one code."""
+    """Return the response of a status in OpenAI's dialect; several of our codes may become one."""
     own: dict[str, str] = {}
     for code, meaning in codes.items():
         own.setdefault(openai_code(code), meaning)
@@ -138,7 +138,7 @@ def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _anthropic_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the errors of a status in Anthropic's dialect, with OpenAI's names of our codes."""
+    """Return the response of a status in Anthropic's dialect, with OpenAI's names of our codes."""
     own: dict[str, str] = {}
     for code, meaning in codes.items():
         own.setdefault(openai_code(code), meaning)
@@ -148,7 +148,7 @@ def _anthropic_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _oauth_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the errors of a status in OAuth's dialect, where several of ours may share one code."""
+    """Return the response of a status in OAuth's dialect; several of our codes may become one."""
     own: dict[str, str] = {}
     for code, meaning in codes.items():
         own.setdefault(oauth_code(status, code), meaning)
@@ -161,16 +161,16 @@ def _list_codes(codes: Mapping[str, str]) -> str:
 
 
 def _errors(route: Route) -> Iterable[type[DomainError]]:
-    yield from _ALWAYS
+    yield from _EVERY_ROUTE
     if route.path not in PROBES:
         yield ConcurrencyLimited
     if route.authentication.has_caller:
-        yield from _AUTHENTICATED
+        yield from _CALLER_ERRORS
     elif route.authentication in (
         Authentication.DISTRIBUTION,
         Authentication.DISTRIBUTION_OR_SIGNATURE,
     ):
-        yield from _RECOGNIZED
+        yield from _CREDENTIAL_ERRORS
     elif route.authentication is Authentication.CLIENT:
         yield RateLimited
     yield from route.errors
@@ -178,7 +178,7 @@ def _errors(route: Route) -> Iterable[type[DomainError]]:
 
 
 def _body_errors(route: Route) -> Iterable[type[DomainError]]:
-    """Give what follows from the declaration of the body, so that no route has to repeat it."""
+    """Yield the errors that follow from the declaration of the body, so that no route repeats them."""
     body = route.body
     if body is None:
         return
@@ -189,4 +189,4 @@ def _body_errors(route: Route) -> Iterable[type[DomainError]]:
     if is_json or isinstance(body, JsonOrForm):
         yield MalformedJson
     if isinstance(body, JsonOrForm) or (isinstance(body, type) and issubclass(body, CamelModel)):
-        yield from _STRICT
+        yield from _OWN_BODY_ERRORS

@@ -1,4 +1,4 @@
-"""The headers of the OpenAPI document: those that every request may send, and those that answers bring."""
+"""The headers of the OpenAPI document: those of requests and those of responses."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from web.framework.authentication import ATTRIBUTION_HEADER, Authentication
 from web.framework.routes import FilePart, RawBody, Route
 from web.openapi.a2a_components import a2a_header_parameters
 
-_WORTH_REPEATING = ("402", "408", "409", "429", "502", "503", "504", "507", "529")
-_MADE = ("201", "202")
+_RETRYABLE = ("402", "408", "409", "429", "502", "503", "504", "507", "529")
+_CREATED = ("201", "202")
 _ATTRIBUTION = {
     "name": ATTRIBUTION_HEADER,
     "in": "header",
     "required": False,
-    "description": "The signed header of the routed request, forwarded unchanged; omitted for own work.",
+    "description": "The signed header of the routed request, forwarded unchanged; omitted for its own work.",
     "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
 }
 _PREFER = {
@@ -26,21 +26,21 @@ _PREFER = {
     "description": "`respond-async`, or `wait=N` for the longest wait in seconds (RFC 7240).",
     "schema": {"type": "string", "pattern": r"^(respond-async|wait=[0-9]{1,3})$"},
 }
-_OF_EVERY_REQUEST = {
-    "X-Request-Id": "Names the request in answer and logs: 1 to 64 letters, digits, dots, dashes or underscores.",
-    "traceparent": "The trace that the request belongs to (W3C Trace Context).",
+_REQUEST_HEADERS = {
+    "X-Request-Id": "The id of the request in response and logs: 1 to 64 letters, digits, dots, dashes or underscores.",
+    "traceparent": "The trace of the request (W3C Trace Context).",
 }
-_ANSWERED = {
-    "X-Request-Id": "Names the request for its operators.",
-    "RateLimit": "What is left of the credential's requests, where they are limited.",
-    "RateLimit-Policy": "How many requests a credential has in which time, where they are limited.",
-    "Location": "Where it is.",
-    "Retry-After": "After how many seconds a repetition is worth it.",
-    "WWW-Authenticate": "Which credentials are taken.",
-    "Content-Range": "How long the content is.",
-    RETRY_HEADER: "`false` where a client should not repeat the request.",
-    REQUEST_ID_HEADER: "The same as `X-Request-Id`, as Anthropic's clients read it.",
-    "A2A-Extensions": "The extensions that are active, where the request named some.",
+_RESPONSE_HEADERS = {
+    "X-Request-Id": "The id of the request, for reports to the operators.",
+    "RateLimit": "The requests that the credential has left, if it is limited.",
+    "RateLimit-Policy": "The limit of requests and its window in seconds, if the credential is limited.",
+    "Location": "The address of the resource.",
+    "Retry-After": "Seconds to wait before a retry.",
+    "WWW-Authenticate": "The accepted credentials.",
+    "Content-Range": "The length of the content.",
+    RETRY_HEADER: "`false` if a client should not retry the request.",
+    REQUEST_ID_HEADER: "The same as `X-Request-Id`, for Anthropic's clients.",
+    "A2A-Extensions": "The active extensions, if the request named any.",
 }
 PARAMETERS: Mapping[str, dict[str, Any]] = {
     name: {
@@ -50,15 +50,15 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "description": text,
         "schema": {"type": "string"},
     }
-    for name, text in _OF_EVERY_REQUEST.items()
+    for name, text in _REQUEST_HEADERS.items()
 }
 HEADERS: Mapping[str, dict[str, Any]] = {
-    name: {"description": text, "schema": {"type": "string"}} for name, text in _ANSWERED.items()
+    name: {"description": text, "schema": {"type": "string"}} for name, text in _RESPONSE_HEADERS.items()
 }
 
 
 def header_parameters(route: Route) -> Iterable[dict[str, Any]]:
-    """Describe the headers that a route reads."""
+    """Yield the header parameters of a route."""
     if route.authentication.has_caller:
         yield _ATTRIBUTION
     if is_a2a_path(route.path) and route.authentication is Authentication.CALLER:
@@ -68,14 +68,14 @@ def header_parameters(route: Route) -> Iterable[dict[str, Any]]:
         yield described | {"schema": {"type": "string"}}
     if isinstance(route.body, FilePart):
         yield _PREFER
-    for name in _OF_EVERY_REQUEST:
+    for name in _REQUEST_HEADERS:
         yield {"$ref": f"#/components/parameters/{name}"}
 
 
 def answer_headers(route: Route, status: str) -> dict[str, Any]:
-    """Describe the headers that an answer of a route brings."""
+    """Return the headers of a route's response."""
     is_error = status[0] in "45"
-    # Of what is sent piece by piece, errors too say how much is kept.
+    # An error of a resumable upload reports the stored offset too.
     own = {} if is_error and not isinstance(route.body, RawBody) else route.response_headers
     described: dict[str, Any] = {
         name: {"description": text, "schema": {"type": "string"}} for name, text in own.items()
@@ -89,9 +89,9 @@ def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
     yield "X-Request-Id"
     if route.authentication is not Authentication.PUBLIC:
         yield from ("RateLimit", "RateLimit-Policy")
-    if status in _MADE or isinstance(route.body, FilePart | RawBody):
+    if status in _CREATED or isinstance(route.body, FilePart | RawBody):
         yield "Location"
-    if status in _WORTH_REPEATING:
+    if status in _RETRYABLE:
         yield "Retry-After"
     if status == "401":
         yield "WWW-Authenticate"

@@ -1,4 +1,4 @@
-"""Every error that the service answers: its code, status and meaning, what to do about it, and where it is answered."""
+"""Every error of the service: its code, status, meaning and remedy, and the operations that return it."""
 
 import inspect
 import json
@@ -12,15 +12,15 @@ from web.error_responses.error_formats import Dialects, reason_phrase, title
 from web.error_responses.status_codes import INTERNAL_ERROR, STATUSES
 from web.framework.routes import Route
 from web.openapi.errors import dialect_code, errors_by_status
-from web.openapi.remedies import BY_KIND, REMEDIES
+from web.openapi.remedies import REMEDIES, REMEDIES_BY_KIND
 
-_REPEATABLE = frozenset({408, 429, 502, 503, 504})
+_RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _PROBLEM_PATH = "/files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """An error as its page tells of it."""
+    """An error as its page shows it."""
 
     code: str
     status: int
@@ -29,17 +29,17 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """Its name."""
+        """Its title, made from the code."""
         return title(self.code)
 
     @property
-    def is_repeatable(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status in _REPEATABLE
+        return self.status in _RETRYABLE
 
 
-_OF_NO_CLASS = (
-    ("not_found", Kind.NOT_FOUND, "Nothing is at this address."),
+_WITHOUT_CLASS = (
+    ("not_found", Kind.NOT_FOUND, "No resource exists at this address."),
     (
         "invalid_api_key",
         Kind.UNAUTHENTICATED,
@@ -48,17 +48,21 @@ _OF_NO_CLASS = (
     (
         "rate_limit_exceeded",
         Kind.LIMITED,
-        "There were too many requests; `Retry-After` says how long to wait.",
+        "There were too many requests. Wait for the seconds in `Retry-After`.",
     ),
     (
         "temporarily_unavailable",
         Kind.UNAVAILABLE,
-        "The service cannot answer now; `Retry-After` says how long to wait.",
+        "The service is unavailable. Wait for the seconds in `Retry-After`.",
     ),
 )
-"""The codes of a path that is none, and those that a dialect has for what has another code elsewhere."""
-_OF_NO_KIND = (
-    ("method_not_allowed", 405, "This address does not take that method; `Allow` lists those it takes."),
+"""The codes of unknown paths, and codes that only a dialect uses."""
+_WITHOUT_KIND = (
+    (
+        "method_not_allowed",
+        405,
+        "This address does not support the method. `Allow` lists the supported ones.",
+    ),
     ("internal_error", 500, INTERNAL_ERROR),
     ("server_error", 500, INTERNAL_ERROR),
 )
@@ -66,7 +70,7 @@ _OF_NO_KIND = (
 
 @cache
 def list_problems() -> Mapping[str, Problem]:
-    """Give every problem by its code; ask once all routes are there, because the first list is kept."""
+    """Return every problem by its code. The first result is cached: call it once all error classes are imported."""
     found: dict[str, Problem] = {}
     for code, status, meaning, remedy in _all():
         found.setdefault(code, Problem(code=code, status=status, meaning=meaning, remedy=remedy))
@@ -79,7 +83,7 @@ def find_problem(code: str | None) -> Problem | None:
 
 
 def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[Problem]]]:
-    """Give problems under the number and name of their status."""
+    """Return problems grouped by status, with its number and name."""
     grouped: dict[int, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.status].append(problem)
@@ -87,7 +91,7 @@ def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[
 
 
 def operations_by_code(routes: Iterable[Route]) -> Mapping[str, Sequence[Route]]:
-    """Give the operations that answer each error, under its code and under that of their dialect."""
+    """Return the operations that return each error, by its code and by that of their dialect."""
     found: dict[str, list[Route]] = defaultdict(list)
     for route in routes:
         for code in () if route.hidden else _codes(route):
@@ -96,7 +100,7 @@ def operations_by_code(routes: Iterable[Route]) -> Mapping[str, Sequence[Route]]
 
 
 def samples(problem: Problem, routes: Iterable[Route], base_url: str) -> Sequence[tuple[str, str]]:
-    """Give what clients receive: one answer in each dialect that these operations speak."""
+    """Return one example response for each dialect of these operations."""
     dialects = Dialects(base_url=base_url)
     written: dict[str, str] = {}
     for path in [route.path for route in routes] or [_PROBLEM_PATH]:
@@ -126,13 +130,13 @@ def _codes(route: Route) -> set[str]:
 def _all() -> Iterator[tuple[str, int, str, str]]:
     for error in _subclasses(DomainError):
         code = error.__dict__.get("code")
-        # Of a class that others refine, they say what it means.
+        # Subclasses that share the code describe it more exactly than their base.
         if code and all(at.__dict__.get("code") != code for at in error.__subclasses__()):
             meaning = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-            yield code, STATUSES[error.kind], meaning, REMEDIES.get(code, BY_KIND[error.kind])
-    for code, kind, meaning in _OF_NO_CLASS:
-        yield code, STATUSES[kind], meaning, REMEDIES.get(code, BY_KIND[kind])
-    for code, status, meaning in _OF_NO_KIND:
+            yield code, STATUSES[error.kind], meaning, REMEDIES.get(code, REMEDIES_BY_KIND[error.kind])
+    for code, kind, meaning in _WITHOUT_CLASS:
+        yield code, STATUSES[kind], meaning, REMEDIES.get(code, REMEDIES_BY_KIND[kind])
+    for code, status, meaning in _WITHOUT_KIND:
         yield code, status, meaning, REMEDIES.get(code, REMEDIES["internal_error"])
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document as pages show it: operations by tag, and the fields of what is sent and answered."""
+"""The OpenAPI document as pages show it: operations by tag, and the fields of requests and responses."""
 
 import re
 from collections import defaultdict
@@ -20,7 +20,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A parameter, or a member of an object; `refers_to` names schemas that have pages."""
+    """A parameter, or a member of an object; `refers_to` names the schemas that it contains."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a media type holds: a schema that has a page, and its members if it is an object."""
+    """The content of a media type: its schema, and the members if it is an object."""
 
     media_type: str
     kind: str
@@ -41,7 +41,7 @@ class Shape:
 
 
 def operations_by_tag(document: Document) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Give all operations but HEAD, each with its method and path, under their tags."""
+    """Return all operations but HEAD by tag, each with its method and path."""
     tags: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for at in _operations(document):
         if at["method"] != "HEAD":
@@ -50,12 +50,12 @@ def operations_by_tag(document: Document) -> Mapping[str, Sequence[Mapping[str, 
 
 
 def find_operation(document: Document, name: str) -> Mapping[str, Any] | None:
-    """Find an operation by its `operationId`."""
+    """Return an operation by its `operationId`, or None."""
     return next((at for at in _operations(document) if at["operationId"] == name), None)
 
 
 def parameters(document: Document, operation: Mapping[str, Any]) -> Sequence[Field]:
-    """Give the parameters of an operation."""
+    """Return the parameters of an operation."""
     resolved = [resolve(document, parameter) for parameter in operation["parameters"]]
     return [
         Field(
@@ -71,7 +71,7 @@ def parameters(document: Document, operation: Mapping[str, Any]) -> Sequence[Fie
 
 
 def contents(document: Document, content: Mapping[str, Any]) -> Sequence[Shape]:
-    """Give what each media type of a body or an answer holds."""
+    """Return the content of a body or a response by media type."""
     return [
         Shape(
             media_type=media_type,
@@ -84,7 +84,7 @@ def contents(document: Document, content: Mapping[str, Any]) -> Sequence[Shape]:
 
 
 def members(document: Document, schema: Mapping[str, Any]) -> Sequence[Field]:
-    """Give the members of an object."""
+    """Return the members of an object."""
     resolved = resolve(document, schema)
     required = resolved.get("required", ())
     return [
@@ -100,7 +100,7 @@ def members(document: Document, schema: Mapping[str, Any]) -> Sequence[Field]:
 
 
 def resolve(document: Document, part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a reference within the document."""
+    """Return the part that a reference within the document leads to, or a part without one itself."""
     reference = part.get("$ref")
     if reference is None:
         return part
@@ -112,7 +112,7 @@ def resolve(document: Document, part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def kind(schema: Mapping[str, Any]) -> str:
-    """Say in words what values a schema takes; what it refers to is `references`'."""
+    """Return the values of a schema in words; `references` returns the schemas that it contains."""
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
         return " or ".join(dict.fromkeys(map(kind, choices)))
@@ -127,14 +127,14 @@ def kind(schema: Mapping[str, Any]) -> str:
 
 
 def references(schema: Mapping[str, Any]) -> Sequence[str]:
-    """Name the schemas that a schema refers to directly."""
+    """Return the names of the schemas that a schema refers to directly."""
     inner = [part.get("items", part) for part in (schema, *_choices(schema))]
     choices = [choice for part in inner for choice in (part, *_choices(part))]
     return list(dict.fromkeys(at["$ref"].rpartition("/")[2] for at in choices if "$ref" in at))
 
 
 def codes(description: str) -> Sequence[tuple[str, str]]:
-    """Read the codes, with their meanings, that the description of an error lists."""
+    """Return the codes with their meanings that the description of an error lists."""
     return [match.groups() for line in description.split("\n") if (match := _LISTED.match(line))]  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""The answers of the OpenAPI document: the successes that routes declare, and what HEAD gives of them."""
+"""The responses of the OpenAPI document: the successes that routes declare, and HEAD beside each GET."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _EVENTS = "text/event-stream"
 
 
 def shapes(content: Content) -> Mapping[str, type[BaseModel] | None]:
-    """Give the shapes of an answer by media type."""
+    """Return the models of a response by media type."""
     if content is None:
         return {}
     if isinstance(content, str):
@@ -25,7 +25,7 @@ def shapes(content: Content) -> Mapping[str, type[BaseModel] | None]:
 
 
 def describe_answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
-    """Give the answers of a route that are no errors, by status."""
+    """Return the successful responses of a route, by status."""
     described: dict[str, Any] = {}
     for status, content in route.responses.items():
         answer: dict[str, Any] = {"description": _meaning(status, content)}
@@ -42,20 +42,20 @@ def describe_answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
 
 
 def add_headers(route: Route, answers: dict[str, Any]) -> dict[str, Any]:
-    """Add to each answer the headers that it brings."""
+    """Return the responses with their headers."""
     return {status: answer | {"headers": answer_headers(route, status)} for status, answer in answers.items()}
 
 
 def head_of(operation: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe HEAD beside a GET: the same answers without their content."""
+    """Return the HEAD operation of a GET: the same responses without content."""
     answers = {
-        status: {"description": "As of GET.", "headers": answer["headers"]}
+        status: {"description": "As for GET, without content.", "headers": answer["headers"]}
         for status, answer in operation["responses"].items()
     }
     return {
         **operation,
         "operationId": f"head_{operation['operationId']}",
-        "summary": "Check what GET answers, without its content",
+        "summary": "Check the response of GET, without its content",
         "description": "",
         "responses": answers,
     }
@@ -69,7 +69,7 @@ def _meaning(status: int, content: Content) -> str:
 
 
 def raw_content(media_type: str) -> dict[str, Any]:
-    """Describe content of which only the media type is known."""
+    """Return the schema of content without a model, by its media type."""
     if media_type.endswith(("json", "form-urlencoded")):
         return {"schema": {"type": "object"}}
     return {"schema": _TEXT if media_type.startswith("text/") else _BYTES}

@@ -1,4 +1,4 @@
-"""Serve what the service says of itself: its OpenAPI document, the pages that show it, and a page for every problem."""
+"""Serve the API documentation: the OpenAPI document, pages that show it, and a page for each problem."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ routes = Routes("documents")
 
 _SHOWN_OPERATIONS = 24
 _HTML = "text/html"
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 @routes.route(
@@ -31,7 +31,7 @@ Made = TypeVar("Made")
     responses={200: "application/json"},
 )
 def openapi(_: RequestContext) -> Response:
-    text = _made_once("openapi.json", lambda: json.dumps(_document()))
+    text = _cached("openapi.json", lambda: json.dumps(_document()))
     return Response(text, content_type="application/json")
 
 
@@ -57,7 +57,7 @@ def describe_operation(_: RequestContext, operation: str) -> Response:
     document = _document()
     found = reference.find_operation(document, operation)
     if found is None:
-        raise NotFound("There is no such operation.")
+        raise NotFound("No operation has this name. All operations are at /docs.")
     body = found.get("requestBody", {}).get("content", {})
     return page(
         "operation.html",
@@ -124,7 +124,7 @@ def describe_problem(_: RequestContext, code: str) -> Response:
     problem = problems.get(code.lower())
     if problem is None:
         raise NotFound("There is no such problem.")
-    by_code = _made_once("operations by code", lambda: operations_by_code(_routes()))
+    by_code = _cached("operations by code", lambda: operations_by_code(_routes()))
     operations = by_code.get(problem.code, [])
     return page(
         "problem.html",
@@ -142,12 +142,12 @@ def _routes() -> list[Route]:
 
 def _document() -> dict[str, Any]:
     base_url = current_app.config["BASE_URL"]
-    return _made_once("openapi", lambda: describe(_routes(), base_url=base_url, version=version()))
+    return _cached("openapi", lambda: describe(_routes(), base_url=base_url, version=version()))
 
 
-def _made_once(name: str, make: Callable[[], Made]) -> Made:
-    """Give what depends on the code and the settings alone, made when it is first asked for."""
+def _cached(name: str, make: Callable[[], Value]) -> Value:
+    """Return a value that depends only on code and settings; it is made at the first call and cached in the app."""
     kept = current_app.extensions
     if name not in kept:
         kept[name] = make()
-    return cast("Made", kept[name])
+    return cast("Value", kept[name])
