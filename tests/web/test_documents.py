@@ -235,6 +235,7 @@ def test_the_first_page_is_for_people_and_json_for_programs(front: Front) -> Non
 
 
 def test_each_link_of_the_home_page_leads_to_a_page(front: Front) -> None:
+    wait_until(lambda: front.get("/readyz").status_code == 200, "the front is ready")
     links = set(re.findall(r'href="(/[^"#]*)"', front.get("/", headers=BROWSER).text))
     assert {"/console", "/docs", "/openapi.json", "/problems"} <= links
     statuses = {path: front.get(path, headers=BROWSER).status_code for path in links}
@@ -243,6 +244,7 @@ def test_each_link_of_the_home_page_leads_to_a_page(front: Front) -> None:
 
 
 def test_each_part_that_the_home_page_names_exists(front: Front) -> None:
+    wait_until(lambda: front.get("/readyz").status_code == 200, "the front is ready")
     parts = front.get("/").get_json()["links"]
     assert {"console", "reference", "openapi"} <= parts.keys()
     statuses = {path: front.get(path.removeprefix("http://localhost")).status_code for path in parts.values()}
@@ -255,7 +257,7 @@ def test_each_part_that_the_home_page_names_exists(front: Front) -> None:
 def test_the_home_page_links_the_guide_only_if_it_is_built(
     front: Front, monkeypatch: pytest.MonkeyPatch, *, is_guide_built: bool
 ) -> None:
-    monkeypatch.setattr(home_page, "is_built", lambda: is_guide_built)
+    monkeypatch.setattr(home_page, "is_guide_built", lambda: is_guide_built)
     assert ('href="/docs/guide/"' in front.get("/", headers=BROWSER).text) == is_guide_built
 
 

@@ -56,13 +56,8 @@ def guide_page(call: RequestContext, path: str) -> Response:
     return _serve(call, path)
 
 
-def is_built() -> bool:
-    """Return whether the installation contains the built guide."""
-    return bool(_files())
-
-
 def _serve(call: RequestContext, path: str) -> Response:
-    if not is_built():
+    if not _files():
         raise NotFound(_NOT_BUILT)
     if path in _files():
         return _respond(path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 
 from flask import Response
 from werkzeug.exceptions import NotFound
@@ -10,7 +11,6 @@ from web.framework.authentication import Authentication
 from web.framework.calls import RequestContext
 from web.framework.rendering import ASSETS, HTML, asset, fingerprint, media_type, page, version
 from web.framework.routes import AnyQuery, Routes
-from web.guide.routes import is_built
 from web.http.negotiation import JSON, negotiate
 from web.http.wire_types import CamelModel
 
@@ -92,9 +92,14 @@ def home(call: RequestContext) -> Response:
     return response
 
 
+def is_guide_built() -> bool:
+    """Return whether the installation contains the guide. A checkout has none before `make guide`."""
+    # The file is checked and no module of web/guide imported: the packages of web do not import each other.
+    return (resources.files("web.guide") / "site" / "index.html").is_file()
+
+
 def _places() -> tuple[Place, ...]:
-    # An installation without the guide must not link it: `make guide` builds it, and the wheel contains it.
-    return (GUIDE, *PLACES) if is_built() else PLACES
+    return (GUIDE, *PLACES) if is_guide_built() else PLACES
 
 
 @routes.route(

@@ -160,7 +160,7 @@ routes.action_calling(
     "/distributions/<id:distribution_id>/notifications/<id:notification_id>/resend",
     resend_notification,
     return_to=f"{PAGE}/{{distribution_id}}#notifications",
-    summary="Resend a notification after its last attempt failed",
+    summary="Send a notification again after its last attempt failed",
     rest="resend_notification",
     command="notifications resend",
 )
@@ -187,7 +187,7 @@ routes.action_calling(
     "/distributions/<id:distribution_id>/resend",
     resend_dead_notifications,
     return_to=f"{PAGE}/{{distribution_id}}#notifications",
-    summary="Resend every notification whose last attempt failed",
+    summary="Send every notification again whose last attempt failed",
     rest="resend_dead_notifications",
     command="notifications resend-dead",
 )
