@@ -76,7 +76,7 @@ class DeepCheckOptions:
     progress: Progress = lambda *_: None
 
 
-def check_content(database: Database, store: BlobStore, depth: DeepCheckOptions) -> Iterator[Finding]:
+def check_content(database: Database, store: BlobStore, options: DeepCheckOptions) -> Iterator[Finding]:
     """Yield the differences between store and database, grouped by kind.
 
     Repairs what is safe to repair if `options` asks for it, and writes each discrepancy to the report as one JSON line.
@@ -84,23 +84,23 @@ def check_content(database: Database, store: BlobStore, depth: DeepCheckOptions)
     """
     counted: dict[tuple[DiscrepancyKind, bool], int] = defaultdict(int)
     shown: dict[tuple[DiscrepancyKind, bool], list[UUID]] = defaultdict(list)
-    for found in audit(database, store, sample=depth.sample, progress=depth.progress):
-        is_repaired = _repair(database, store, found, depth)
+    for found in audit(database, store, sample=options.sample, progress=options.progress):
+        is_repaired = _repair(database, store, found, options)
         counted[found.kind, is_repaired] += 1
         if len(shown[found.kind, is_repaired]) < SHOWN:
             shown[found.kind, is_repaired].append(found.version_id)
-        if depth.report is not None:
-            depth.report.write(json.dumps(_line(found, is_repaired=is_repaired)) + "\n")
+        if options.report is not None:
+            options.report.write(json.dumps(_line(found, is_repaired=is_repaired)) + "\n")
     for (kind, is_repaired), count in sorted(counted.items()):
         yield _finding(kind, count, shown[kind, is_repaired], is_repaired=is_repaired)
     if not counted:
         yield passed(SUBJECT, "rows and bytes agree")
 
 
-def _repair(database: Database, store: BlobStore, found: Discrepancy, depth: DeepCheckOptions) -> bool:
-    if depth.discards_unknown and discard(database, found):
+def _repair(database: Database, store: BlobStore, found: Discrepancy, options: DeepCheckOptions) -> bool:
+    if options.discards_unknown and discard(database, found):
         return True
-    return depth.repairs and repair(database, store, found)
+    return options.repairs and repair(database, store, found)
 
 
 def _line(found: Discrepancy, *, is_repaired: bool) -> dict[str, object]:

@@ -129,6 +129,7 @@ def _command_line(home: Home, root: Path) -> str:
 
 def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> dict[str, str]:
     """Start all servers and processes, and return their environment when the service is ready."""
+    # Claim the home first: another installation in it would make every later step fail for unclear reasons.
     address = _listening_address(os.environ)
     home.claim()
     _require_free(address)

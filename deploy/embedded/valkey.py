@@ -124,6 +124,7 @@ class EmbeddedValkey(EmbeddedServer):
             directory=self.directory,
             append_only="yes" if self._is_persistent else "no",
         )
+        # Create it with its mode before the password is written.
         self._configuration.touch(mode=0o600)
         self._configuration.write_text(text)
         stop_stale_process(

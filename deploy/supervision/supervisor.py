@@ -92,6 +92,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             self._tick()
+            # During the start, fail after a few attempts: endless restarts would hide a wrong setting.
             failing = [child.program.name for child in self._children if child.failures >= FAILURES_AT_START]
             if failing:
                 raise ProgramFailed(f"{', '.join(failing)} cannot start; see the log lines above")

@@ -55,6 +55,7 @@ def move_blob_store(threads: int) -> None:
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         moved = move(database, pair, threads=threads, progress=Progress().add)
+        # Only after a complete move: until then reads still need the second store.
         if moved.is_complete:
             with database.transaction() as session:
                 retire_store(session, actor=OPERATOR, moved_to=open_configured_marker(settings))

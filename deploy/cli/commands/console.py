@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 
 from deploy.cli.command_context import installation, print_json
-from shared.db.database import Database
+from shared.db.database import Database, Session
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.users import find_user
 from shared.identity.sign_in import console_sessions as domain
@@ -33,7 +33,7 @@ def link(email: str | None) -> None:
 @click.option("--user", "email", help=_EMAIL)
 def sign_out(email: str | None) -> None:
     with installation() as (database, _), database.transaction() as session:
-        user_id = _find(email, domain.find_operator(session) if email is None else find_user(session, email))
+        user_id = _find(session, email)
         print_json({"sessions": domain.sign_out_everywhere(session, actor=OPERATOR, user_id=user_id)})
 
 
@@ -43,11 +43,12 @@ def issue_console_link(database: Database, base_url: str, email: str | None = No
     Raises ClickException if there is no such user.
     """
     with database.transaction() as session:
-        user_id = _find(email, domain.find_operator(session) if email is None else find_user(session, email))
+        user_id = _find(session, email)
         return domain.issue_link(session, actor=OPERATOR, user_id=user_id).address(base_url)
 
 
-def _find(email: str | None, user_id: UUID | None) -> UUID:
+def _find(session: Session, email: str | None) -> UUID:
+    user_id = domain.find_operator(session) if email is None else find_user(session, email)
     if user_id is None:
         raise click.ClickException(
             f"There is no user {email}: check the address with `quartermaster users list`."

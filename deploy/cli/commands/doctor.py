@@ -71,7 +71,7 @@ def doctor(
         return
     with installation() as (database, settings), ExitStack() as files:
         lines = files.enter_context(report.open("w")) if report else None
-        depth = DeepCheckOptions(
+        options = DeepCheckOptions(
             repairs=repair,
             discards_unknown=discard_unknown,
             sample=sample,
@@ -79,7 +79,7 @@ def doctor(
             progress=Progress().add,
         )
         found = list(
-            run_checks(settings, database, _deep_checks(settings, database, depth) if deep else None)
+            run_checks(settings, database, _deep_checks(settings, database, options) if deep else None)
         )
     _finish(context, found)
 
@@ -89,9 +89,9 @@ def _finish(context: click.Context, found: list[Finding]) -> None:
     context.exit(1 if any(finding.state is State.WRONG for finding in found) else 0)
 
 
-def _deep_checks(settings: Settings, database: Database, depth: DeepCheckOptions) -> Checks:
+def _deep_checks(settings: Settings, database: Database, options: DeepCheckOptions) -> Checks:
     return {
-        "stored content": lambda: check_content(database, open_configured_store(settings, database), depth),
+        "stored content": lambda: check_content(database, open_configured_store(settings, database), options),
         "ledger": lambda: check_ledger(database),
     }
 

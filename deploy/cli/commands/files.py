@@ -69,6 +69,7 @@ def put(
         if replaced_id is None:
             stored = client.files.upload(content, retention_expires_at=in_utc(expires_at), **options)
         else:
+            # Replace what is current now; a concurrent replace fails this one instead of being overwritten.
             current = client.files.get(replaced_id)
             stored = client.files.replace(
                 replaced_id,
@@ -90,6 +91,7 @@ def put(
 def get(file_id: UUID, path: Path | None, version_id: UUID | None) -> None:
     with service() as client:
         found = client.files.get(file_id)
+        # Another user chose the file's name: its last component only, and never over an existing file.
         target = path or Path(Path(found.metadata.file_name).name)
         if path is None and target.exists():
             raise Failure(f"{target} already exists: name a PATH, which may replace it.")

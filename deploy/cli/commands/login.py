@@ -33,6 +33,7 @@ def login(address: str, client_id: str | None) -> None:
     # Never send a credential to another service than the one it was entered for.
     stored = known if known is not None and known.base_url == base_url else Login(base_url=base_url)
     given = {"api_key": secret} if client_id is None else {"client_id": client_id, "client_secret": secret}
+    # Try the new credential alone, before it is stored.
     tried = replace(Login(base_url=base_url), **given)
     shown = _describe(tried)
     store_login(replace(stored, **given))

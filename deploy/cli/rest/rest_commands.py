@@ -77,6 +77,7 @@ def write_request(
     prepared = operation.prepare(
         {name: in_utc(value) if isinstance(value, datetime) else value for name, value in given.items()}
     )
+    # The variables of the path are no members of the query or the body.
     names = {name for _, name, _, _ in string.Formatter().parse(operation.path) if name}
     if missing := [name for name in names if prepared.get(name) is None]:
         option = missing[0].removesuffix("_id").replace("_", "-")
