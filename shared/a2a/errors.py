@@ -1,11 +1,11 @@
-"""The protocol's errors by their reasons (protocol definition 3.3.2 and 5.4), and the two of our own.
+"""The protocol's errors by their reasons (protocol definition 3.3.2 and 5.4), and those of this service.
 
     A2AError
-    ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation …   the protocol's; `reason` travels as it stands
+    ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation …   the protocol's; `reason` is sent unchanged
     ├── InvalidParams, InvalidRequest                             what the published client knows besides
     └── AgentNotFound, IdempotencyKeyReused …                     ours
 
-Their kinds are those of the service; the statuses that the binding prescribes stand in
+Their kinds are those of the service. The statuses that the binding prescribes are in
 `web/error_responses/a2a_errors.py`.
 """
 
@@ -13,69 +13,69 @@ from shared.errors import DomainError, Kind
 
 
 class A2AError(DomainError):
-    """The agent could not do this."""
+    """The agent could not perform the operation."""
 
     kind = Kind.MALFORMED
 
 
 class TaskNotFound(A2AError):
-    """There is no such task, or no such push notification configuration, for this caller."""
+    """This caller has no such task, or the task has no such push notification configuration."""
 
     code = "task_not_found"
     kind = Kind.NOT_FOUND
 
 
 class TaskNotCancelable(A2AError):
-    """The task has ended; there is nothing left to cancel."""
+    """The task has ended and can no longer be canceled."""
 
     code = "task_not_cancelable"
 
 
 class PushNotificationNotSupported(A2AError):
-    """This agent posts no push notifications."""
+    """This agent sends no push notifications."""
 
     code = "push_notification_not_supported"
 
 
 class UnsupportedOperation(A2AError):
-    """The agent does not do this, or not with a task in this state."""
+    """The agent does not support this operation, or not in this state of the task."""
 
     code = "unsupported_operation"
 
 
 class ContentTypeNotSupported(A2AError):
-    """A part of the message has a media type that this agent does not read."""
+    """The message has a part with a media type that this agent does not accept."""
 
     code = "content_type_not_supported"
 
 
 class InvalidAgentResponse(A2AError):
-    """The agent answered nothing that the protocol has a shape for."""
+    """The agent returned no valid response."""
 
     code = "invalid_agent_response"
     kind = Kind.UPSTREAM_FAILED
 
 
 class ExtendedAgentCardNotConfigured(A2AError):
-    """This agent has nothing more to say about itself."""
+    """This agent has no extended card."""
 
     code = "extended_agent_card_not_configured"
 
 
 class ExtensionSupportRequired(A2AError):
-    """The agent requires an extension that the request does not activate; name it in `A2A-Extensions`."""
+    """The request does not activate an extension that the agent requires. Name it in `A2A-Extensions`."""
 
     code = "extension_support_required"
 
 
 class VersionNotSupported(A2AError):
-    """This agent speaks version 1.0 of the protocol; say so with `A2A-Version: 1.0`."""
+    """This agent supports version 1.0 of the protocol. Request it with `A2A-Version: 1.0`."""
 
     code = "version_not_supported"
 
 
 class InvalidParams(A2AError):
-    """The request is well formed, but a value in it is wrong."""
+    """The request is well formed, but has an invalid value."""
 
     code = "invalid_params"
 
@@ -88,14 +88,14 @@ class AgentNotFound(A2AError):
 
 
 class IdempotencyKeyReused(A2AError):
-    """This Idempotency-Key was sent before with another message."""
+    """This Idempotency-Key was used before with another message."""
 
     code = "idempotency_key_reused"
     kind = Kind.CONFLICT
 
 
 class TooManyStreams(A2AError):
-    """Too many streams of this caller are open; close some, or poll the task instead."""
+    """This caller has too many open streams. Close some of them, or poll the task instead."""
 
     code = "too_many_streams"
     kind = Kind.LIMITED

@@ -1,6 +1,6 @@
-"""JSON that keeps every number as it was written: 9007199254740993, 1.10, 1e400, -0, integers of any length.
+"""JSON that keeps each number as it was written: 9007199254740993, 1.10, 1e400, -0, integers of any length.
 
-A client must get back the revisions and amounts it sent. Columns are of type `text`: `jsonb` would lose the order of
+A client must get back the revisions and amounts that it sent. Columns have the type `text`: `jsonb` loses the order of
 keys and the spelling of exponents, and the driver parses `json` with rounded numbers.
 """
 
@@ -13,36 +13,36 @@ from typing import Any, NoReturn
 from sqlalchemy import Dialect, Text, TypeDecorator
 
 _PLAIN_DIGITS = 1000
-"""Integers of more digits are kept as text: turning digits into a number takes time that grows with their square."""
+"""Longer integers are kept as text: converting digits takes time that grows with their square."""
 
 
 class ExactNumber(float):
-    """A number that is no plain integer, with the text it came in; what is computed from it is a plain float."""
+    """A number that is no plain integer, with its original text; calculations return plain floats."""
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> ExactNumber:
-        """Read a JSON number; too large a one is infinite in computations, and still written as it came."""
+        """Read a JSON number. One that is too large is infinite in calculations, and still written as it came."""
         number = super().__new__(cls, text)
         number.text = text
         return number
 
 
 def parse(text: str | bytes) -> Any:
-    """Parse JSON that was checked when it arrived; raise ValueError when it is none."""
+    """Parse JSON that was checked when it arrived. Raises ValueError if it is not JSON."""
     return json.loads(text, parse_float=ExactNumber, parse_int=parse_integer, parse_constant=_no_number)
 
 
 def parse_integer(text: str) -> int | ExactNumber:
-    """Read the digits of an integer; -0 and enormous ones stay text."""
+    """Return an integer; -0 and very long ones keep their text."""
     if text == "-0" or len(text) > _PLAIN_DIGITS:
         return ExactNumber(text)
     return int(text)
 
 
 NUMBERS: Mapping[str, Callable[[str], Any]] = {"parse_float": ExactNumber, "parse_int": parse_integer}
-"""How a parser of the standard library is told to keep numbers."""
+"""Arguments for `json.loads` and `json.load` that keep numbers exact."""
 
 
 def _no_number(name: str) -> NoReturn:
@@ -50,24 +50,24 @@ def _no_number(name: str) -> NoReturn:
 
 
 def render(value: Any) -> str:
-    """Write JSON without spaces; raise ValueError or TypeError for what JSON has no word for."""
+    """Return JSON without spaces. Raises ValueError or TypeError for values that JSON cannot express."""
     pieces: list[str] = []
     _write(value, pieces.append)
     return "".join(pieces)
 
 
 class ExactJson(TypeDecorator[Any]):
-    """A column that gives and takes JSON values, stored as their text."""
+    """A column of JSON values, stored as text."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 (the base's signature)
-        """Write what goes in; None is SQL's NULL, and JSON's null cannot be stored by itself."""
+        """Return the text of a value; None is SQL's NULL, so JSON's null cannot be stored alone."""
         return None if value is None else render(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 (the base's signature)
-        """Read what comes out."""
+        """Return the value of a text."""
         return None if value is None else parse(value)
 
 

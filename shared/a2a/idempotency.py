@@ -1,7 +1,7 @@
-"""Idempotency keys: take a message once, however often it is sent under the same `Idempotency-Key`.
+"""Idempotency keys: accept a message once, however often it is sent with the same `Idempotency-Key`.
 
-A key belongs to its caller and the agent, and is written in the transaction that takes the message. Keys are
-forgotten after `OPERATION_RETENTION_DAYS`.
+A key belongs to its caller and the agent, and is written in the transaction that accepts the message. Keys are deleted
+after `OPERATION_RETENTION_DAYS`.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from shared.db.database import Session
 
 
 def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, turn_id: UUID) -> UUID:
-    """Give the turn that answers the message of this key: the one given, unless the message was taken before.
+    """Return the turn of this key's message: `turn_id`, unless an earlier request has used the key.
 
-    Raises IdempotencyKeyReused when that was another message.
+    Raises IdempotencyKeyReused if that request had another message.
     """
     name = {
         "caller_id": scope.caller_id,
@@ -42,6 +42,6 @@ def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, tur
 
 
 def hash_request(request: SendMessageRequest, requested_extensions: Collection[str]) -> bytes:
-    """Digest what makes two requests the same: what the client said, whatever the agent makes of it by now."""
+    """Return the digest that makes two requests the same: only what the client sent counts."""
     canonical = render([request.to_wire(), sorted(requested_extensions)])
     return hashlib.sha256(canonical.encode()).digest()

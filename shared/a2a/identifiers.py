@@ -1,4 +1,4 @@
-"""The identifiers that clients choose or repeat: any text of a sane length, and our own where only those can be."""
+"""Identifiers that clients choose or repeat: any printable text of limited length; task ids are our own UUIDs."""
 
 import unicodedata
 from uuid import UUID
@@ -10,7 +10,7 @@ MAXIMUM_CHARACTERS = 255
 
 
 def check_identifier(name: str, value: str, *, location: str = "body") -> str:
-    """Give an identifier that a client chose. Raises InvalidParams for an empty, long or unprintable one."""
+    """Return an identifier that a client chose. Raises InvalidParams if it is empty, too long or unprintable."""
     if not is_identifier(value):
         message = f"must have 1 to {MAXIMUM_CHARACTERS} characters, none of them a control character"
         raise InvalidParams(errors=[FieldError(location=location, name=name, message=message)])
@@ -18,13 +18,13 @@ def check_identifier(name: str, value: str, *, location: str = "body") -> str:
 
 
 def is_identifier(value: str) -> bool:
-    """Tell whether anything could be called this."""
+    """Return whether a text is a valid identifier."""
     is_sane = all(unicodedata.category(character) not in ("Cc", "Cs") for character in value)
     return 1 <= len(value) <= MAXIMUM_CHARACTERS and is_sane
 
 
 def find_task_id(value: str) -> UUID | None:
-    """Read a task's id as we write them; any other text names no task."""
+    """Return the task id in a text, or None if it is not written as this service writes ids."""
     try:
         read = UUID(value)
     except ValueError:

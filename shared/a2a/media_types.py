@@ -1,4 +1,4 @@
-"""Which parts an agent reads: their media types against those that its behavior declares."""
+"""Media types: which parts of a message a behavior accepts, by its declared input modes."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ DEFAULT_MODES = ("text/plain", "application/json")
 
 
 def modes_of(declared: Sequence[str]) -> tuple[str, ...]:
-    """Give the media types of a behavior that declares these, or none."""
+    """Return the declared media types of a behavior, or the defaults."""
     return tuple(declared) or DEFAULT_MODES
 
 
 def require_readable(message: Message, behavior: BehaviorSettings) -> None:
-    """Raise ContentTypeNotSupported for a part that the behavior does not read."""
+    """Raise ContentTypeNotSupported if a part has a media type that the behavior does not accept."""
     modes = modes_of(behavior.input_modes)
     for index, part in enumerate(message.parts):
         if not any(_matches(media_type(part), mode) for mode in modes):
@@ -26,7 +26,7 @@ def require_readable(message: Message, behavior: BehaviorSettings) -> None:
 
 
 def media_type(part: Part) -> str:
-    """Give a part's media type: the one it names, else that of its kind."""
+    """Return a part's media type: the one it names, else that of its kind."""
     if part.media_type:
         return part.media_type.partition(";")[0].strip().lower()
     if part.text is not None:
@@ -35,7 +35,10 @@ def media_type(part: Part) -> str:
 
 
 def _matches(given: str, mode: str) -> bool:
-    """Tell whether a mode covers a type; plain text covers all text, and JSON whatever is written in it."""
+    """Return whether a mode covers a media type.
+
+    `text/plain` covers all text, and `application/json` all types with the suffix `+json`.
+    """
     kind, _, name = mode.partition("/")
     if mode in ("*/*", given):
         return True

@@ -1,9 +1,8 @@
 """The tables of agents and their tasks, mirrored by migration 0007.
 
-Everything that changes a task locks its row first, so the events of one task have one order, which is `task_events`.
-`task_messages` is what was said, `task_turns` the work, one row per message that the agent has to answer; `is_next`
-marks the first of a task that is not done, which alone may be claimed. JSON that clients see is text
-(`exact_json.py`).
+A change of a task locks its row first, so the events of a task have one order, which is `task_events`. `task_messages`
+has the messages. `task_turns` has the work: one row for each message that the agent must answer. `is_next` marks the
+first turn of a task that is not done; only that one may be claimed. JSON that clients see is text (`exact_json.py`).
 """
 
 from uuid import UUID

@@ -1,6 +1,6 @@
-"""The objects of A2A 1.0 as they travel in HTTP+JSON: our own shapes, never protobuf's.
+"""The objects of A2A 1.0 as HTTP+JSON sends them: our own models, not protobuf's.
 
-How they are read and written: `wire.py`. Source: the protocol's definition 1.0.1, sections 4 and 5.
+`wire.py` defines how they are read and written. Source: the protocol definition 1.0.1, sections 4 and 5.
 """
 
 from enum import StrEnum
@@ -13,14 +13,14 @@ from shared.a2a.wire import A2A, ABSENT_AS_EMPTY, Base64, Identifier, Instant, M
 
 
 class MessageRole(StrEnum):
-    """Who speaks."""
+    """The author of a message."""
 
     USER = "ROLE_USER"
     AGENT = "ROLE_AGENT"
 
 
 class TaskState(StrEnum):
-    """Where a task is."""
+    """The state of a task."""
 
     SUBMITTED = "TASK_STATE_SUBMITTED"
     WORKING = "TASK_STATE_WORKING"
@@ -33,7 +33,7 @@ class TaskState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the task has ended."""
         return self in _TERMINAL
 
     @property
@@ -51,7 +51,7 @@ _TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 
 
 class Part(A2A):
-    """A piece of content: exactly one of text, bytes, a link, or any JSON value (null among them)."""
+    """A piece of content: exactly one of text, bytes, a link, or any JSON value (also null)."""
 
     text: str | None = None
     raw: Base64 | None = None
@@ -62,7 +62,7 @@ class Part(A2A):
     media_type: str | None = None
 
     @model_validator(mode="after")
-    def _hold_one(self) -> Self:
+    def _require_one_content(self) -> Self:
         held = [name for name in ("text", "raw", "url") if getattr(self, name) is not None]
         if self.has_data:
             held.append("data")
@@ -76,7 +76,7 @@ class Part(A2A):
         return "data" in self.model_fields_set
 
     def is_present(self, name: str, value: object) -> bool:
-        """Whether a field is written at all; null is a value of data."""
+        """Return whether a field is written; null is a value of data."""
         return self.has_data if name == "data" else A2A.is_present(self, name, value)
 
 
@@ -88,7 +88,7 @@ UnsetId = Annotated[str | None, BeforeValidator(lambda value: None if value == "
 
 
 class Message(A2A):
-    """What one side says."""
+    """A message of the client or the agent."""
 
     message_id: Identifier
     context_id: UnsetId = None
@@ -101,7 +101,7 @@ class Message(A2A):
 
 
 class Artifact(A2A):
-    """What an agent made."""
+    """A result of an agent."""
 
     artifact_id: Identifier
     name: str | None = None
@@ -112,7 +112,7 @@ class Artifact(A2A):
 
 
 class TaskStatus(A2A):
-    """Where a task is, since when, and what the agent says about it."""
+    """The state of a task, its time, and a message of the agent about it."""
 
     state: TaskState
     message: Message | None = None
@@ -131,7 +131,7 @@ class Task(A2A):
 
 
 class TaskStatusUpdateEvent(A2A):
-    """A task changed its status."""
+    """A change of a task's status."""
 
     task_id: Identifier
     context_id: Identifier
@@ -140,7 +140,7 @@ class TaskStatusUpdateEvent(A2A):
 
 
 class TaskArtifactUpdateEvent(A2A):
-    """A task made an artifact, or more of one (`append`)."""
+    """An artifact of a task, or more of one (`append`)."""
 
     task_id: Identifier
     context_id: Identifier
@@ -151,7 +151,7 @@ class TaskArtifactUpdateEvent(A2A):
 
 
 class StreamResponse(A2A):
-    """One event of a stream or a push notification: exactly one of its members."""
+    """One event of a stream or a push notification: it has exactly one of these members."""
 
     task: Task | None = None
     message: Message | None = None
@@ -160,21 +160,21 @@ class StreamResponse(A2A):
 
 
 class SendMessageResponse(A2A):
-    """What a send is answered with: a task, or just a message."""
+    """The response to a message: a task or a message."""
 
     task: Task | None = None
     message: Message | None = None
 
 
 class AuthenticationInfo(A2A):
-    """How a push notification proves where it comes from."""
+    """How a push notification authenticates itself."""
 
     scheme: Identifier
     credentials: str | None = None
 
 
 class TaskPushNotificationConfig(A2A):
-    """Where updates of a task are posted to."""
+    """Where updates of a task are posted."""
 
     tenant: str | None = None
     id: str | None = None
@@ -192,7 +192,7 @@ class ListTaskPushNotificationConfigsResponse(A2A):
 
 
 class SendMessageConfiguration(A2A):
-    """How the client wants to be answered."""
+    """How the client wants the response."""
 
     accepted_output_modes: Uris = ()
     task_push_notification_config: TaskPushNotificationConfig | None = None
@@ -201,7 +201,7 @@ class SendMessageConfiguration(A2A):
 
 
 class SendMessageRequest(A2A):
-    """The body of a send."""
+    """The body of a request that sends a message."""
 
     tenant: str | None = None
     message: Message
@@ -210,7 +210,7 @@ class SendMessageRequest(A2A):
 
 
 class Empty(A2A):
-    """An answer that says nothing more."""
+    """A response without members."""
 
 
 class CancelTaskRequest(A2A):
@@ -222,7 +222,7 @@ class CancelTaskRequest(A2A):
 
 
 class ListTasksResponse(A2A):
-    """A page of tasks; all four members are always there."""
+    """A page of tasks; all four members are always present."""
 
     tasks: tuple[Task, ...]
     next_page_token: str
@@ -231,7 +231,7 @@ class ListTasksResponse(A2A):
 
 
 class AgentInterface(A2A):
-    """An address at which an agent is spoken to."""
+    """An address and a binding for messages to an agent."""
 
     url: str
     protocol_binding: str
@@ -240,7 +240,7 @@ class AgentInterface(A2A):
 
 
 class AgentProvider(A2A):
-    """Who runs an agent."""
+    """The organization that runs an agent."""
 
     url: str
     organization: str
@@ -256,7 +256,7 @@ class AgentExtension(A2A):
 
 
 class AgentCapabilities(A2A):
-    """What an agent can do beyond answering."""
+    """Optional features of an agent."""
 
     streaming: bool | None = None
     push_notifications: bool | None = None
@@ -265,7 +265,7 @@ class AgentCapabilities(A2A):
 
 
 class AgentSkill(A2A):
-    """Something an agent is good at."""
+    """A skill of an agent."""
 
     id: str
     name: str
@@ -277,7 +277,7 @@ class AgentSkill(A2A):
 
 
 class AgentCard(A2A):
-    """How an agent introduces itself."""
+    """An agent's description of itself."""
 
     name: str
     description: str

@@ -1,8 +1,8 @@
 """How the protocol's objects are read and written in JSON.
 
-Liberal in what they read (camelCase or snake_case, `null` for absent, unknown members ignored), strict in what they
-write: camelCase, nothing unknown, no nulls, no empty lists. `metadata` and data parts pass through untouched
-(`exact_json.py`). Write them with `to_wire` and `render`, not with pydantic.
+Lenient when reading (camelCase or snake_case, `null` for absent, unknown members ignored), strict when writing:
+camelCase, no unknown members, no nulls, no empty lists. `metadata` and data parts pass through unchanged
+(`exact_json.py`). Write objects with `to_wire` and `render`, not with pydantic.
 """
 
 import base64
@@ -29,7 +29,7 @@ Metadata = dict[str, Any]
 
 
 def _decode_base64(value: object) -> object:
-    """Read base64 of either alphabet, with or without padding, as protobuf's JSON allows."""
+    """Return the bytes of base64 in either alphabet, with or without padding, as protobuf's JSON allows."""
     if not isinstance(value, str):
         return value
     try:
@@ -46,7 +46,9 @@ def _alphabet(value: str) -> bytes | None:
 
 def _read_instant(value: object) -> object:
     if isinstance(value, str):
-        with suppress(ValueError, OverflowError):  # the first and the last day have times that UTC has not
+        with suppress(
+            ValueError, OverflowError
+        ):  # UTC has no value for some times of the first and the last day
             read = datetime.fromisoformat(value)
             if read.tzinfo is not None and "T" in value:
                 return read.astimezone(UTC)
@@ -57,7 +59,7 @@ def _read_instant(value: object) -> object:
 
 
 def render_instant(value: datetime) -> str:
-    """Write a time as ISO 8601 UTC with milliseconds."""
+    """Return a time as ISO 8601 in UTC with milliseconds."""
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
@@ -76,7 +78,7 @@ Instant = Annotated[
     datetime, BeforeValidator(_read_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 ABSENT_AS_EMPTY = BeforeValidator(lambda value: () if value is None else value)
-# Lists of others are read up to their first mistake: to name each costs a hundred times what it cost to send it.
+# Lists from clients are read up to their first mistake: listing all costs a hundred times more than sending them.
 Uris = Annotated[tuple[str, ...], FailFast(), ABSENT_AS_EMPTY]
 
 
@@ -88,17 +90,17 @@ class A2A(BaseModel):
     )
 
     def to_wire(self) -> dict[str, Any]:
-        """Give the JSON object, for `exact_json.render`."""
+        """Return the JSON object, for `exact_json.render`."""
         members = ((name, self.wire_name(name), getattr(self, name)) for name in type(self).model_fields)
         return {key: _wired(value) for name, key, value in members if self.is_present(name, value)}
 
     def is_present(self, name: str, value: object) -> bool:
-        """Whether a field is written at all."""
+        """Return whether a field is written."""
         return value is not None and (value != () or self._is_required(name))
 
     @classmethod
     def wire_name(cls, name: str) -> str:
-        """Give a field's name in JSON."""
+        """Return a field's name in JSON."""
         return cls.model_fields[name].alias or name
 
     @classmethod

@@ -53,6 +53,7 @@ class TurnExecution:
                 outcome = self._answer(watched, claimed)
         except TurnLost:
             log.info("turn.lost_here")
+            # Another worker, or a cancellation, has taken over: this worker must write nothing.
             outcome = "lost"
         except ServiceUnavailable as error:
             log.warning("turn.left", error=error.code)  # the lease expires, and another worker takes the turn
@@ -63,9 +64,11 @@ class TurnExecution:
 
     def _answer(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
         """Run the behavior and end the turn; return the outcome for the metrics."""
+        # A model call or a pause in the behavior ends early by this.
         turn = replace(claimed.turn, is_cancelled=watched.stopped.is_set)
         behavior = self._behaviors[turn.behavior.kind]
         try:
+            # Closing settles the model call even if this turn is lost in between.
             with closing(_closable(behavior.run(turn))) as updates:
                 self._write(watched, claimed, updates)
             return self._end(watched, claimed)
@@ -84,6 +87,7 @@ class TurnExecution:
         for update in updates:
             if watched.reason is StopReason.LOST:
                 raise TurnLost
+            # A result that was computed without permission is not written.
             if watched.reason is StopReason.REVOKED:
                 return
             retry(partial(self._log.append, claimed, update))
@@ -91,7 +95,7 @@ class TurnExecution:
                 return
 
     def _end(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
-        """End a turn whose behavior returned or was stopped; return the outcome for the metrics."""
+        """End a turn after its behavior returned or was stopped; return the outcome for the metrics."""
         match watched.reason:
             case StopReason.LOST:
                 raise TurnLost
@@ -121,13 +125,14 @@ def sentence_of(error: Exception) -> str:
 
     Unexpected errors get a fixed message, because their texts may contain internal details.
     """
+    # The provider's reason concerns the client's message, so it may be shown.
     if isinstance(error, UpstreamRefused):
         return f"{error.detail} {error.error['message']}"
     return error.detail if isinstance(error, DomainError) else BROKEN
 
 
 def _closable(updates: Iterator[Update]) -> Generator[Update]:
-    """Return the updates as a generator, whose `close` aborts and settles a model call behind it at once."""
+    """Return the updates as a generator; its `close` aborts and settles a model call behind it at once."""
     if isinstance(updates, Generator):
         return updates
     return cast("Generator[Update]", (update for update in updates))

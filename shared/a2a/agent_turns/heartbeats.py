@@ -13,6 +13,7 @@ from enum import StrEnum
 from shared.a2a.agent_turns.leases import RENEWAL_SECONDS, Lease, TurnLeases
 from shared.runtime.periodic_thread import InFlight
 
+# The longest time until a cancellation or revocation stops a turn.
 ROUND_SECONDS = 0.5
 
 
@@ -36,6 +37,7 @@ class WatchedTurn:
 
     def stop(self, reason: StopReason) -> None:
         """Ask the turn to end; only the first reason counts."""
+        # Set before the event: the turn's thread reads the reason once it sees the event.
         self.reason = self.reason or reason
         self.stopped.set()
 
@@ -80,6 +82,7 @@ class TurnHeartbeats:
         if now - self._renewed_at >= RENEWAL_SECONDS:
             self._leases.renew(leases)  # of stopping turns too: their last updates need the lease
             self._renewed_at = now
+        # Checked each round, renewed less often: a check only reads.
         may_continue = self._leases.check(leases)
         for watched in watched_turns:
             if watched.lease.turn_id not in may_continue:

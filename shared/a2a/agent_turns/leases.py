@@ -24,7 +24,7 @@ RENEWAL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The lease of a turn: who pays for it, and whose agent it is; `row` is what the claim has read."""
+    """The lease of a turn, its payer and its agent's deployment; `row` is what the claim has read."""
 
     id: UUID
     turn_id: UUID
@@ -53,7 +53,7 @@ class TurnLeases:
         self._database = database
         self._rotation = RoundRobin()
         self._unconfirmed: UUID | None = None
-        """The lease of a claim whose result was lost."""
+        """The lease of a claim without a known result."""
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
         """Claim the next turn, of no organization in `full`. Return None if there is none.
@@ -63,6 +63,7 @@ class TurnLeases:
         if self._unconfirmed is not None:
             with self._database.autocommit() as session:
                 session.execute(_RELEASE, {"unheard": self._unconfirmed})
+        # Chosen here and not by the database, so a claim without a result can be found again.
         self._unconfirmed = uuid4()
         with self._database.autocommit() as session:
             values = {"lease_id": self._unconfirmed, "seconds": LEASE_SECONDS}
@@ -135,7 +136,7 @@ CLAIM = claim_statement(_NEXT)
 _CLAIM = claim_and_read_statement(CLAIM)
 
 REQUEUED: Mapping[str, Any] = {"state": "queued", "lease_id": None, "lease_until": None}
-"""The columns of a turn whose lease ended, so that any worker may claim it."""
+"""The columns of a turn without a lease, so that any worker may claim it."""
 # No worker has begun the turn, so this is no attempt.
 _RELEASE = (
     update(task_turns)

@@ -1,4 +1,4 @@
-"""Recover lost turns: those whose worker died, or stalled for longer than its lease.
+"""Recover lost turns: their worker died, or stalled for longer than its lease.
 
 Every worker of agents scans for them twice a second. A turn is run again if its agent has reported nothing but WORKING,
 or if its behavior can resume: it repeats the same updates, or continues where it was. Otherwise the task fails, because
@@ -6,7 +6,7 @@ a model must not be called a second time without the client's knowledge.
 
 Attempts are bounded. A remote agent continues by itself while workers die: a death after which the turn has more
 updates than before does not count, only deaths in a row without progress do. A worker that is shut down has made no
-attempt, nor has one whose claim's result was lost.
+attempt, nor has one that lost the result of its claim.
 """
 
 from functools import partial
@@ -28,6 +28,7 @@ from shared.db.database import Database, Session
 from shared.observability.telemetry import SWEPT, get_logger
 from shared.runtime.periodic_thread import PeriodicThread
 
+# A turn that kills its workers must not run for ever.
 MAXIMUM_ATTEMPTS = 3
 REMOTE_ATTEMPTS = 10
 """Attempts in a row without progress; asking a remote agent about a message costs nothing."""
@@ -35,6 +36,7 @@ REMOTE_ATTEMPTS = 10
 
 def may_run_again(session: Session, turn: Row[Any]) -> bool:
     """Return whether a lost turn may be run again."""
+    # Nothing that the client saw can be contradicted yet.
     if turn.attempts < MAXIMUM_ATTEMPTS and not turn.has_spoken:
         return True
     behavior = find_behavior(session, turn.behavior_id)
@@ -47,6 +49,7 @@ def may_run_again(session: Session, turn: Row[Any]) -> bool:
 
 def _has_progressed(session: Session, turn: Row[Any]) -> bool:
     """Return whether the agent has written updates since the last death; if so, reset the attempts."""
+    # One statement compares and stores, so two sweeps count a death once.
     seen = update(remote_turns).where(
         remote_turns.c.turn_id == turn.id, remote_turns.c.updates_seen < turn.updates
     )
@@ -87,9 +90,10 @@ class TurnSweeper:
 
 
 def sweep_turns(database: Database, notifier: TaskNotifier) -> int:
-    """Recover the turns whose leases have expired; return their number."""
+    """Recover the turns with expired leases; return their number."""
     with database.autocommit() as session:
         lost = session.execute(_LOST_IDS).all()
+    # One transaction for each turn: a locked task must not delay the others.
     for turn in lost:
         _take_back(database, notifier, turn.id, turn.task_id)
     if lost:

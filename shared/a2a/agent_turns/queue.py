@@ -45,9 +45,11 @@ class TurnQueue:
 
     def take(self) -> TakenTurn | None:
         """Wait for a turn and claim it. Return None after two seconds. Raises ServiceUnavailable."""
+        # Returning None lets the thread check for a shutdown.
         if not self._poll_lock.acquire(timeout=MAX_WAIT_SECONDS):
             return None
         try:
+            # Without a wake-up for half a second, any number of turns may have been missed.
             self._takes_all |= not self._wake_ups.acquire(timeout=POLL_SECONDS)
             taken = self._take()
             if taken is None:

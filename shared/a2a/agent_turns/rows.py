@@ -35,6 +35,7 @@ class AnswerTurn(Job):
 
     kind = "agents.answer_turn"
     queue = AGENTS
+    # Wake-ups within this time are sent as one.
     spacing_seconds = 0.25
 
     turn_id: str = ""
@@ -53,6 +54,7 @@ def calls_of(turn_id: UUID) -> Sequence[UUID]:
 
 @handles(AnswerTurn, in_parallel=True)
 def _answer_turn(context: Context) -> int:
+    # The consumer claims turns itself, in a fair order; the job names none.
     context.wake(AGENTS)
     return 0
 
@@ -91,6 +93,7 @@ def mark_next_turns(database: Database) -> int:
     A worker of the previous release that ended the turns before them does not set it.
     """
     is_before = (_earlier.c.task_id == task_turns.c.task_id, _earlier.c.message < task_turns.c.message)
+    # Repeated in the UPDATE: another transaction may have changed the row since the subquery.
     behind = (task_turns.c.state == "queued", ~task_turns.c.is_next)
     first = select(task_turns.c.id).where(*behind, ~exists().where(*is_before, _earlier.c.state != "done"))
     statement = update(task_turns).where(task_turns.c.id.in_(first.limit(bindparam("limit"))), *behind)

@@ -17,6 +17,7 @@ from shared.runtime.periodic_thread import PeriodicThread
 log = get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
+# Every worker hears every announcement and keeps the traces of turns that others run.
 REMEMBERED_TRACES = 4096
 _ID_BYTES = 16
 
@@ -58,6 +59,7 @@ class TurnListener:
                 while not self._thread.is_stopping:
                     message: Any = subscription.get_message(timeout=PAUSE_SECONDS)
                     if message is not None:
+                        # Before the wake-up: the thread that claims the turn looks for its trace.
                         self._remember(message["data"])
                         self._on_turn()
         except redis.RedisError as error:

@@ -25,9 +25,11 @@ HISTORY_BYTES = 16 << 20
 
 def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
     """Return the turn of a claim's row, as a behavior gets it. Raises AgentUnavailable, UnsupportedOperation."""
+    # The outer join found no behavior.
     if row.kind is None:
         raise UnsupportedOperation("The behavior that should answer has been deleted.")
     document = parse(row.said)
+    # A cheap test of the text first: most messages have no file.
     if links.may_contain_files(row.said):
         document = links.with_links(row.task_id, document)
     message = Message.model_validate(document)
@@ -67,6 +69,7 @@ def _caller(row: Any, message: Message, *, channel: str) -> tuple[Caller, Attrib
         channel=channel,
     )
     daemon = None
+    # A suspended organization disables all of its agents.
     if row.daemon_id is not None and row.suspended_at is None:
         daemon = Daemon(
             id=row.daemon_id,

@@ -34,7 +34,10 @@ class AgentUnavailable(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnBehalf:
-    """What a turn keeps of the call that created it; `owner_id` is None if the agent's service account will own."""
+    """The part of a call that its turn keeps.
+
+    `owner_id` is None if the agent's service account will own.
+    """
 
     owner_id: UUID | None
     payer_id: UUID
@@ -46,8 +49,9 @@ class OnBehalf:
 
     @classmethod
     def of(cls, caller: Caller, *, transaction_id: str) -> OnBehalf:
-        """Return what a turn keeps of a call: its owner only if the call was attributed."""
+        """Return the part of a call that its turn keeps: the owner only if the call was attributed."""
         if caller.payer_id is None:
+            # `authorize` has checked it, so this is a mistake in the code.
             raise RuntimeError("a caller without payer was let through")
         is_attributed = caller.transaction_id is not None and caller.owner is not None
         reported = caller.reported_caller
@@ -77,6 +81,7 @@ def make_agent_caller(
 
     `daemon` and `owner` are the current rows, None if disabled. Raises AgentUnavailable.
     """
+    # A disabled owner must not be replaced by the service account, which has other permissions.
     if daemon is None or (owner is None and on_behalf.owner_id is not None):
         raise AgentUnavailable
     if owner is None:

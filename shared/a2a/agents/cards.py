@@ -29,7 +29,7 @@ BINDINGS = ("HTTP+JSON", "JSONRPC")
 def make_card(
     agent: Agent, declared: Sequence[DeclaredExtension], *, url: str, base_url: str, pushes: bool
 ) -> AgentCard:
-    """Return the public card of an agent whose address is `url`."""
+    """Return the public card of an agent with the address `url`."""
     own = AgentCard(
         name=agent.name,
         description=_description(agent),
@@ -80,6 +80,7 @@ def _skill(behavior: BehaviorSettings) -> AgentSkill:
         id=str(behavior.id),
         name=behavior.name,
         description=behavior.description,
+        # The protocol requires at least one tag.
         tags=behavior.tags or (behavior.kind.value,),
         examples=behavior.examples,
         input_modes=behavior.input_modes,
@@ -145,12 +146,14 @@ def compose_card(own: AgentCard, agent: Agent) -> AgentCard:
             "default_input_modes": remote.default_input_modes or own.default_input_modes,
             "default_output_modes": remote.default_output_modes or own.default_output_modes,
             "skills": (*remote.skills, *_own_skills(own, agent)),
+            # Browsers of our console would load a plain-HTTP or script address.
             "icon_url": remote.icon_url if _is_web_address(remote.icon_url) else None,
         }
     )
 
 
 def _own_skills(own: AgentCard, agent: Agent) -> list[AgentSkill]:
+    # The remote behavior itself is described by the remote card's skills.
     ids = {str(at.id) for at in agent.behaviors if at.kind is not BehaviorKind.REMOTE}
     return [skill for skill in own.skills if skill.id in ids]
 

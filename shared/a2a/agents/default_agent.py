@@ -58,6 +58,7 @@ def _follow_setting(
         )
     elif is_scripted and script is not None and not script.is_default:
         make_default_behavior(session, actor=OPERATOR, behavior_id=script.id)
+    # A script that is the only behavior stays: an agent needs one.
     elif script is not None and not is_scripted and others:
         if script.is_default:
             make_default_behavior(session, actor=OPERATOR, behavior_id=others[0].id)

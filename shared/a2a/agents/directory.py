@@ -55,6 +55,7 @@ class Agent:
         if skill_id is None:
             return self.behaviors[0]
         for behavior in self.behaviors:
+            # The name too, because it is what clients see on the card.
             if skill_id in (str(behavior.id), behavior.name):
                 return behavior
         if self.behaviors[0].kind is BehaviorKind.REMOTE:
@@ -97,6 +98,7 @@ def get_agent(session: Session, deployment_id: UUID) -> Agent:
         organization_id=row.organization_id,
         organization_name=row.organization_name,
         name=row.name,
+        # A deployment without a version counts as version 1.
         version=row.label or str(row.number or 1),
         behaviors=held,
         networks=tuple(sorted({name for found in routed for name in found.networks})),
@@ -176,6 +178,7 @@ def _reads_all(caller: Caller, agent: Agent) -> bool:
         return False
     if caller.executor.kind is ExecutorKind.USER:
         return True
+    # On behalf of a receiving identity a deployment reads that identity's tasks only.
     return caller.deployment_id == agent.deployment_id and caller.transaction_id is None
 
 

@@ -27,6 +27,7 @@ def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ..
     extension is declared too, and required if that extension is required.
     """
     declared = {extension.uri: extension for extension in own.offered(agent.networks)}
+    # In reverse, so that the default behavior, which is the first, wins.
     for behavior in reversed(agent.behaviors):
         declared |= {extension.uri: _completed(extension, declared) for extension in behavior.extensions}
     return tuple(_with_dependencies(declared).values())
@@ -56,6 +57,7 @@ def require(
     """Raise ExtensionSupportRequired unless all required extensions are active; it names those not requested."""
     unmet = [extension.uri for extension in declared if extension.required and extension.uri not in active]
     if unmet:
+        # If all were requested, dependencies are missing: name the unmet ones then.
         missing = ", ".join([uri for uri in unmet if uri not in requested] or unmet)
         detail = (
             f"The agent requires extensions that the request does not name in `A2A-Extensions`: {missing}"
@@ -84,6 +86,7 @@ def _findings(
 ) -> Iterable[FieldError]:
     for uri in active:
         data = (metadata or {}).get(uri)
+        # An active extension without data is fine unless the message lists it.
         if data is None and uri not in listed:
             continue
         for name, message in own.find_errors(uri, data):

@@ -36,7 +36,7 @@ class EventData(ExtensionData):
 
 
 class ArtifactSchemaData(ExtensionData):
-    """The schema of an artifact's or message's content: a URI whose fragment names it."""
+    """The schema of an artifact's or message's content: a URI with a fragment that names it."""
 
     schema_: Annotated[
         str,
@@ -59,7 +59,7 @@ class FileArtifactData(ExtensionData):
 
 
 class DistributionParams(BaseModel):
-    """The networks whose messages the agent receives."""
+    """The networks from which the agent receives messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -132,6 +132,7 @@ class OwnExtensions:
 
 def find_own_extension(name: str, version: str) -> OwnExtension | None:
     """Return the extension with this name and version, the last two segments of its URI, or None."""
+    # Old versions are not served; their URIs stay reserved.
     if version != VERSION:
         return None
     return next((own for own in OWN_EXTENSIONS if own.name == name), None)

@@ -1,7 +1,7 @@
-"""Administer the behaviors of deployments: how an agent works, and what it says of that on its card.
+"""Administer the behaviors of deployments: how an agent works, and what its card says about that.
 
-The first behavior is the default; another is made so, and the default is removed only as the last. Turns that wait
-for a removed behavior fail and say why. Only administrators read instructions and scripts.
+The first behavior becomes the default. Another one can be made the default, and the default can only be deleted as the
+last. Turns that wait for a deleted behavior fail. Only administrators read instructions and scripts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,9 +56,9 @@ class DefaultBehavior(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BehaviorDraft:
-    """What a behavior is to be.
+    """The values for a behavior.
 
-    A model behavior names a `model`; a script behavior has a `script`, or none to follow the file of `A2A_SCRIPT`.
+    A model behavior has a `model`; a script behavior has a `script`, or none to follow the file of `A2A_SCRIPT`.
     """
 
     name: str
@@ -75,7 +75,7 @@ class BehaviorDraft:
 
 
 def authorize_drafting(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
-    """Raise unless the actor may give this deployment a behavior."""
+    """Raise unless the actor may create behaviors of this deployment."""
     authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
 
 
@@ -85,7 +85,10 @@ def authorize_changing(session: Session, *, actor: Actor, behavior_id: UUID) -> 
 
 
 def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
-    """Check a draft outside of any transaction: reading a script may take a second, once. Raises ValidationFailed."""
+    """Check a draft and return it. Raises ValidationFailed.
+
+    Call it outside of transactions: parsing a script may take a second, the first time.
+    """
     _values(draft)
     return draft
 
@@ -93,7 +96,7 @@ def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
 def create_behavior(
     session: Session, *, actor: Actor, deployment_id: UUID, draft: BehaviorDraft, is_default: bool = False
 ) -> BehaviorSettings:
-    """Give a deployment a behavior. Raises BehaviorNameTaken, ValidationFailed."""
+    """Create a behavior of a deployment. Raises BehaviorNameTaken, ValidationFailed."""
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(draft)
     lock_deployment(session, deployment_id)
@@ -101,7 +104,7 @@ def create_behavior(
         select(func.count()).where(behaviors.c.deployment_id == deployment_id)
     ).scalar_one()
     if count >= BEHAVIORS_LIMIT:
-        raise _wrong("name", f"would be one more than the {BEHAVIORS_LIMIT} that a deployment may have")
+        raise _wrong("name", f"would exceed the limit of {BEHAVIORS_LIMIT} behaviors for a deployment")
     require_free_name(session, deployment_id, values["name"], None)
     if is_default or count == 0:
         unset_default(session, deployment_id)
@@ -116,14 +119,14 @@ def create_behavior(
 
 
 def get_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> BehaviorSettings:
-    """Get a behavior."""
+    """Return a behavior. Raises ResourceNotFound, PermissionDenied."""
     return _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)[0]
 
 
 def list_behaviors(
     session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[BehaviorSettings]:
-    """List the behaviors of a deployment."""
+    """Return a page of the behaviors of a deployment."""
     authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
     return paginate(session, statement, ascending(behaviors.c.id), behavior_settings, **page)
@@ -132,7 +135,7 @@ def list_behaviors(
 def replace_behavior(
     session: Session, *, actor: Actor, behavior_id: UUID, draft: BehaviorDraft
 ) -> BehaviorSettings:
-    """Make a behavior another one under the same id; turns that have begun go on as they began.
+    """Replace a behavior under the same id; running turns continue with the old one.
 
     Raises BehaviorOfEndpoint, BehaviorNameTaken and ValidationFailed.
     """
@@ -147,7 +150,7 @@ def replace_behavior(
 
 
 def make_default_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> BehaviorSettings:
-    """Set the default behavior, which answers messages that ask for no other."""
+    """Make a behavior the default, which answers messages that name no skill."""
     behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     lock_deployment(session, behavior.deployment_id)
     if not _get(session, behavior_id).is_default:
@@ -160,12 +163,12 @@ def make_default_behavior(session: Session, *, actor: Actor, behavior_id: UUID) 
 def remove_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> None:
     """Delete a behavior of a deployment.
 
-    Raises BehaviorOfEndpoint, and DefaultBehavior for the default one while there are others.
+    Raises BehaviorOfEndpoint, and DefaultBehavior for the default while there are others.
     """
     behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(behavior)
     lock_deployment(session, behavior.deployment_id)
-    behavior = _get(session, behavior_id)  # another may have removed it, or made it the default
+    behavior = _get(session, behavior_id)  # read again under the lock: it may have changed
     others = select(func.count()).where(
         behaviors.c.deployment_id == behavior.deployment_id, behaviors.c.id != behavior_id
     )
@@ -192,14 +195,16 @@ def _values(draft: BehaviorDraft) -> dict[str, Any]:
 def _how_it_works(draft: BehaviorDraft) -> dict[str, Any]:
     if draft.kind is BehaviorKind.MODEL:
         if not draft.model:
-            raise _wrong("model", "is what a model behavior works with")
+            raise _wrong("model", "is required for a model behavior")
         if draft.script is not None:
-            raise _wrong("script", "is of no use to a model behavior")
+            raise _wrong("script", "must not be set for a model behavior")
         return {"model": draft.model, "instructions": draft.instructions, "script": None}
     if draft.kind is BehaviorKind.REMOTE:
-        raise _wrong("kind", "comes with the endpoint of a deployment; set that instead")
+        raise _wrong(
+            "kind", "must not be remote: set an endpoint of the deployment, which creates that behavior"
+        )
     if draft.model is not None:
-        raise _wrong("model", "is of no use to a script behavior")
+        raise _wrong("model", "must not be set for a script behavior")
     if draft.script is not None:
         _check_script(draft.script)
     return {"model": None, "instructions": draft.instructions, "script": draft.script}
@@ -219,7 +224,7 @@ def _check_script(script: str) -> None:
 def _extensions(declared: Sequence[DeclaredExtension]) -> Sequence[DeclaredExtension]:
     uris = [extension.uri for extension in declared]
     if len(uris) > EXTENSIONS_LIMIT or len(set(uris)) < len(uris):
-        raise _wrong("extensions", f"must be at most {EXTENSIONS_LIMIT}, each URI once")
+        raise _wrong("extensions", f"must have at most {EXTENSIONS_LIMIT} items, each URI once")
     for uri in uris + [needed for extension in declared for needed in extension.requires]:
         if (
             not 1 <= len(uri) <= _URI_CHARACTERS
@@ -227,12 +232,14 @@ def _extensions(declared: Sequence[DeclaredExtension]) -> Sequence[DeclaredExten
             or not uri.isprintable()
             or set(uri) & {",", " "}
         ):
-            raise _wrong("extensions", "URIs are printable ASCII without spaces and commas")
+            raise _wrong(
+                "extensions", "must have URIs of printable ASCII characters without spaces and commas"
+            )
     return declared
 
 
 def stored_extension(extension: DeclaredExtension) -> Mapping[str, Any]:
-    """Give an extension as the column `extensions` has it."""
+    """Return an extension in the form of the column `extensions`."""
     return {
         "uri": extension.uri,
         "description": extension.description,
@@ -244,13 +251,13 @@ def stored_extension(extension: DeclaredExtension) -> Mapping[str, Any]:
 
 def _require_text(name: str, value: str) -> str:
     if not value.strip() or "\x00" in value:
-        raise _wrong(name, "must say something")
+        raise _wrong(name, "must not be empty")
     return value
 
 
 def _texts(name: str, values: Sequence[str]) -> list[str]:
     if len(values) > _TEXTS_LIMIT or any(not value or "\x00" in value for value in values):
-        raise _wrong(name, f"must be at most {_TEXTS_LIMIT} texts, none of them empty")
+        raise _wrong(name, f"must have at most {_TEXTS_LIMIT} texts, none of them empty")
     return list(values)
 
 
@@ -266,8 +273,9 @@ def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
 
 
 def lock_deployment(session: Session, deployment_id: UUID) -> None:
-    """Lock a deployment, so that changes of its behaviors wait for each other."""
+    """Lock a deployment, so that changes of its behaviors are serialized."""
     held = select(deployments.c.id).where(deployments.c.id == deployment_id)
+    # Not FOR UPDATE: rows that refer to the deployment may still be inserted meanwhile.
     session.execute(held.with_for_update(key_share=True))
 
 
@@ -281,7 +289,7 @@ def require_free_name(session: Session, deployment_id: UUID, name: str, own_id: 
 
 
 def unset_default(session: Session, deployment_id: UUID) -> None:
-    """Let no behavior of a deployment be its default; the caller makes another one so."""
+    """Clear the default of a deployment; the caller sets another one."""
     held = update(behaviors).where(behaviors.c.deployment_id == deployment_id, behaviors.c.is_default)
     session.execute(held.values(is_default=False, updated_at=func.now()))
 

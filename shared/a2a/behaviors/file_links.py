@@ -1,8 +1,8 @@
-"""Links to the files of a task's artifacts, made when someone who may read the task looks at it.
+"""Links to the files in a task, created when an authorized reader reads the task.
 
-In the task's log a part has the file's protected address (`stored_files.py`); `with_links` puts a read grant into it
-on the way out, so that no secret lies in any row, event or queue. Only files that the task refers to get one: an
-address that somebody wrote into a message opens nothing.
+In the log a part has the URL of a file's content that requires a credential (`stored_files.py`). `with_links` replaces
+it by a read grant for the response, so no row, event or queue contains a secret. Only files to which the task refers
+get a grant: an address that a client wrote into a message opens nothing.
 """
 
 import hashlib
@@ -20,7 +20,10 @@ from shared.files.grants import Reading, grant_to_readers
 from shared.files.references import ReferenceKind
 
 LINK_LIFE = timedelta(hours=24)
-"""The longest life of a grant (docs/specification/sharing.md#limits); links have between half of it and all of it."""
+"""The longest life of a grant; a link is valid for between half of it and all of it.
+
+The limit of grants: docs/specification/sharing.md#limits.
+"""
 MAX_LINKS = 1000
 _HOLDERS = frozenset(
     {"task", "artifacts", "artifact", "artifactUpdate", "statusUpdate", "status", "message", "history"}
@@ -30,15 +33,15 @@ _UUID = r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 def content_address(base_url: str, file_id: UUID, version_id: UUID) -> str:
-    """Give the protected address of a version's content."""
+    """Return the URL of a version's content that requires a credential."""
     return f"{base_url}/files/{file_id}/content?versionId={version_id}"
 
 
 class FileLinks:
-    """Makes the links of a process."""
+    """Creates the links of a process."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Derive the key from the first encryption key; when that changes, so do the links made from then on."""
+        """Derive the key from the first encryption key; after a change of that key, links are new ones."""
         self._database = database
         self._base_url = settings.base_url
         self._key = hmac.digest(
@@ -49,13 +52,13 @@ class FileLinks:
         )
 
     def may_contain_files(self, text: str) -> bool:
-        """Tell whether a file may stand in a JSON text."""
+        """Return whether a JSON text may contain the address of a file."""
         return f"{self._base_url}/files/" in text
 
     def with_links(self, task_id: UUID, wire: Any) -> Any:
-        """Give the JSON value of a task, an artifact or an event of theirs, with links where files stand.
+        """Return the JSON of a task, an artifact or an event with links in place of file addresses.
 
-        What holds no address of a file is given back as it is, at the cost of a look.
+        A value without such an address is returned unchanged, and no row is read.
         """
         found = self._find(task_id, wire)
         if not found:
@@ -64,7 +67,7 @@ class FileLinks:
             return self._linked(session, wire, found)
 
     def with_links_in(self, session: Session, task_id: UUID, wire: Any) -> Any:
-        """Do the same in a transaction of the caller's."""
+        """Do the same in the caller's transaction."""
         found = self._find(task_id, wire)
         return self._linked(session, wire, found) if found else wire
 
@@ -80,6 +83,7 @@ class FileLinks:
     def _note(self, task_id: UUID, part: _Part, found: dict[str, Reading]) -> _Part:
         url = part.get("url")
         address = self._address.fullmatch(url) if isinstance(url, str) else None
+        # Each link costs a row lookup; a task beyond the limit keeps plain addresses.
         if address is not None and len(found) < MAX_LINKS:
             found[address[0]] = Reading(
                 file_id=UUID(address[1]),
@@ -106,7 +110,7 @@ class FileLinks:
 
 
 def _change_parts(value: Any, change: Callable[[_Part], _Part]) -> Any:
-    """Change the parts in an object of the protocol, and nothing that a client or an agent wrote into them."""
+    """Apply a function to the parts of an object of the protocol, and to nothing inside them."""
     if isinstance(value, list):
         return [_change_parts(item, change) for item in value]
     if not isinstance(value, dict):

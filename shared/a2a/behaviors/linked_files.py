@@ -1,7 +1,7 @@
-"""The files of ours that a message or an artifact links to: models are given their content, and tasks refer to them.
+"""Files of this service to which a message or an artifact links: read for models, and referenced by tasks.
 
-A link opens exactly what its grant says, no matter who wrote it into a message; any other address is not looked at:
-nothing here asks another host.
+A link opens exactly what its grant allows, no matter who wrote it into a message. Other addresses are ignored: nothing
+here sends a request to another host.
 """
 
 import re
@@ -31,19 +31,22 @@ class LinkedFiles:
         self._base_url = settings.base_url
 
     def read(self, url: str) -> tuple[str, bytes] | None:
-        """Give media type and content behind a link of ours; None for any other address. Raises PartNotReadable."""
+        """Return the media type and content behind a link of ours, or None for another address.
+
+        Raises PartNotReadable.
+        """
         link = self._find_link(url)
         if link is None:
             return None
         try:
             return self._read(*link)
         except DomainError as error:
-            raise PartNotReadable("A file that the message links to cannot be read.") from error
+            raise PartNotReadable("A file that the message links to could not be read.") from error
 
     def refer_to(self, caller: Caller, task_id: UUID, url: str) -> str | None:
-        """Have a task refer to the file behind a link of ours; give its address without the link.
+        """Add a reference of a task to the file behind a link, and return its address without the grant.
 
-        None for any other address, and for a file that is not the caller's to share. Raises ServiceUnavailable.
+        Returns None for another address, and for a file that the caller may not share. Raises ServiceUnavailable.
         """
         link = self._find_link(url)
         if link is None:
@@ -59,7 +62,7 @@ class LinkedFiles:
         return content_address(self._base_url, version.file_id, version.id)
 
     def _find_link(self, url: str) -> tuple[UUID, str] | None:
-        """Find the file and the token of a link of ours."""
+        """Return the file id and the token of a link of ours, or None."""
         if not url.startswith(f"{self._base_url}/"):
             return None
         address = urlsplit(url)

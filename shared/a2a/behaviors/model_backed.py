@@ -1,11 +1,11 @@
-"""The behavior that asks a model: its reply becomes the task's artifact, text as it comes.
+"""The behavior that calls a model: its reply becomes the task's artifact, streamed as it arrives.
 
-Small replies stand in the artifact itself and are streamed in chunks. One that grows beyond the setting
-`A2A_INLINE_ARTIFACT_BYTES` is kept as a file (`stored_files.py`): what was streamed of it is then replaced by a part
-with its link. Where the client takes JSON and no text, the reply is a data part, or an error if it is not JSON.
+A small reply is inline text and is streamed in chunks. A reply above `A2A_INLINE_ARTIFACT_BYTES` is stored as a file
+(`stored_files.py`), and a part with its link replaces what was streamed. If the client accepts JSON and no text, the
+reply is a data part, or an error if it is not JSON.
 
-The turn's organization pays; the call is attributed to the daemon that answers, the receiving identity and the
-deployment (docs/specification/a2a.md#behaviors). Whatever goes wrong ends the task as FAILED with a sentence of ours.
+The turn's organization pays. The call is attributed to the answering service account, the receiving identity and the
+deployment (docs/specification/a2a.md#behaviors). Any failure ends the task as FAILED with a message of this service.
 """
 
 import time
@@ -26,7 +26,7 @@ from shared.models.providers.errors import CallCancelled
 
 
 class ReplyForm(Enum):
-    """A form that a model can be asked for: its media type, and the suffix of a file that holds it."""
+    """A form in which a model can reply: its media type and the suffix of a file with it."""
 
     TEXT = ("text/plain", ".txt")
     MARKDOWN = ("text/markdown", ".md")
@@ -34,17 +34,17 @@ class ReplyForm(Enum):
 
     @property
     def media_type(self) -> str:
-        """What the reply's part or file says it is."""
+        """The media type of the reply's part or file."""
         return self.value[0]
 
     @property
     def suffix(self) -> str:
-        """How the name of a file in this form ends."""
+        """The suffix of a file name in this form."""
         return self.value[1]
 
 
 def choose_form(accepted: Sequence[str]) -> ReplyForm:
-    """Choose the first form that the client takes; text where it says nothing, or nothing that we write."""
+    """Return the first form that the client accepts; text if it names none, or none that exists here."""
     for mode in accepted:
         for form in ReplyForm:
             if _takes(mode, form.media_type):
@@ -53,14 +53,14 @@ def choose_form(accepted: Sequence[str]) -> ReplyForm:
 
 
 def _takes(mode: str, media_type: str) -> bool:
-    """Tell whether a media type or range, as `text/*`, covers a media type; parameters do not matter."""
+    """Return whether a media type or range, such as `text/*`, covers a media type; parameters are ignored."""
     kind, _, subtype = mode.partition(";")[0].strip().lower().partition("/")
     wanted, _, written = media_type.partition("/")
     return kind in ("*", wanted) and subtype in ("*", written)
 
 
 COALESCING_SECONDS = 0.1
-"""Text that comes faster is put together: each chunk is a transaction, and an event for every stream."""
+"""Text that arrives faster is collected, because each chunk is a transaction, and an event in every stream."""
 ARTIFACT_NAME = "reply"
 
 
@@ -83,7 +83,7 @@ class ModelBackedBehavior:
         self._inline_limit_bytes = inline_limit_bytes
 
     def run(self, turn: Turn) -> Iterator[Update]:
-        """Ask the model and give its reply; ends without a word when the turn is cancelled."""
+        """Call the model and yield its reply. Ends without an update if the turn is canceled."""
         yield StatusChanged(state=TaskState.WORKING)
         try:
             yield from self._stream_reply(turn)
@@ -119,7 +119,7 @@ class _Reply:
         self._sent_at = float("-inf")
 
     def add(self, text: str) -> Iterator[Update]:
-        """Take more text; say what has gathered, unless something was said a moment ago."""
+        """Add text; yield all text that is not sent yet, unless a chunk was sent a moment ago."""
         self._texts.append(text)
         self._size_bytes += len(text.encode("utf-8", "surrogatepass"))
         is_due = time.monotonic() - self._sent_at >= COALESCING_SECONDS
@@ -127,7 +127,7 @@ class _Reply:
             yield self._chunk(last_chunk=False)
 
     def end(self) -> Iterator[Update]:
-        """Send the rest, or replace what was sent with a link."""
+        """Yield the rest of the text, or replace all of it by a link."""
         whole = _whole_characters("".join(self._texts))
         if self._form is ReplyForm.JSON:
             yield self._data(whole)
@@ -139,7 +139,7 @@ class _Reply:
     def _chunk(self, *, last_chunk: bool) -> ArtifactProduced:
         text = "".join(self._texts)[self._sent_characters :]
         if not last_chunk and text and "\ud800" <= text[-1] <= "\udbff":
-            text = text[:-1]  # half a character: the other half comes with the next text
+            text = text[:-1]  # half a character: the other half arrives with the next text
         is_first = self._sent_at == float("-inf")
         self._sent_characters += len(text)
         self._sent_at = time.monotonic()
@@ -180,12 +180,12 @@ class _Reply:
 
 
 def _whole_characters(text: str) -> str:
-    """Join characters that a provider sent in halves; a half without its other becomes U+FFFD."""
+    """Join characters that a provider sent in halves; a half without its other half becomes U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _unfenced(text: str) -> str:
-    """Take JSON out of the code fence into which models like to put it."""
+    """Return JSON without the Markdown code fence that models tend to add."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text.removesuffix("```").partition("\n")[2].strip()

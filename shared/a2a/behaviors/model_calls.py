@@ -1,14 +1,14 @@
-"""Call a model for a turn, in this process: hold → engine, once.
+"""Call a model for a turn, in this process: hold credits, then dispatch to the engine, once.
 
-An agent's door to the engine (`shared/models/engine.py`): the same right, limits and settlement as for the calls of
-clients, without the queue and the reply channel, because the asker is the worker itself. The invocation's id is made
-from the turn's: however often a turn is run, a provider is asked once for it. A run that finds the right to call taken
-knows that the call may have cost something and is never repeated. Where a worker died between its hold and its
-dispatch, and the hold has ended since or was for another amount (the price has changed), nobody was asked or ever will
-be: that hold is given back, and the call is made under another id.
+The same permission, limits and settlement as for calls of clients (`shared/models/engine.py`), without the queue and
+the reply channel, because the caller is the worker itself. The invocation's id is derived from the turn's: however
+often a turn runs, a provider is called once for it. If another run has taken the right to call, the call may have cost
+something, and is never repeated. If a worker died between its hold and its dispatch, and the hold has expired or has
+another amount because the price has changed, no provider was called or will be: that hold is voided, and the call is
+made under another id.
 
-Crash points: a hold that was not dispatched is released by its sweep; a dispatched call is settled by an estimate of
-what had been noted as streamed, by its sweep; after the settlement nothing is owed, and the reply may be lost.
+Crash points: a hold that was not dispatched is voided by its sweep. A dispatched call is settled by its sweep, with an
+estimate from what was streamed. After the settlement nothing is owed, and the reply may be lost.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from shared.models.providers.errors import CallCancelled
 from shared.runtime.retry import retry
 
 SLOT_SECONDS = 300.0
-"""How long a turn waits for its organization's share, or for a model that answers as many calls as it can."""
+"""How long a turn waits for its organization's share, or for a free slot of a model with a concurrency limit."""
 
 
 class CallRepeated(DomainError):
@@ -66,7 +66,7 @@ class ReplyRefused(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCalls:
-    """What a worker process calls models with."""
+    """The engine, catalog and admission with which a worker calls models."""
 
     engine: Engine
     catalog: CatalogFile
@@ -74,7 +74,7 @@ class ModelCalls:
     reserved_completion_tokens: int
 
     def stream(self, turn: Turn, body: dict[str, Any]) -> Iterator[str]:
-        """Call the model and give its text as it comes; settles whatever happens, also when closed early.
+        """Call the model and yield its text as it arrives. The call is settled in any case, also if closed early.
 
         Raises ModelNotFound, InvalidRequest, BillingOrganizationRequired, ModelAuthorizationDenied,
         InsufficientCredits, CreditPolicySuspended, CallRepeated, ReplyIncomplete, ReplyRefused, CallCancelled and the
@@ -98,7 +98,7 @@ class ModelCalls:
         raise CallRepeated
 
     def _release_hold(self, call_id: UUID) -> bool:
-        """Give back the hold of a call that was not dispatched; False where a provider may have been asked."""
+        """Void the hold of a call that was not dispatched. Return False if a provider may have been called."""
 
         def release_once() -> bool:
             with self.engine.database.autocommit() as session:
@@ -111,7 +111,7 @@ class ModelCalls:
 
     @contextlib.contextmanager
     def _slot(self, entry: ModelEntry, payer_id: UUID, cancellation: TurnCancellation) -> Iterator[None]:
-        """Hold one of the model's slots, where it has a limit, waiting for one before anything is owed."""
+        """Hold a slot of a model with a concurrency limit. Waits before any credits are held."""
         limit, taken_for = entry.concurrency_limit, uuid4()
         if limit is None:
             yield
@@ -127,7 +127,7 @@ class ModelCalls:
     def _dispatched(
         self, call: holds.NewInvocation, cancellation: TurnCancellation
     ) -> Iterator[LeasedCall | None]:
-        """Hold a call's credits and take the right to make it; None where a run before this one has, or might have."""
+        """Hold credits and take the right to call. Yield None if an earlier run has, or might have."""
         if not self._hold(call, cancellation):
             yield None
             return
@@ -139,10 +139,9 @@ class ModelCalls:
             self.admission.end(call.id)
 
     def _hold(self, call: holds.NewInvocation, cancellation: TurnCancellation) -> bool:
-        """Hold a call's credits as soon as the organization's share of the model service allows.
+        """Hold the call's credits as soon as the organization's share of the model service allows.
 
-        Gives False where a run before this one has held another amount for it: the model has another price now, or the
-        agent another model.
+        Returns False if an earlier run held another amount: the price of the model, or the agent's model, has changed.
         """
         try:
             _wait_for_admission(partial(self.admission.try_to_hold, call), cancellation)
@@ -152,17 +151,18 @@ class ModelCalls:
 
 
 def _wait_for_admission(attempt: Attempt, cancellation: TurnCancellation) -> None:
-    """Try again and again to be admitted, for so long as a turn waits. Raises CallCancelled, or the last refusal."""
+    """Repeat an attempt until it is admitted. Raises CallCancelled, or the last refusal after `SLOT_SECONDS`."""
     gives_up_at = time.monotonic() + SLOT_SECONDS
     while (refused := attempt()) is not None:
         if time.monotonic() > gives_up_at:
             raise refused
+        # Random pauses: turns that wait for the same slot do not retry together.
         if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
             raise CallCancelled(may_have_cost=False)
 
 
 def _relay(engine: Engine, leased: LeasedCall, call_input: CallInput) -> Iterator[str]:
-    """Give the text of a dispatched call as it comes. Raises ReplyRefused, ReplyIncomplete, and what ended the call."""
+    """Yield the text of a dispatched call as it arrives. Raises ReplyRefused, ReplyIncomplete, ProviderErrors."""
     reply_text = _ReplyText()
     call = ModelCall(engine, leased, reply_text.read)
     yield from call.relay(call_input)
@@ -173,7 +173,7 @@ def _relay(engine: Engine, leased: LeasedCall, call_input: CallInput) -> Iterato
 
 
 class _ReplyText:
-    """What the model says to an agent: text, which is passed on, and the words of a refusal, which are kept."""
+    """Splits a model's deltas into text, which is passed on, and the text of a refusal, which is collected."""
 
     def __init__(self) -> None:
         self.refusal = ""
@@ -184,14 +184,14 @@ class _ReplyText:
 
 
 class _NullListener:
-    """The listener of a call whose text goes to the one who called."""
+    """The listener of a call that needs none: its text goes to its caller directly."""
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:  # noqa: ARG002 (a listener's form)
         return True
 
 
 def find_entry(catalog: Catalog, model_id: str) -> ModelEntry:
-    """Get a text-producing model. Raises ModelNotFound, ModelNotSupported."""
+    """Return a model that produces text. Raises ModelNotFound, ModelNotSupported."""
     entry = get_model(catalog, model_id)
     if not entry.produces_text:
         raise ModelNotSupported

@@ -1,6 +1,6 @@
-"""What a model is asked on behalf of a turn: the behavior's instructions, what was said before, and the message.
+"""The prompt for a turn: the behavior's instructions, earlier messages, and the message.
 
-Of what was said before, as much of the newest is kept as fits into the model's context beside the instructions, the
+As many of the newest earlier messages are included as fit into the model's context, beside the instructions, the
 message and room for the reply. The message itself is never shortened: one that does not fit is refused.
 """
 
@@ -17,13 +17,13 @@ from shared.models.dialects import Dialect, describe, estimate_prompt_tokens
 from shared.models.errors import ContextLengthExceeded
 
 REPLY_SHARE = 4
-"""A reply may need a fourth of the context, if the model does not say that it needs less."""
+"""A reply may need a fourth of the context, unless the model declares a smaller limit."""
 JSON_ONLY = "Reply with one JSON value and nothing else."
 _READABLE = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
 
 ChatMessage: TypeAlias = dict[str, Any]
 ReadFile: TypeAlias = Callable[[str], "tuple[str, bytes] | None"]
-"""Gives media type and content of a file of ours that a link opens; None for any other address."""
+"""Returns the media type and content of a file of ours to which a link points; None for another address."""
 
 
 class PartNotReadable(DomainError):
@@ -34,7 +34,7 @@ class PartNotReadable(DomainError):
 
 
 def write_body(turn: Turn, entry: ModelEntry, read_file: ReadFile, *, wants_json: bool) -> dict[str, Any]:
-    """Write the body of a chat completion. Raises PartNotReadable, ContextLengthExceeded."""
+    """Return the body of a chat completion. Raises PartNotReadable, ContextLengthExceeded."""
     takes_images = "image" in entry.input_modalities
     current = _message("user", _contents(turn.message, takes_images=takes_images, read_file=read_file))
     instructions = "\n\n".join(filter(None, (turn.behavior.instructions, JSON_ONLY if wants_json else "")))
@@ -54,12 +54,12 @@ def _fitting(
     current: ChatMessage,
     room: int | None,
 ) -> Sequence[ChatMessage]:
-    """Keep the newest of what was said before, from a user's word on."""
+    """Return the newest earlier messages that fit, beginning with one of the user."""
     if room is None:
         return earlier
     room -= _tokens(entry, [*fixed, current])
     if room < 0:
-        raise ContextLengthExceeded("The message is longer than the agent's model can read.")
+        raise ContextLengthExceeded("The message exceeds the context length of the agent's model.")
     first = len(earlier)
     while first > 0 and (room := room - _tokens(entry, [earlier[first - 1]])) >= 0:
         first -= 1
@@ -79,7 +79,7 @@ def _tokens(entry: ModelEntry, messages: Sequence[ChatMessage]) -> int:
 
 
 def _merged(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Let each side speak in turn: some models refuse two messages of one side after each other."""
+    """Merge consecutive messages of one side, because some models refuse them."""
     merged: list[ChatMessage] = []
     for message in messages:
         if merged and merged[-1]["role"] == message["role"]:
@@ -91,7 +91,7 @@ def _merged(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _message(role: str, contents: Sequence[ChatMessage]) -> ChatMessage:
-    """Write a message; one that is only text is written as text, which every upstream takes."""
+    """Return a message; its content is a string if it has only text, which every provider accepts."""
     if all(content["type"] == "text" for content in contents):
         return {"role": role, "content": "\n".join(content["text"] for content in contents)}
     return {"role": role, "content": list(contents)}
@@ -110,7 +110,7 @@ def _role(message: Message) -> str:
 
 
 def _recalled(message: Message) -> list[ChatMessage]:
-    """Recall a message: its texts and data, and of everything else that it was there."""
+    """Return an earlier message as text; files and images are only named, to save tokens."""
     return [_text(_plain_text(part) or _named(part)) for part in message.parts]
 
 
@@ -151,7 +151,7 @@ def _plain_text(part: Part) -> str | None:
 
 
 def _named(part: Part) -> str:
-    """Name a part that is not looked into."""
+    """Return a placeholder for a part that is not read."""
     name = part.filename or part.media_type or "file"
     return f"[{name}: {part.url}]" if part.url is not None else f"[{name}]"
 

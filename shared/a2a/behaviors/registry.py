@@ -1,4 +1,4 @@
-"""Which behavior answers a turn, and what all of them are made of, once per worker process."""
+"""The behaviors of a worker process, built once from the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from shared.models.settlements import Settlements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviors:
-    """The behaviors of a process, by their kind, and the calls of those that ask models."""
+    """The behaviors of a process by kind, and the model calls of those that need them."""
 
     by_kind: Mapping[BehaviorKind, Behavior]
     calls: ModelCalls
@@ -37,7 +37,7 @@ class Behaviors:
 def build_behaviors(
     database: Database, store: BlobStore, valkey: redis.Redis, settings: Settings
 ) -> Behaviors:
-    """Make the behaviors. Raises CatalogInvalid."""
+    """Build the behaviors. Raises CatalogInvalid."""
     files = StoredFiles(database, store, settings)
     linked = LinkedFiles(database, store, settings)
     models_valkey = valkey

@@ -1,4 +1,4 @@
-"""The behavior of a deployment that answers messages itself: it comes and goes with the deployment's endpoint."""
+"""The behavior of a deployment that has its own server: it is created and deleted with the deployment's endpoint."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -19,12 +19,12 @@ from shared.ids import new_id
 NAME = "Remote agent"
 DESCRIPTION = "Answers on a server of its own."
 EVERYTHING = ("*/*",)
-"""The remote agent itself judges what it reads."""
+"""The remote agent itself checks which media types it accepts."""
 _table = behaviors.c
 
 
 def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
-    """Let the deployment's own server answer by default; once it does, nothing changes. Raises BehaviorNameTaken."""
+    """Create the behavior and make it the default, unless it exists. Raises BehaviorNameTaken."""
     lock_deployment(session, deployment_id)
     if session.execute(_of(deployment_id)).first() is not None:
         return
@@ -47,7 +47,7 @@ def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
 def describe_remote_behavior(
     session: Session, deployment_id: UUID, *, description: str, extensions: Sequence[DeclaredExtension]
 ) -> None:
-    """Let the behavior say of itself, and declare, what the agent's card does."""
+    """Set the behavior's description and extensions to those of the agent's card."""
     session.execute(
         update(behaviors)
         .where(_table.deployment_id == deployment_id, _table.kind == BehaviorKind.REMOTE)
@@ -60,7 +60,7 @@ def describe_remote_behavior(
 
 
 def remove_remote_behavior(session: Session, deployment_id: UUID) -> None:
-    """Delete the behavior; the oldest that is left answers by default, unless another one did already."""
+    """Delete the behavior. If it was the default, the oldest remaining one becomes the default."""
     lock_deployment(session, deployment_id)
     session.execute(
         delete(behaviors).where(_table.deployment_id == deployment_id, _table.kind == BehaviorKind.REMOTE)

@@ -1,7 +1,7 @@
-"""Where a script is while it plays: the message it answers, and what stands in the places of its texts.
+"""The context of a script's step: the message that it answers, and the values of placeholders.
 
-`${text}`, `${message_id}`, `${task_id}`, `${context_id}`, `${n}` and a rule's groups (`${1}`, `${name}`) may stand in
-any text of a step; `$${` writes `${`. An unknown name stays as it is.
+`${text}`, `${message_id}`, `${task_id}`, `${context_id}`, `${n}` and the groups of a rule's expression (`${1}`,
+`${name}`) may stand in any text of a step; `$${` writes `${`. An unknown name is left as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(r"\$(\$\{)|\$\{([A-Za-z0-9_]+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptContext:
-    """One message and what is known while the script answers it."""
+    """The message that is answered, and the values of placeholders."""
 
     task_id: UUID
     context_id: str
@@ -35,15 +35,15 @@ class ScriptContext:
     placeholders: Mapping[str, str] = field(default_factory=dict)
 
     def with_message(self, message: Message) -> ScriptContext:
-        """Give the scene in which another message of the task is answered."""
+        """Return the context for another message of the task."""
         return replace(self, message=message)
 
     def with_repetition(self, n: int) -> ScriptContext:
-        """Give the scene of a repetition."""
+        """Return the context of the n-th repetition."""
         return replace(self, placeholders={**self.placeholders, "n": str(n)})
 
     def fill(self, value: Any) -> Any:
-        """Fill in the placeholders in every text of a value."""
+        """Return the value with the placeholders in all its texts replaced."""
         if isinstance(value, str):
             return _PLACEHOLDER.sub(self._substitute, value) if "$" in value else value
         if isinstance(value, dict):
@@ -70,12 +70,12 @@ class ScriptContext:
 
 
 def text_of(message: Message) -> str:
-    """Give what a message says, its text parts as lines."""
+    """Return the text of a message, its text parts as lines."""
     return "\n".join(part.text for part in message.parts if part.text is not None)
 
 
 def find_rule(rules: Sequence[RuleTable], context: ScriptContext) -> tuple[RuleTable, ScriptContext] | None:
-    """Find the first rule for a message, and the scene in which it plays."""
+    """Return the first rule that matches the context's message, and the context with its groups; or None."""
     for rule in rules:
         placeholders = _match(rule.match, context.message)
         if placeholders is not None:
@@ -84,7 +84,7 @@ def find_rule(rules: Sequence[RuleTable], context: ScriptContext) -> tuple[RuleT
 
 
 def _match(match: MatchTable | None, message: Message) -> Mapping[str, str] | None:
-    """Give the groups of the expression, none of them if there is none, or None if the message does not match."""
+    """Return the groups of the rule's expression (empty without one), or None if the message does not match."""
     if match is None:
         return {}
     if not message.message_id.startswith(match.message_id_prefix or ""):
@@ -99,7 +99,7 @@ def _match(match: MatchTable | None, message: Message) -> Mapping[str, str] | No
 
 
 def _search(match: MatchTable, text: str) -> Mapping[str, str] | None:
-    """Search within a bound of time: the expression is the script's, but the text is anyone's."""
+    """Search with a time limit: the script's author writes the expression, but any client writes the text."""
     flags = regex.IGNORECASE if match.ignore_case else 0
     try:
         found = regex.search(

@@ -1,7 +1,12 @@
-"""Reading a script: YAML in, a `Script` out, or every mistake by line and key.
+"""Parse scripts: YAML in, a checked `Script` out, or all mistakes with line and key.
 
-Checks here what concerns several steps or rules, above all that nothing stands where it is never reached; in
-`script_schema.py` what a key may hold.
+This module checks what concerns several steps or rules, above all that no step is unreachable; `script_schema.py`
+defines what a key may hold. Values follow JSON: YAML 1.1 would turn `yes`, `12:30` and `2030-01-31` into other types,
+so here everything that is not null, a boolean or a number in JSON is text, and numbers keep their digits
+(`exact_json.py`). Repeated keys, tags and merges are mistakes.
+
+`ScriptFile` reads a changed file at once, so the author of a script sees the effect or the mistakes with the next
+message. An invalid script replaces the previous one: continuing with the old one would hide the mistake.
 """
 
 import re
@@ -19,6 +24,7 @@ from shared.a2a.behaviors.script_schema import MAX_REPEATS, RuleTable, ScriptTab
 from shared.a2a.exact_json import ExactNumber, parse_integer
 
 MAX_NODES = 20_000
+"""Limit for the values of a document, with aliases expanded."""
 KeyPath: TypeAlias = tuple[Hashable, ...]
 
 _TAG = "tag:yaml.org,2002:"
@@ -26,25 +32,25 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
 
 
 class YamlInvalid(Exception):
-    """The text is not YAML of this kind; says on which line and why."""
+    """The text is not YAML of this kind; the message has the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A value, and the line of each of its members by their path, the first line being 1."""
+    """A value, and the lines of its members by path; the first line is 1."""
 
     value: Any
     lines: Mapping[KeyPath, int]
 
     def line_of(self, path: KeyPath) -> int:
-        """Give the line of a member, or of the nearest thing around it that was written."""
+        """Return the line of a member, or of its nearest parent in the text."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def read_yaml(text: str) -> Document:
-    """Read one document. Raises YamlInvalid."""
+    """Parse one document. Raises YamlInvalid."""
     try:
         root = yaml.compose(text, Loader=_Loader)
         reader = _Reader()
@@ -60,7 +66,7 @@ def read_yaml(text: str) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Knows null, true, false and JSON's numbers; all else is text."""
+    """Resolves null, true, false and JSON's numbers; everything else is text."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 (this is how PyYAML's loaders are configured)
 
@@ -71,7 +77,7 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _NUMBER, list("-0123456789"))
 
 
 class _Reader:
-    """Turns nodes into values, noting lines on the way."""
+    """Turns YAML nodes into values and records their lines."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -120,7 +126,7 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-MAX_SCRIPT_BYTES = 128 << 10  # reading YAML costs six seconds of a processor for each MiB
+MAX_SCRIPT_BYTES = 128 << 10  # parsing YAML takes six seconds of CPU time for each MiB
 MAX_PROBLEMS = 20
 ENDINGS = frozenset({"complete", "fail", "reject", "cancel", "message", "error", "hang", "silence", "crash"})
 _SENTENCES = {
@@ -141,7 +147,7 @@ _SENTENCES = {
 
 
 class ScriptInvalid(Exception):
-    """The script cannot be used; `problems` says where and why, one line each."""
+    """The script is invalid; `problems` has one line for each mistake."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems[:MAX_PROBLEMS])
@@ -152,13 +158,13 @@ class ScriptInvalid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """The rules in their order: the first that matches a message decides."""
+    """The rules in order; the first that matches a message is played."""
 
     rules: tuple[RuleTable, ...]
 
 
 def read_script(path: Path) -> Script:
-    """Read and check a file. Raises ScriptInvalid, naming everything that is wrong with it."""
+    """Parse a file. Raises ScriptInvalid with all mistakes."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_SCRIPT_BYTES + 1)
@@ -170,7 +176,7 @@ def read_script(path: Path) -> Script:
 
 
 def parse_script(text: str, *, source: str = "script") -> Script:
-    """Make a script of a YAML text; `source` names it in errors. Raises ScriptInvalid."""
+    """Parse a YAML text; `source` names it in errors. Raises ScriptInvalid."""
     if len(text.encode()) > MAX_SCRIPT_BYTES:
         raise ScriptInvalid([f"{source}: is larger than {MAX_SCRIPT_BYTES >> 10} KiB"])
     try:
@@ -233,7 +239,7 @@ def _is_direct(step: StepTable) -> bool:
 
 
 def _length(steps: Sequence[StepTable]) -> int:
-    """Count the steps that a sequence comes to, each chunk and repetition one."""
+    """Return the number of steps to play, with each chunk and repetition counted."""
     total = 0
     for step in steps:
         if step.repeat is not None:
@@ -246,7 +252,7 @@ def _length(steps: Sequence[StepTable]) -> int:
 
 
 def _described(problem: Any, document: Document) -> str:
-    """Write one of pydantic's problems."""
+    """Return the line for one of pydantic's errors."""
     message = _SENTENCES.get(problem["type"], problem["msg"].removeprefix("Value error, "))
     if problem["type"] == "literal_error":
         message = f"must be {problem['ctx']['expected'].lower()}"
@@ -254,7 +260,7 @@ def _described(problem: Any, document: Document) -> str:
 
 
 def _placed(path: _Path, message: str, document: Document) -> str:
-    """Write a problem as `12: rules[0].steps[2].artifact: what is wrong`."""
+    """Return a mistake as `12: rules[0].steps[2].artifact: message`."""
     name = ""
     for part in path:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
@@ -265,7 +271,7 @@ KEPT_SCRIPTS = 256
 
 
 class ScriptFile:
-    """Gives the current script of a file; safe to share between threads."""
+    """Returns the current script of a file; safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -274,7 +280,7 @@ class ScriptFile:
         self._script: Script | tuple[str, ...] | None = None
 
     def current(self) -> Script:
-        """Give the script as the file says it now. Raises ScriptInvalid, which names file, line and key."""
+        """Return the script of the file's current content. Raises ScriptInvalid."""
         with self._lock:
             signature = self._stat()
             if self._script is None or signature != self._signature:
@@ -295,10 +301,11 @@ class ScriptFile:
             status = self._path.stat()
         except OSError:
             return None
+        # The inode too: an editor may replace the file within the clock's resolution.
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @lru_cache(KEPT_SCRIPTS)
 def script_of(text: str) -> Script:
-    """Give the script of a text, parsed once. Raises ScriptInvalid."""
+    """Return the script of a text, parsed once. Raises ScriptInvalid."""
     return parse_script(text)

@@ -1,7 +1,7 @@
-"""Playing a script: the steps for a message, one after the other, through questions and what follows them.
+"""Play a script: the steps for a message, in order, through questions and their replies.
 
-A script remembers nothing: a task's messages are played again from the first, without doing any of it, up to the
-question that the newest message answers. So any worker can go on after a death.
+A script has no memory. The earlier messages of a task are replayed without their updates, up to the question that the
+newest message answers. So any worker can continue after another's death.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,14 +30,14 @@ _UNMATCHED = ContentTable(text="The script has no rule for this message.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Wait; None is for ever."""
+    """Wait this many seconds; None waits until the turn is stopped."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """Say something; made only when it is its turn, because making it may store a file."""
+    """Emit an update. It is built only when it is due, because building it may store a file."""
 
     make: Callable[[UpdateFactory], Update]
     is_question: bool = False
@@ -45,11 +45,11 @@ class Emission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTurn:
-    """End the turn here."""
+    """End the turn without another update."""
 
 
 class ScriptedCrash(Exception):
-    """The script says to break down."""
+    """The script's `crash` step: the behavior fails."""
 
 
 class ScriptedError(DomainError):
@@ -63,7 +63,7 @@ Plan: TypeAlias = Generator[Step, Message, ScriptContext]
 
 
 def play(rules: Sequence[RuleTable], messages: Sequence[Message], context: ScriptContext) -> Iterator[Step]:
-    """Give what is done about the last of a task's messages, the others having been answered before."""
+    """Yield the steps for the last of a task's messages; the others were answered by earlier turns."""
     plan = _answer(rules, context)
     try:
         step = next(plan)
@@ -72,7 +72,7 @@ def play(rules: Sequence[RuleTable], messages: Sequence[Message], context: Scrip
                 step = next(plan)
             step = plan.send(message)
     except StopIteration:
-        # The script was changed meanwhile and has nothing more to say to this task.
+        # The script was changed since and has no more steps for this task: start it anew with the last message.
         plan = _answer(rules, context.with_message(messages[-1]))
         step = next(plan)
     yield step
@@ -97,7 +97,7 @@ def _steps(steps: Sequence[StepTable], context: ScriptContext, artifact_numbers:
 
 
 def _step(step: StepTable, context: ScriptContext, artifact_numbers: Iterator[int]) -> Plan:
-    """Do one step; `numbers` are those of artifacts without an id, counted through the whole task."""
+    """Play one step; `artifact_numbers` count the artifacts without an id through the whole task."""
     if step.repeat is not None:
         for n in range(1, step.repeat.times + 1):
             context = yield from _steps(step.repeat.steps, context.with_repetition(n), artifact_numbers)

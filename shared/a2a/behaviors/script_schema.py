@@ -1,7 +1,6 @@
-"""The keys of a script and what each may hold; `README.md` explains them to those who write scripts.
+"""The keys of a script and what each may hold; `README.md` documents them for authors.
 
-A short form (`status: Looking`, `complete:`) becomes the long one here. `script_parser.py` checks the order of steps
-and rules.
+Short forms (`status: Looking`, `complete:`) are expanded here. `script_parser.py` checks the order of steps and rules.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Uris = list[Annotated[str, StringConstraints(min_length=1, max_length=2000)]]
 
 
 def _as_content(value: object) -> object:
-    """Read `complete: Done` as its text, and `complete:` as nothing said."""
+    """Read `complete: Done` as its text, and `complete:` as no content."""
     if value is None:
         return {}
     return {"text": value} if isinstance(value, str) else value
@@ -73,11 +72,11 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     def given(self, *names: str) -> list[str]:
-        """Tell which of these keys the file has, even without a value."""
+        """Return which of these keys the file has, even without a value."""
         return [name for name in names if name in self.model_fields_set]
 
     def require_one(self, *names: str) -> None:
-        """Refuse none or several of these keys."""
+        """Raise ValueError unless the file has exactly one of these keys."""
         given = self.given(*names)
         if len(given) != 1:
             stands = f"there are {' and '.join(given)}" if given else "there is none"
@@ -85,7 +84,7 @@ class _Table(BaseModel):
 
 
 class FileTable(_Table):
-    """`file`: bytes that become an agent artifact. `size_bytes` makes that many bytes, the same each time."""
+    """`file`: bytes that become a stored file. `size_bytes` generates that many bytes, the same each time."""
 
     name: Name
     media_type: Name = "application/octet-stream"
@@ -94,7 +93,7 @@ class FileTable(_Table):
     size_bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)] | None = None
 
     @model_validator(mode="after")
-    def _hold_one(self) -> Self:
+    def _require_one_key(self) -> Self:
         self.require_one("text", "base64", "size_bytes")
         return self
 
@@ -114,7 +113,7 @@ class PartTable(_PartFields):
     """One part of a message or artifact."""
 
     @model_validator(mode="after")
-    def _hold_one(self) -> Self:
+    def _require_one_key(self) -> Self:
         self.require_one("text", "data", "raw", "url", "file")
         return self
 
@@ -123,7 +122,7 @@ PartForm = Annotated[PartTable, BeforeValidator(_as_part)]
 
 
 class ContentTable(_Table):
-    """What the agent says: `text` or `parts`, or nothing; `event_metadata` stands beside the message, in the event."""
+    """The content of a message: `text` or `parts`, or none. `event_metadata` becomes the event's metadata."""
 
     text: Text | None = None
     parts: Annotated[list[PartForm], Field(min_length=1)] | None = None
@@ -132,7 +131,7 @@ class ContentTable(_Table):
     event_metadata: Members | None = None
 
     @model_validator(mode="after")
-    def _hold_one(self) -> Self:
+    def _require_one_key(self) -> Self:
         if len(self.given("text", "parts")) == 2:  # noqa: PLR2004 (both)
             raise ValueError("must hold text or parts, not both")
         if not self.given("text", "parts") and self.given("metadata", "extensions"):
@@ -141,7 +140,7 @@ class ContentTable(_Table):
 
 
 class ArtifactTable(_PartFields):
-    """`artifact`: one part, several `parts`, or `chunks` sent one after the other, `every` so many seconds."""
+    """`artifact`: one part, several `parts`, or `chunks` that are sent at intervals of `every` seconds."""
 
     id: Name | None = None
     name: Text | None = None
@@ -155,7 +154,7 @@ class ArtifactTable(_PartFields):
     event_metadata: Members | None = None
 
     @model_validator(mode="after")
-    def _hold_one(self) -> Self:
+    def _require_one_key(self) -> Self:
         self.require_one("text", "data", "raw", "url", "file", "parts", "chunks")
         if self.given("parts", "chunks") and self.given("filename", "media_type"):
             raise ValueError("has several parts: filename and media_type belong to each of them")
@@ -165,20 +164,20 @@ class ArtifactTable(_PartFields):
 
 
 class AskTable(ContentTable):
-    """`input_required` and `auth_required`; `then` has rules for the message that follows."""
+    """`input_required` and `auth_required`; `then` has rules for the reply."""
 
     then: Annotated[list[RuleTable], Field(min_length=1)] | None = None
 
 
 class EchoTable(_Table):
-    """`echo`: what was received, sent back as it is."""
+    """`echo`: return the received message."""
 
     form: Literal["message", "status", "artifact", "complete"] = Field(alias="as")
     id: Name | None = None
 
 
 class ErrorTable(_Table):
-    """`error`: the request itself is refused with one of the protocol's errors, or one that any service may answer."""
+    """`error`: refuse the request with one of the protocol's errors, or a general one."""
 
     reason: Literal[
         "TASK_NOT_FOUND",
@@ -214,7 +213,7 @@ Error = Annotated[ErrorTable, BeforeValidator(_as_error)]
 
 
 class StepTable(_Table):
-    """One step: exactly one key, which says what is done."""
+    """One step: exactly one key, which names the action."""
 
     status: Content = None
     artifact: Artifact | None = None
@@ -234,18 +233,18 @@ class StepTable(_Table):
     crash: Literal[True] | None = None
 
     @model_validator(mode="after")
-    def _hold_one(self) -> Self:
+    def _require_one_key(self) -> Self:
         self.require_one(*type(self).model_fields)
         return self
 
     @property
     def verb(self) -> str:
-        """Which step this is."""
+        """The step's key."""
         return next(iter(self.model_fields_set))
 
 
 class MatchTable(_Table):
-    """`match`: everything given here must be true of a message."""
+    """`match`: the conditions, all of which a message must meet."""
 
     message_id_prefix: Name | None = None
     text: Text | None = None
@@ -254,14 +253,14 @@ class MatchTable(_Table):
     ignore_case: bool = False
 
     @model_validator(mode="after")
-    def _hold_some(self) -> Self:
+    def _require_condition(self) -> Self:
         if not self.given("message_id_prefix", "text", "contains", "regex"):
             raise ValueError("must hold message_id_prefix, text, contains or regex")
         return self
 
 
 class RuleTable(_Table):
-    """What to do about some messages, or about all if there is no `match`."""
+    """The steps for messages that match, or for all messages if there is no `match`."""
 
     name: Name | None = None
     match: MatchTable | None = None

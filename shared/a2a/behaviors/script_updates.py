@@ -1,7 +1,7 @@
-"""What a script's steps say, as the protocol's objects.
+"""Build the updates of a script's steps as objects of the protocol.
 
-Ids are made from the turn, so that a turn that has to be played again says the same. Parts that hold a file store it
-first and stand for it by a link (`stored_files.py`).
+Ids are derived from the turn, so a turn that is played again produces the same updates. A part with a file stores the
+file first and links to it (`stored_files.py`).
 """
 
 import random
@@ -16,7 +16,7 @@ from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
 
 
 class UpdateFactory:
-    """Makes the updates of one turn."""
+    """Builds the updates of one turn."""
 
     def __init__(self, turn: Turn, files: StoredFiles) -> None:
         self._turn = turn
@@ -24,16 +24,16 @@ class UpdateFactory:
         self._messages = 0
 
     def status(self, state: TaskState, content: ContentTable, context: ScriptContext) -> StatusChanged:
-        """Make a change of status, with what is said about it if anything is."""
+        """Return a status update, with a message if the step has content."""
         message = self._message(content, context) if content.text is not None or content.parts else None
         return StatusChanged(state=state, message=message, metadata=context.fill(content.event_metadata))
 
     def reply(self, content: ContentTable, context: ScriptContext) -> Replied:
-        """Make an answer that is no task."""
+        """Return a reply without a task."""
         return Replied(message=self._message(content, context))
 
     def artifact(self, table: ArtifactTable, context: ScriptContext, artifact_id: str) -> ArtifactProduced:
-        """Make a whole artifact, or the one piece that the script sends of it."""
+        """Return a complete artifact, or the one piece that the script sends of it."""
         parts = table.parts or [_only_part(table)]
         return ArtifactProduced(
             artifact=self._artifact(table, parts, context, artifact_id),
@@ -45,7 +45,7 @@ class UpdateFactory:
     def chunk(
         self, table: ArtifactTable, index: int, context: ScriptContext, artifact_id: str
     ) -> ArtifactProduced:
-        """Make one of an artifact's chunks; what describes the artifact comes with the first."""
+        """Return one of an artifact's chunks; the first one has the artifact's description."""
         chunks = table.chunks or []
         described = table if index == 0 else ArtifactTable(text="")
         return ArtifactProduced(
@@ -56,7 +56,7 @@ class UpdateFactory:
         )
 
     def echoed_artifact(self, context: ScriptContext, artifact_id: str) -> ArtifactProduced:
-        """Make an artifact of what was received."""
+        """Return the received message as an artifact."""
         received = context.message
         return ArtifactProduced(
             artifact=Artifact(
@@ -68,11 +68,11 @@ class UpdateFactory:
         )
 
     def echoed_status(self, state: TaskState, context: ScriptContext) -> StatusChanged:
-        """Echo what was received."""
+        """Return the received message as the message of a status."""
         return StatusChanged(state=state, message=self._echo(context.message))
 
     def echoed_reply(self, context: ScriptContext) -> Replied:
-        """Answer what was received."""
+        """Return the received message as a reply."""
         return Replied(message=self._echo(context.message))
 
     def _artifact(

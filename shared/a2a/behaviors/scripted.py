@@ -1,7 +1,6 @@
-"""The behavior that follows a script, for client developers and tests, without a model.
+"""The behavior that plays a script, for developers of clients and for tests; no model is needed.
 
-A script says which messages it answers with which updates (`README.md`); the sender of a message is told what is
-wrong with it.
+A script defines which updates answer which messages (`README.md`). If it is invalid, the task fails with its mistakes.
 """
 
 from collections.abc import Iterator
@@ -19,14 +18,14 @@ from shared.a2a.types import Message, MessageRole, Part, TaskState
 
 
 class ScriptedBehavior:
-    """Follows the script of each turn's behavior, or, where there is none, the installation's."""
+    """Plays the script of the turn's behavior, or the installation's if it has none."""
 
     def __init__(self, files: StoredFiles, *, path: Path | None = None) -> None:
         self._files = files
         self._file = ScriptFile(path) if path is not None else None
 
     def run(self, turn: Turn) -> Iterator[Update]:
-        """Play the script for the turn's message, at its pace, until it ends or the turn is cancelled."""
+        """Play the script for the turn's message, until it ends or the turn is canceled."""
         try:
             script = self._script(turn.behavior)
         except ScriptInvalid as invalid:
@@ -54,7 +53,7 @@ class ScriptedBehavior:
 
 
 def _messages_of(turn: Turn) -> list[Message]:
-    """Give what the client has said in this task, the newest last."""
+    """Return the client's messages in this task, the newest last."""
     if turn.is_first:
         return [turn.message]
     task_id = str(turn.task_id)

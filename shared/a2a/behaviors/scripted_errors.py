@@ -1,4 +1,4 @@
-"""Errors that a script answers a request with, before any task is made: asked by the front, once for each message."""
+"""Errors with which a script refuses a request before a task exists; the web process checks it once for a message."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -38,7 +38,7 @@ _ERRORS: Mapping[str, type[DomainError]] = {
 
 
 def find_refusal(script: Script, message: Message) -> DomainError | None:
-    """Find the error with which a script answers the first message of a task; None where it takes it."""
+    """Return the error with which a script refuses the first message of a task, or None if it accepts it."""
     context = ScriptContext(task_id=_NO_TASK, context_id=message.context_id or "", message=message)
     found = find_rule(script.rules, context)
     if found is None or (error := found[0].steps[0].error) is None:

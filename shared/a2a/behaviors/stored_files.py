@@ -1,9 +1,9 @@
-"""Keep what an agent made as a file: exactly once, owned and paid as the turn says, held by its task.
+"""Store what an agent made as a file: exactly once, with the turn's owner and payer, referenced by its task.
 
-Its owner is the turn's receiving identity, else the daemon (docs/specification/files.md#ownership). A `Task`
-reference keeps it from being deleted until the task is. The upload's operationId is made of turn and content, so the
-next run after a death finds the same file. The part in the artifact has the file's address without a secret;
-`file_links.py` puts a link in its place.
+The owner is the turn's receiving identity, else the service account (docs/specification/files.md#ownership). A `Task`
+reference keeps the file until the task is deleted. The upload's operationId is derived from the turn and the content,
+so another run finds the same file. The artifact's part has the file's address without a secret; `file_links.py`
+replaces it by a link.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """Content to keep; `key` tells it from other files of the same turn, the same whenever the turn is run."""
+    """Content to store; `key` distinguishes the files of a turn, and is the same in each run of it."""
 
     key: str
     name: str
@@ -46,14 +46,14 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A part that stands for a file, and what the extension `file-artifact` says of it."""
+    """A part that stands for a file, and its data for the extension `file-artifact`."""
 
     part: Part
     description: dict[str, Any]
 
 
 class StoredFiles:
-    """Where turns keep files; safe to share between threads."""
+    """Stores the files of turns; safe to share between threads."""
 
     def __init__(self, database: Database, store: BlobStore, settings: Settings) -> None:
         self._database = database
@@ -61,9 +61,9 @@ class StoredFiles:
         self._settings = settings
 
     def store(self, turn: Turn, new: NewFile) -> StoredFile:
-        """Store a file, or find the one that an earlier run of the turn stored.
+        """Store a file, or return the one that an earlier run of the turn stored.
 
-        Raises PermissionDenied when the daemon may not create files or share them, and what `upload` raises.
+        Raises PermissionDenied if the service account may not create or share files, and what `upload` raises.
         """
         _require_sharing(turn)
         content = ReceivedContent(
@@ -89,7 +89,8 @@ class StoredFiles:
                 sink.write(memoryview(new.content)[start : start + CHUNK_BYTES])
             return content
 
-        # What the content cost is paid by now: a store that is away for a moment must not lose it.
+        # The content has been paid for (model, remote agent): do not lose it because the store is unavailable for a
+        # moment.
         receipt = retry(lambda: upload(self._database, self._store, turn.caller, request, receive))
         failpoints.hit("agents.file_stored")
         if receipt.availability is Availability.PENDING:
@@ -97,12 +98,12 @@ class StoredFiles:
         return self._stored(receipt)
 
     def describe(self, turn: Turn, stored: StoredFile) -> dict[str, Any]:
-        """Give the metadata of an artifact that is this file, by the extension's URI; none if it is not active."""
+        """Return the artifact metadata for a file, under the extension's URI; empty if it is not active."""
         uri = file_artifact_uri(self._settings.base_url)
         return {uri: stored.description} if uri in turn.active_extensions else {}
 
     def _deadline(self, turn: Turn) -> datetime | None:
-        """Give the retention deadline, counted from when the turn began, so that every run asks for the same."""
+        """Return the retention deadline, counted from the turn's creation, so it is the same in each run."""
         days = self._settings.a2a_artifact_retention_days
         return _made_at(turn.id) + timedelta(days=days) if days else None
 
@@ -122,22 +123,22 @@ class StoredFiles:
 
 
 def _require_sharing(turn: Turn) -> None:
-    """Raise PermissionDenied unless the daemon may link to what it stores (docs/specification/a2a.md#artifacts)."""
+    """Raise PermissionDenied unless the service account may link to its files (docs/specification/a2a.md#artifacts)."""
     owner = turn.caller.owner
     if owner is None:
-        return  # the upload says what is wrong with that
+        return  # the upload raises the exact error
     held = turn.caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
     if Permission.FILE_UPDATE not in held:
         raise turn.caller.lacks(Permission.FILE_UPDATE, where=OVER_OWNER)
 
 
 def file_artifact_uri(base_url: str) -> str:
-    """Give the URI of the extension that says of an artifact which file it is."""
+    """Return the URI of the extension that describes a file artifact."""
     return f"{base_url}{EXTENSION}"
 
 
 def _made_at(turn_id: UUID) -> datetime:
-    """Read the time of a UUID of version 7 (RFC 9562)."""
+    """Return the creation time in a UUID of version 7 (RFC 9562)."""
     return datetime.fromtimestamp((turn_id.int >> 80) / 1000, tz=UTC)
 
 

@@ -1,4 +1,4 @@
-"""Waiting that ends when nobody wants the turn any more."""
+"""Wait for a time, or until a turn is canceled."""
 
 import time
 
@@ -8,17 +8,17 @@ POLL_SECONDS = 0.05
 
 
 class TurnCancellation:
-    """A turn's cancellation in the form that calls to models ask for (`shared/models/providers/base.py`)."""
+    """A turn's cancellation, with the interface that model calls expect (`shared/models/providers/base.py`)."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
 
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Return whether the turn is canceled."""
         return self._turn.is_cancelled()
 
     def wait(self, timeout: float | None = None, /) -> bool:
-        """Sleep until it is cancelled or the time is over; return whether it is cancelled."""
+        """Sleep until the turn is canceled or the time is over. Return whether it is canceled."""
         ends_at = None if timeout is None else time.monotonic() + timeout
         while not self._turn.is_cancelled():
             left = POLL_SECONDS if ends_at is None else ends_at - time.monotonic()

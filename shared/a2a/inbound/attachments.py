@@ -1,7 +1,7 @@
-"""Say the attachments of a message: a stored one by a part that is its file, any other one by its name and why.
+"""The attachments of a message as parts: a stored file by its address, a missing one by its name and the reason.
 
-A `Task` reference keeps the file until the task is deleted. The part has the file's protected address; who reads the
-task, its agent among them, is given a read grant in its place (`shared/a2a/behaviors/file_links.py`).
+A `Task` reference keeps the file until the task is deleted. The part has the URL that requires a credential. Readers of
+the task, its agent among them, get a read grant instead (`shared/a2a/behaviors/file_links.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from shared.media.tables import media_imports
 LATE = "not_received_in_time"
 GONE = "file_deleted"
 
-# A deletion holds the same row: either it sees the reference, or it has happened.
+# A deletion locks the same row: it either sees the reference, or has happened before.
 _FILES = text(
     """
 SELECT files.id, file_versions.id AS version_id, file_versions.file_name, file_versions.media_type
@@ -34,7 +34,7 @@ ORDER BY files.id FOR UPDATE OF files
 def attachment_parts(
     session: Session, import_ids: Sequence[UUID], task_id: UUID, *, base_url: str
 ) -> Iterator[Part]:
-    """Give a part for each import, in order, and let the task refer to the files among them."""
+    """Yield a part for each import, in order, and add references of the task to the files."""
     found = select(media_imports).where(media_imports.c.id.in_(import_ids))
     imports = {row.id: row for row in session.execute(found)}
     ids = [str(row.file_id) for row in imports.values() if row.file_id is not None]
@@ -51,7 +51,7 @@ def attachment_parts(
 
 
 def _missing(imported: Any) -> str:
-    """Name an attachment that is no file, and say why."""
+    """Return the name of an attachment without a file, and the reason."""
     if imported is None:
         return f"[attachment: {GONE}]"
     name = imported.file_name or imported.attachment_id

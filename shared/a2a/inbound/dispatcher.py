@@ -1,8 +1,9 @@
-"""Route the messages whose attachments have come, or have had their time.
+"""Dispatch messages when their attachments have arrived, or are overdue.
 
-One transaction locks a message, sends it and records that it was sent. Organizations take turns. A message waits behind
-the earlier ones of its conversation, and for its attachments at the most MESSAGE_WAIT_SECONDS: then what has not come
-is named in it. One that the agent cannot take is refused, and the distribution is told.
+One transaction locks a message, sends it to the agent and records that. If more is due than a batch, organizations take
+turns. A message waits behind earlier ones of its conversation, and for its attachments at most `MESSAGE_WAIT_SECONDS`;
+attachments that are missing then are named in the message. If the agent cannot be sent a message, it is refused and the
+distribution is notified.
 """
 
 from dataclasses import dataclass
@@ -30,13 +31,13 @@ log = get_logger(__name__)
 
 BATCH_SIZE = 20
 RECHECK_SECONDS = 5.0
-"""How soon a message is looked at again that waits behind another; the other's end says it sooner."""
+"""When a message behind another is checked again; the end of the other one triggers an earlier check."""
 _table = distribution_messages.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDispatcher:
-    """What waiting messages are routed with."""
+    """The database and the forwarder for waiting messages."""
 
     database: Database
     forwarder: MessageForwarder
@@ -53,7 +54,7 @@ def _make_dispatcher(context: Context) -> MessageDispatcher:
 
 
 def route_due_messages(dispatcher: MessageDispatcher) -> int:
-    """Route what is due, the organizations in turn when that is much; give how many messages were looked at."""
+    """Dispatch the messages that are due; return how many were checked."""
 
     def batch() -> int:
         with dispatcher.database.transaction() as session:
@@ -66,7 +67,7 @@ def route_due_messages(dispatcher: MessageDispatcher) -> int:
 
 
 def _route_if_due(dispatcher: MessageDispatcher, message_id: UUID) -> bool:
-    """Route one message; False when it is not due any more, or another process has it."""
+    """Dispatch one message. Return False if it is no longer due, or another process has it."""
     with dispatcher.database.transaction() as session:
         row = session.execute(_DUE, {"id": message_id}).one_or_none()
         if row is None:
@@ -83,7 +84,7 @@ def _route_if_due(dispatcher: MessageDispatcher, message_id: UUID) -> bool:
 def _postpone(
     session: Session, dispatcher: MessageDispatcher, row: Row[Any], message: DistributionMessage
 ) -> bool:
-    """Let a message wait on, if it has to."""
+    """Set when to check the message again, if it must wait. Return whether it must."""
     if row.is_behind:
         again = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, RECHECK_SECONDS)
     elif row.age_seconds < (
@@ -97,16 +98,17 @@ def _postpone(
 
 
 def _route(session: Session, dispatcher: MessageDispatcher, message: DistributionMessage) -> None:
-    """Send a message, or record why it cannot be sent."""
+    """Send a message to its agent, or record why that is not possible."""
     try:
+        # A savepoint: a refusal undoes what was sent and is still recorded.
         with session.connection.begin_nested():
             receiver = authorize_message(session, message.distribution_id)
             dispatcher.forwarder.send(session, receiver, message)
     except ServiceUnavailable:
-        raise  # the whole is tried again
+        raise  # the transaction is repeated
     except DomainError as error:
         _refuse(session, dispatcher, message, error.code)
-    except Exception:  # one message must not hold up all others
+    except Exception:  # one message must not block all others
         log.exception("message.broken", message_id=str(message.id))
         _refuse(session, dispatcher, message, "internal_error")
     else:
@@ -126,7 +128,7 @@ def _refuse(session: Session, dispatcher: MessageDispatcher, message: Distributi
     notify(session, distribution_id=message.distribution_id, type=EventType.MESSAGE_REFUSED, data=data)
 
 
-# Rows are locked in one order: another process may note other imports of the same messages.
+# Rows are locked in the order of their ids: another process may handle other imports of the same messages.
 _NOTE_ENDED = text(
     """
 WITH ended AS (

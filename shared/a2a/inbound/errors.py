@@ -1,24 +1,24 @@
-"""What the message door refuses."""
+"""The errors of inbound messages."""
 
 from shared.errors import DomainError, Kind
 
 
 class MessageConflict(DomainError):
-    """A message with this id was pushed before and says something else now."""
+    """A message with this id was pushed before with other content. Push the new content under another id."""
 
     code = "message_conflict"
     kind = Kind.CONFLICT
 
 
 class MessageRefused(DomainError):
-    """The agent could not be sent this message after it had been taken; its record says why."""
+    """The message was accepted, but could not be sent to the agent; its record has the reason."""
 
     code = "message_refused"
     kind = Kind.CONFLICT
 
 
 class TooManyMessages(DomainError):
-    """Too many messages of this distribution are waiting; push again when some have been routed."""
+    """This distribution has reached its limit of pending messages. Retry after some of them have been routed."""
 
     code = "too_many_messages"
     kind = Kind.LIMITED

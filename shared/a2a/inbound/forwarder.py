@@ -1,7 +1,8 @@
-"""Send a received message to the agent of its distribution, as a message of the agent's own protocol.
+"""Forward a received message to the agent of its distribution, as a message of the A2A protocol.
 
-The target deployment's daemon is the caller, the receiving identity owns what the agent makes, and the deployment's
-organization pays. A message goes to the task of its conversation that waits for an answer, else it begins one.
+The caller is the service account of the target deployment. The receiving identity owns the files that the agent stores,
+and the deployment's organization pays. The message continues the last task of its conversation if that waits for input,
+else it creates a task.
 """
 
 from dataclasses import dataclass
@@ -27,18 +28,18 @@ from shared.ids import new_id
 from shared.media.importing.authority import require_executor
 
 ACTIVATED = ("distribution", "file-artifact")
-"""The extensions of the service that are activated for every message of a distribution."""
+"""The extensions of this service that are active for all messages of distributions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageForwarder:
-    """What messages are routed with."""
+    """The settings and the router for received messages."""
 
     settings: Settings
     router: Router
 
     def send(self, session: Session, receiver: LiveReceiver, message: DistributionMessage) -> AcceptedMessage:
-        """Send a message that waits, and record that it was sent.
+        """Send a waiting message to its agent, and record that.
 
         Raises PermissionDenied and what `Router.route` raises.
         """
@@ -84,7 +85,7 @@ class MessageForwarder:
 
 
 def find_waiting_task(session: Session, scope: Scope, context_id: str) -> UUID | None:
-    """Find the task of a conversation that waits for an answer: its last one, if it does."""
+    """Return the task of a conversation that waits for input: only its last one counts."""
     newest = (
         select(tasks.c.id, tasks.c.state)
         .where(*in_scope(scope), tasks.c.context_id == context_id, tasks.c.is_visible)
@@ -96,14 +97,14 @@ def find_waiting_task(session: Session, scope: Scope, context_id: str) -> UUID |
 
 
 def scope_of_receiver(receiver: LiveReceiver) -> Scope:
-    """Name the tasks of a distribution's messages."""
+    """Return the scope of the tasks of a distribution's messages."""
     return scope_of(receiver.deployment_id, receiver.daemon_id, receiver.principal_id)
 
 
 def _choose_task(session: Session, scope: Scope, message: DistributionMessage) -> tuple[UUID, bool]:
-    """Give the task that a message goes to, and whether it is to be begun.
+    """Return the task to which a message goes, and whether it must be created.
 
-    One that ended while the message's attachments were fetched takes no more: the message begins another.
+    A task that ended while the message's attachments were fetched accepts no messages, so a new one is created.
     """
     locked = find_and_lock_task(session, message.task_id)
     if locked is None:

@@ -1,4 +1,4 @@
-"""Receive a distribution's message: record it once, and route it in the same transaction where nothing is awaited."""
+"""Accept the messages of distributions: record each once, and send it at once if it needs to wait for nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from shared.media.importing.pending_attachments import RouteMessages, await_impo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeResult:
-    """What became of a push: the message's record, and how it was sent if this very push sent it."""
+    """The result of a push: the message's record, and how it was sent, if this push sent it."""
 
     message: DistributionMessage
     imports: Sequence[Import]
@@ -44,7 +44,7 @@ class IntakeResult:
 
     @property
     def outcome(self) -> str:
-        """Say it in a word, for the metrics."""
+        """The outcome for the metrics, in one word."""
         return self.message.state.lower() if self.is_new else "replayed"
 
 
@@ -56,7 +56,7 @@ def receive_message(
     distribution_id: UUID,
     proof: Proof = UNPROVEN,
 ) -> IntakeResult:
-    """Take a message in the caller's transaction, or find that it was taken before.
+    """Accept a message in the caller's transaction, or return the record of an earlier push.
 
     Raises MessageConflict, ImportNotFound, TooManyMessages, and the errors of `authorize_message`, `queue_imports` and
     `MessageForwarder.send`.
@@ -92,10 +92,10 @@ def receive_network_message(
     distribution_id: UUID,
     imports: Sequence[UUID],
 ) -> bool:
-    """Take a message that a network's webhook tells of, with its imports; False when it was taken before.
+    """Accept a message of a network's webhook, with its imports. Return False if it was accepted before.
 
-    A worker routes it and records what the agent refuses: the network would repeat a webhook that was refused.
-    Raises what `authorize_message` raises, and TooManyMessages.
+    A worker sends it to the agent and records a refusal, because the network would repeat a refused webhook. Raises
+    TooManyMessages, and the errors of `authorize_message`.
     """
     receiver = authorize_message(session, distribution_id)
     made = _insert(session, receiver, message)
@@ -103,6 +103,7 @@ def receive_network_message(
         return False
     if await_imports(session, imports):
         await_imports_of(session, made, imports, wait_seconds=forwarder.settings.message_wait_seconds)
+    # All attachments have ended already: a worker sends the message at once.
     elif imports:
         await_imports_of(session, made, imports, wait_seconds=0.0)
     _refuse_excess(session, receiver, forwarder.settings.queued_imports)
@@ -113,7 +114,10 @@ def receive_network_message(
 def _import(
     session: Session, forwarder: MessageForwarder, receiver: LiveReceiver, message: InboundMessage
 ) -> Sequence[Import]:
-    """Import what is attached. An attachment without a location was pushed before: ImportNotFound if it was not."""
+    """Queue the imports of a message's attachments.
+
+    An attachment without a location must have been pushed before. Raises ImportNotFound otherwise.
+    """
     if not message.attachments:
         return ()
     new = [at for at in message.attachments if at.location]
@@ -144,7 +148,7 @@ def _import(
 
 
 def _refuse_excess(session: Session, receiver: LiveReceiver, limit: int) -> None:
-    """Raise TooManyMessages at the limit of messages that may wait for one distribution."""
+    """Raise TooManyMessages if more messages wait for the distribution than it may have."""
     if count_waiting(session, receiver.distribution_id, limit=limit + 1) > limit:
         raise TooManyMessages
 
@@ -156,12 +160,13 @@ def _insert(session: Session, receiver: LiveReceiver, message: InboundMessage) -
 
 
 def get_routed(session: Session, message: DistributionMessage) -> AcceptedMessage:
-    """Say how a message was sent; its task's row is locked, so that all of it is of one moment.
+    """Return how a message was sent; the task's row is locked, so all of it describes the same moment.
 
-    Raises MessageRefused, and TaskNotFound for a task that is kept no longer.
+    For the stream of a push, which may be a repeated one. Raises MessageRefused, and TaskNotFound if retention has
+    deleted the task.
     """
     if message.state is MessageState.REFUSED:
-        raise MessageRefused(f"The agent could not be sent this message: {message.code}.")
+        raise MessageRefused(f"The message could not be sent to the agent ({message.code}).")
     if message.turn_id is None or find_and_lock_task(session, message.task_id) is None:
         raise TaskNotFound
     return AcceptedMessage(

@@ -1,6 +1,6 @@
-"""A message that a distribution received: as it came, and the record that it was routed once.
+"""Messages that distributions receive, and the records that each was routed once.
 
-The unique key of distribution, network and message id makes every push, however often repeated, one message.
+The unique key of distribution, network and message id makes all pushes of a message one message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _table = distribution_messages.c
 
 
 class MessageState(StrEnum):
-    """Where a message is."""
+    """The state of a message; the values are part of the API."""
 
     WAITING = "Waiting"
     ROUTED = "Routed"
@@ -43,9 +43,9 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboundMessage:
-    """A message as a distribution pushes it, or as a network's webhook tells of it.
+    """A message that a distribution pushes, or that a network's webhook contains.
 
-    `channel` is where it came from, as it is reported; `extensions` are activated for it where the agent has them.
+    `channel` is its reported origin; `extensions` are activated if the agent declares them.
     """
 
     network: str
@@ -71,12 +71,12 @@ class DistributionMessage:
     conversation_id: str | None
     context_id: str
     request: Mapping[str, Any] | None = field(repr=False)
-    """What is to be said; None once it has been routed or refused."""
+    """The content to send; None once the message was routed or refused."""
     imports: tuple[UUID, ...]
     state: MessageState
     code: str | None
     task_id: UUID
-    """The task that the message goes to, which exists once it is routed."""
+    """The task to which the message goes; it exists once the message is routed."""
     turn_id: UUID | None
     created_at: datetime
 
@@ -84,7 +84,7 @@ class DistributionMessage:
 def insert_message(
     session: Session, receiver: LiveReceiver, message: InboundMessage, *, continued_task_id: UUID | None
 ) -> DistributionMessage | None:
-    """Write the record of a message that waits to be routed; None when there is one already."""
+    """Insert the record of a waiting message. Return None if the message was recorded before."""
     reported = message.reported_caller
     values = {
         "id": new_id(),
@@ -111,9 +111,10 @@ def insert_message(
 
 
 def get_repeated(session: Session, distribution_id: UUID, message: InboundMessage) -> DistributionMessage:
-    """Get the record of a message that was pushed before. Raises MessageConflict if that said something else.
+    """Return the record of a message that was pushed before.
 
-    A native network vouches for its ids: an edited message is the first one still.
+    Raises MessageConflict if it had other content. A native network vouches for its ids: an edited message is still the
+    first one.
     """
     statement = select(*_COLUMNS, _table.request_hash).where(
         _table.distribution_id == distribution_id,
@@ -122,33 +123,33 @@ def get_repeated(session: Session, distribution_id: UUID, message: InboundMessag
     )
     row = session.execute(statement).one_or_none()
     if row is None:
-        raise ServiceUnavailable("The record of an earlier push has just been removed; try again.")
+        raise ServiceUnavailable("The record of an earlier push has just been deleted. Retry.")
     if message.network == STANDARD and bytes(row.request_hash) != _hash(message):
         raise MessageConflict
     return read_message(row)
 
 
 def get_message(session: Session, message_id: UUID) -> DistributionMessage:
-    """Get a record by our own id."""
+    """Return a record by its own id."""
     return read_message(session.execute(select(*_COLUMNS).where(_table.id == message_id)).one())
 
 
 def mark_routed(
     session: Session, message: DistributionMessage, *, task_id: UUID, turn_id: UUID, kept_days: int
 ) -> None:
-    """End a message that its agent has been sent, and forget what was said."""
+    """Record that the agent was sent a message, and delete its content."""
     _end(session, message, kept_days, state=MessageState.ROUTED.value, task_id=task_id, turn_id=turn_id)
 
 
 def mark_refused(session: Session, message: DistributionMessage, *, code: str, kept_days: int) -> None:
-    """End a message that its agent cannot be sent, and forget what was said."""
+    """Record that the agent cannot be sent a message, and delete its content."""
     _end(session, message, kept_days, state=MessageState.REFUSED.value, code=code)
 
 
 def await_imports_of(
     session: Session, message: DistributionMessage, imports: Sequence[UUID], *, wait_seconds: float
 ) -> DistributionMessage:
-    """Let a message wait for its attachments, at the most so long."""
+    """Make a message wait for its attachments, at most `wait_seconds`."""
     values = {
         "imports": list(imports),
         "due_at": func.now() + func.make_interval(0, 0, 0, 0, 0, 0, wait_seconds),
@@ -158,7 +159,7 @@ def await_imports_of(
 
 
 def is_behind(session: Session, message: DistributionMessage) -> bool:
-    """Tell whether an earlier message of the conversation waits."""
+    """Return whether an earlier message of the conversation is waiting."""
     earlier = select(_table.id).where(
         _table.distribution_id == message.distribution_id,
         _table.context_id == message.context_id,
@@ -169,12 +170,15 @@ def is_behind(session: Session, message: DistributionMessage) -> bool:
 
 
 def is_earlier(one: Any, other: Any) -> ColumnElement[bool]:
-    """Compare when two messages came, by the database's clock: ids are made by those of two fronts."""
+    """Return the condition that one message arrived before another, by the database's clock.
+
+    Ids do not suffice: two web processes make them.
+    """
     return tuple_(one.created_at, one.id) < tuple_(other.created_at, other.id)
 
 
 def count_waiting(session: Session, distribution_id: UUID, *, limit: int) -> int:
-    """Count the messages of a distribution that wait, up to a limit."""
+    """Return the number of waiting messages of a distribution, up to `limit`."""
     waiting = select(_table.id).where(
         _table.distribution_id == distribution_id, _table.state == MessageState.WAITING.value
     )
@@ -183,14 +187,14 @@ def count_waiting(session: Session, distribution_id: UUID, *, limit: int) -> int
 
 
 def context_of(distribution_id: UUID, message: InboundMessage) -> str:
-    """Name the A2A context of a message's conversation; one without a conversation is a context by itself."""
+    """Return the A2A context of a message's conversation; a message without a conversation has its own."""
     if message.conversation_id is None:
         return str(uuid5(distribution_id, render([message.network, "message", message.message_id])))
     return str(uuid5(distribution_id, render([message.network, "conversation", message.conversation_id])))
 
 
 def read_message(row: Any) -> DistributionMessage:
-    """Read a message's row."""
+    """Return the record of a row."""
     values = {column.key: getattr(row, column.key) for column in _COLUMNS}
     return DistributionMessage(**{**values, "state": MessageState(row.state), "imports": tuple(row.imports)})
 

@@ -1,4 +1,4 @@
-"""Forget the records of messages that have been kept for long enough; the same id is a new message from then on."""
+"""Delete expired records of messages; a later push with the same id is a new message."""
 
 from sqlalchemy import bindparam, delete, func, select
 
@@ -21,5 +21,5 @@ def _purge_messages(context: Context) -> int:
 
 
 def purge_messages(database: Database) -> int:
-    """Delete the records that are due; return how many."""
+    """Delete the records that are due. Return their number."""
     return run_in_batches(database, _PURGE, size=BATCH_SIZE, swept="distribution_messages")

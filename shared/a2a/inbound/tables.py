@@ -1,7 +1,6 @@
-"""The messages that distributions received for their agents, mirrored by migrations 0028 and 0055.
+"""The table of messages that distributions received for their agents, mirrored by migrations 0028 and 0055.
 
-A row remembers a message by the network's own id, so that it is routed once. What was said is kept only until it is
-routed.
+A row remembers a message by the network's id, so that it is routed once. Its content is deleted when it was routed.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,8 @@
-"""Tell a distribution what happens to the task that answers its message: every update, in order, by its notifications.
+"""Notify a distribution about the task of its message: every update, in order, through its notification endpoint.
 
-An update is the event as streams send it, with the message and the conversation that it answers. It is written in the
-update's own transaction; files in it get their links when it is sent (`link_files`).
+An update is the event as streams send it, with the ids of the message and the conversation. It is written in the
+update's own transaction. `link_files` replaces the addresses of files by links when it is sent, so the outbox holds no
+secret.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ from shared.deliveries.outbox import MAX_BODY_BYTES
 from shared.media.importing.import_notifications import EventType, notify
 
 ENVELOPE_BYTES = 16 << 10
-"""Room for what an update is wrapped in."""
-# Of the messages of a task, the one whose turn writes; of a turn that no message made, the last one.
+"""Room for the members around an update."""
+# The message of the writing turn; for a turn without a message, the task's last message.
 _MESSAGE = text(
     """
 SELECT tasks.distribution_id, tasks.context_id, tasks.last_sequence - :followers AS sequence,
@@ -37,7 +38,7 @@ WHERE tasks.id = :task AND tasks.distribution_id IS NOT NULL
 def notify_distribution(
     session: Session, task_id: UUID, event: Mapping[str, Any], *, turn_id: UUID | None, followers: int
 ) -> None:
-    """Hand an event to the outbox, if its task answers a message of a distribution that has an endpoint.
+    """Enqueue an event for the distribution, if the task belongs to one that has an endpoint.
 
     `followers` events of the same transaction come after it in the task's log.
     """
@@ -68,7 +69,7 @@ def notify_distribution(
 
 
 def link_files(session: Session, links: FileLinks, body: bytes) -> bytes:
-    """Give the body of a notification with links where files stand; any other one as it is."""
+    """Return the body of a notification with links in place of file addresses; other bodies unchanged."""
     text = body.decode()
     if not links.may_contain_files(text):
         return body

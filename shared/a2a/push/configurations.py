@@ -1,8 +1,8 @@
-"""Where a client wants updates of a task posted to: kept with the task, encrypted with its credentials, guarded.
+"""Push notification configurations: where updates of a task are posted, stored encrypted with their credentials.
 
-An address may be secret, so only its origin is kept in clear. It is checked here as text and again at each
-connection. Credentials are never given back; the client's own token is. A token signs what is posted (Standard
-Webhooks); one that is a `whsec_…` secret is for nothing else and is not sent along.
+An address may be secret, so only its origin is stored in clear. It is checked here as text, and again at each
+connection. Credentials are never returned; the client's own token is. A token signs what is posted (Standard Webhooks);
+a `whsec_…` secret is used for nothing else and is not sent.
 """
 
 import base64
@@ -39,23 +39,23 @@ _table = task_push_configurations.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfigurations:
-    """The configurations of all tasks; whose task it is, callers have made sure."""
+    """The configurations of all tasks; callers have checked that the task is theirs."""
 
     encryption: Encryption
     policy: EgressPolicy
     is_supported: bool = True
 
     def require_support(self) -> None:
-        """Raise PushNotificationNotSupported where this installation posts none."""
+        """Raise PushNotificationNotSupported if this installation posts none."""
         if not self.is_supported:
             raise PushNotificationNotSupported
 
     def create(
         self, session: Session, task_id: UUID, wanted: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        """Create a configuration, or replace the one of the same id; what waits goes to the new address.
+        """Create a configuration, or replace the one with the same id, and redirect its pending deliveries.
 
-        Raises InvalidParams for what cannot be posted to, and PushNotificationNotSupported.
+        Raises InvalidParams for an address that is not allowed, and PushNotificationNotSupported.
         """
         self.require_support()
         config_id = check_identifier("id", wanted.id) if wanted.id else str(task_id)
@@ -64,7 +64,7 @@ class PushConfigurations:
         _lock_task(session, task_id)
         count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
         if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
-            raise _wrong("id", f"would be one more than the {CONFIGURATIONS_LIMIT} that a task may have")
+            raise _wrong("id", f"would exceed the limit of {CONFIGURATIONS_LIMIT} configurations for a task")
         sealed = seal_address(self.encryption, url=wanted.url, headers=headers, secret=secret)
         values = {
             "url": origin_of(wanted.url),
@@ -82,7 +82,7 @@ class PushConfigurations:
         return self.get(session, task_id, config_id)
 
     def get(self, session: Session, task_id: UUID, config_id: str) -> TaskPushNotificationConfig:
-        """Read a configuration. Raises TaskNotFound."""
+        """Return a configuration. Raises TaskNotFound."""
         statement = select(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
         row = session.execute(statement).one_or_none() if is_identifier(config_id) else None
         if row is None:
@@ -92,7 +92,7 @@ class PushConfigurations:
     def list_page(
         self, session: Session, task_id: UUID, *, size: int, token: str
     ) -> tuple[tuple[TaskPushNotificationConfig, ...], str]:
-        """Read the configurations in the order of their ids, and the token of the next page."""
+        """Return a page of the configurations in the order of their ids, and the token of the next page."""
         statement = select(task_push_configurations).where(_table.task_id == task_id)
         if token:
             statement = statement.where(_table.id > _read_token(token))
@@ -101,10 +101,10 @@ class PushConfigurations:
         return tuple(self._shown(row) for row in rows[:size]), token
 
     def delete(self, session: Session, task_id: UUID, config_id: str) -> None:
-        """Delete a configuration and what still waits to be posted there, if there is one.
+        """Delete a configuration, if it exists, and its pending deliveries.
 
-        An attempt under way is the last. An update that is being written has been handed to the outbox or has not seen
-        the configuration.
+        An attempt under way is the last. The lock on the task orders this with its updates: an update is either in the
+        outbox already, or does not see the configuration.
         """
         if not is_identifier(config_id):
             return
@@ -132,12 +132,12 @@ class PushConfigurations:
 
 
 def _lock_task(session: Session, task_id: UUID) -> None:
-    """Lock the task's row, as every update does before it looks who is told."""
+    """Lock the task's row, as each update does before it reads the configurations."""
     session.execute(select(tasks.c.id).where(tasks.c.id == task_id).with_for_update())
 
 
 def origin_of(url: str) -> str:
-    """Give scheme, host and port of an address, and nothing of what may be secret in it."""
+    """Return scheme, host and port of an address, without its parts that may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -154,7 +154,7 @@ def _headers(wanted: TaskPushNotificationConfig) -> dict[str, str]:
 
 
 def _secret(token: str | None) -> str | None:
-    """Give what to sign with: the token if it is a Standard Webhooks secret, else its bytes."""
+    """Return the signing secret: the token if it is a Standard Webhooks secret, else one made of its bytes."""
     if not token:
         return None
     if not token.startswith(WEBHOOK_SECRET_PREFIX):
@@ -178,7 +178,7 @@ def _read_token(token: str) -> str:
     except ValueError:
         config_id = ""
     if not is_identifier(config_id):
-        raise _wrong("pageToken", "is not a token that this list gave", location="query")
+        raise _wrong("pageToken", "is not a page token that this list returned", location="query")
     return config_id
 
 

@@ -1,7 +1,7 @@
-"""Post each update of a task to those who asked for it: one delivery per configuration, in the update's transaction.
+"""Enqueue each update of a task for its push configurations, in the update's transaction.
 
-The outbox (`shared/deliveries`) sends those of one configuration in order: what follows a failed post waits behind it.
-Each carries the number of its event in the task's log, which streams send as the event's id.
+The outbox (`shared/deliveries`) sends the deliveries of a configuration in order: those after a failed one wait. Each
+has the number of its event in the task's log, which streams use as the event's id.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ ATTEMPTS = 6
 def deliver(
     session: Session, task_id: UUID, organization_id: UUID, event: Mapping[str, Any], *, followers: int = 0
 ) -> None:
-    """Hand an event, as streams send it, to the outbox for every configuration of its task.
+    """Enqueue an event, as streams send it, for each push configuration of its task.
 
     `followers` events of the same transaction come after it in the task's log.
     """
@@ -56,7 +56,7 @@ def deliver(
 
 
 def notice_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Say of an update that is too large to post which task it belongs to, so that the receiver asks for it."""
+    """Return a short replacement for an update that is too large to post; the receiver then reads the task."""
     update = next(iter(event.values()))
     status = {"state": update.get("status", {}).get("state", "TASK_STATE_WORKING")}
     return {"task": {"id": update["taskId"], "contextId": update["contextId"], "status": status}}

@@ -1,6 +1,6 @@
-"""Send what waits in the outbox: notifications by the channel of their kind, everything else as it brings itself.
+"""Send the deliveries of the outbox: notifications by the channel of their kind, others as they are.
 
-The files of an update get their links here, at the moment of sending.
+The files in an update get their links here, at the time of sending.
 """
 
 from shared.a2a.behaviors.file_links import FileLinks
@@ -21,7 +21,7 @@ def _send_due(context: Context) -> int:
 
 
 def make_sender(context: Context) -> Sender:
-    """Put the sender of a process together."""
+    """Return the sender of a process, with its channels."""
     links = FileLinks(context.database, context.settings)
 
     def complete(session: Session, body: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""The behavior that sends messages on to the deployment's own server, and writes what comes back into our log.
+"""The behavior that forwards messages to the deployment's own server, and writes its updates into our log.
 
-deliver (`delivery.py`) → follow (`task_polling.py`), when the stream of the answer has ended early or there was none. A
-worker that takes a turn over begins with what the log and the row of the turn say, and repeats nothing. A turn that
-ends before its agent has is cancelled there too (`cancellation.py`).
+deliver (`delivery.py`) → follow (`task_polling.py`), if the response's stream ended early or there was none. A worker
+that takes over a turn continues from the log and the turn's row, and repeats nothing. If a turn ends before the agent
+has, its task at the agent is canceled (`cancellation.py`).
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ CARD_POLL_SECONDS = 1.0
 
 
 class RemoteBehavior:
-    """Has each message answered by the deployment's own server."""
+    """Answers each message by the deployment's own server."""
 
     def __init__(
         self, database: Database, files: StoredFiles, linked: LinkedFiles, settings: Settings
@@ -49,7 +49,7 @@ class RemoteBehavior:
         )
 
     def run(self, turn: Turn) -> Iterator[Update]:
-        """Have the agent answer; ends without a word when the turn is cancelled or another worker's."""
+        """Yield the agent's updates. Ends without an update if the turn is canceled or another worker's."""
         try:
             sent, endpoint = self._open(turn)
             remote = self._remote(turn, sent, endpoint)
@@ -64,10 +64,10 @@ class RemoteBehavior:
                 self._cancellation.cancel_turn(turn.id)
 
     def _open(self, turn: Turn) -> tuple[SentTurn, Endpoint]:
-        """Read the turn, and where its agent is; its card is read soon after the endpoint was set."""
+        """Return the turn's row and the agent's endpoint, waiting for the first read of its card."""
         cancellation = TurnCancellation(turn)
         for _ in range(round(CARD_SECONDS / CARD_POLL_SECONDS)):
-            if cancellation.is_set():  # before the turn is marked as sent
+            if cancellation.is_set():  # checked before the turn is marked as sent
                 raise Stopped
             sent = self._rows.open(turn)
             if sent.endpoint is None:

@@ -1,7 +1,7 @@
-"""What the two bindings of the protocol have in common, without I/O: an operation becomes a call, an answer a value.
+"""The common part of the two bindings of the protocol, without I/O: building requests and reading results.
 
-Results are the same JSON in both: a task, a page of tasks, or a `StreamResponse`. A refusal carries the protocol's
-reason where it names one, and the HTTP status that it has or would have.
+Both return the same JSON: a task, a page of tasks, or a `StreamResponse`. An error has the protocol's reason, if the
+agent named one, and the HTTP status that it has in the HTTP+JSON binding.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ EVENTS = "text/event-stream"
 NOT_IMPLEMENTED = 501
 LISTED_TASKS = 50
 HISTORY_LENGTH = 100
-"""Messages of a task that are asked for: what it has said since it was last asked is among them."""
+"""How many messages of a task are requested: enough to contain all since the last request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,13 @@ class Call:
 
     @classmethod
     def post(cls, url: str, document: Mapping[str, Any], *, is_stream: bool = False) -> Self:
-        """Describe a request with a body; its numbers stay as their authors wrote them."""
+        """Return a POST request; numbers in the document keep the form in which they were written."""
         body = render(dict(document)).encode()
         return cls(method="POST", url=url, body=body, accepts=EVENTS if is_stream else JSON)
 
 
 class ErrorResponse(Exception):
-    """The agent answered with an error."""
+    """The agent returned an error."""
 
     def __init__(
         self, status: int, reason: str | None = None, *, retry_after_seconds: int | None = None
@@ -47,46 +47,46 @@ class ErrorResponse(Exception):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the agent took nothing, and asks to come back later."""
+        """Whether the agent accepted nothing and asks for a later retry."""
         return self.status in (429, 503)
 
     @property
     def is_broken(self) -> bool:
-        """Whether something went wrong within the agent, so that nobody knows what it has done."""
+        """Whether the agent failed internally, so it is unknown what it has done."""
         is_failure = self.status >= 500  # noqa: PLR2004 (the statuses of servers' failures)
         return is_failure and self.status != NOT_IMPLEMENTED and not self.is_busy
 
 
 class AgentBinding(Protocol):
-    """Writes calls and reads answers."""
+    """Builds requests and reads results in one binding."""
 
     def send(self, request: Mapping[str, Any]) -> Call:
-        """Send a message, to be answered at once."""
+        """Return the request that sends a message, for a response at once."""
 
     def stream(self, request: Mapping[str, Any]) -> Call:
-        """Send a message, to be answered with a stream."""
+        """Return the request that sends a message, for a streamed response."""
 
     def get(self, task_id: str) -> Call:
-        """Get a task."""
+        """Return the request for a task."""
 
     def list_tasks(self, context_id: str) -> Call:
-        """List the newest tasks of a context."""
+        """Return the request for the newest tasks of a context."""
 
     def subscribe(self, task_id: str) -> Call:
-        """Subscribe to a task."""
+        """Return the request that subscribes to a task."""
 
     def cancel(self, task_id: str) -> Call:
-        """Cancel a task."""
+        """Return the request that cancels a task."""
 
     def result(self, document: Any) -> Any:
-        """Give what an answer or an event says. Raises ErrorResponse."""
+        """Return the result in a response or an event. Raises ErrorResponse."""
 
     def read_error(self, status: int, document: Any) -> ErrorResponse:
-        """Read an answer with an error's status; `document` is None where it is no JSON."""
+        """Return the error of a response with an error status; `document` is None if it is not JSON."""
 
 
 def reason_of(details: Any) -> str | None:
-    """Find the protocol's reason among the details of an error (google.rpc.ErrorInfo)."""
+    """Return the protocol's reason from the details of an error (google.rpc.ErrorInfo), or None."""
     if not isinstance(details, list):
         return None
     reasons = (detail.get("reason") for detail in details if isinstance(detail, dict))

@@ -1,12 +1,12 @@
-"""Cancel agents' tasks whose turns have ended with us: cancelled, too long, revoked, or given up.
+"""Cancel tasks at remote agents after their turns have ended here: canceled, too long, revoked or given up.
 
-The worker that runs a turn does so at once; a sweep does it for the turns of workers that died, and again where the
-agent could not be asked. A message that may have been received, and is in none of the agent's tasks yet, is looked for
-again for some minutes. What the agent answers changes nothing: our task has its state.
+The worker that runs a turn cancels at once. A sweep cancels for workers that died, and retries if the agent could not
+be reached. If a message may have been received but no task of the agent contains it yet, the sweep searches again for
+some minutes. The agent's response changes nothing here: our task has its state.
 
-A sweep asks a few agents at once, the organizations in turn when more is due than a batch, and each turn once. Agents
-that do not answer are left alone for a while, so that they cost a sweep seconds and not the time of all others. All
-other turns that have ended are closed by one statement, a batch at a time.
+A sweep contacts a few agents at once and each turn once; if more is due than a batch, organizations take turns. Agents
+that do not respond are skipped for a while, so they cost a sweep seconds instead of the time of all others. The other
+ended turns are closed in batches, by one statement each.
 """
 
 import time
@@ -38,27 +38,27 @@ CANCEL_SECONDS = 5.0
 SWEEP_SECONDS = 10.0
 BATCH_SIZE = 8
 THREADS = 4
-"""Agents that one worker process asks at once."""
+"""Agents that one worker process contacts at once."""
 CLOSED_AT_ONCE = 1000
 SEARCH_SECONDS = 180
-"""After a turn's end: an agent may list the task of a message only once it has begun to work."""
+"""After a turn's end: an agent may list a message's task only once it has begun to work."""
 RETRY_SECONDS = 3600
-"""After a turn's end: how long an agent that cannot be asked is asked again."""
+"""After a turn's end: how long an unreachable agent is tried again."""
 UNRESPONSIVE_SECONDS = 60.0
-"""How long the sweeps of a process leave an agent alone that did not answer."""
+"""How long the sweeps of a process skip an agent that did not respond."""
 
 
 class RemoteCancellation:
-    """Cancels agents' tasks from this process; one thread at a time sweeps."""
+    """Cancels tasks at agents from this process; only one thread at a time sweeps."""
 
     def __init__(self, database: Database, connector: AgentConnector) -> None:
         self._database = database
         self._connector = connector
         self._unresponsive_until: dict[UUID, float] = {}
-        """Agents that did not answer a sweep, by their deployments."""
+        """Deployments with agents that did not respond to a sweep, and the end of their pause."""
 
     def cancel_turn(self, turn_id: UUID) -> None:
-        """Cancel the agent's task of a turn, if the turn was cancelled; otherwise do nothing."""
+        """Cancel the agent's task of a turn if the turn was canceled; otherwise do nothing."""
         for row in self._read([turn_id]):
             try:
                 is_done = self._ask(row)
@@ -69,7 +69,7 @@ class RemoteCancellation:
                 self._close([turn_id])
 
     def sweep(self) -> int:
-        """Do so for all turns that have ended, and close the others; give how many were looked at."""
+        """Cancel the agents' tasks of all turns that have ended; return how many turns were handled."""
         closed = run_in_batches(self._database, _CLOSE_SETTLED, size=CLOSED_AT_ONCE)
         tried: set[UUID] = set()
 
@@ -85,7 +85,10 @@ class RemoteCancellation:
         return closed + drain(batch, size=BATCH_SIZE)
 
     def _find(self, tried: set[UUID]) -> list[UUID]:
-        """Find turns that this sweep has not tried, of agents that may answer or are not asked any more."""
+        """Return turns that this sweep has not tried, except those of unresponsive agents.
+
+        Turns older than `RETRY_SECONDS` are included anyway: they are closed without contacting the agent.
+        """
         now = time.monotonic()
         self._unresponsive_until = {
             at: until for at, until in self._unresponsive_until.items() if until > now
@@ -117,7 +120,7 @@ class RemoteCancellation:
                 session.execute(statement)
 
     def _try(self, row: Any) -> bool:
-        """Ask the agent, unless it was silent just now; tell whether nothing is left to be done."""
+        """Contact the agent unless it is unresponsive. Return whether the turn can be closed."""
         if row.deployment_id in self._unresponsive_until:
             return bool(row.is_old)
         try:
@@ -130,7 +133,7 @@ class RemoteCancellation:
         return bool(row.is_old)
 
     def _ask(self, row: Any) -> bool:
-        """Ask the agent; tell whether nothing is left to be done. Raises DomainError."""
+        """Cancel the agent's task. Return whether the turn can be closed. Raises DomainError."""
         with self._database.autocommit() as session:
             endpoint = find_endpoint(session, row.deployment_id)
         if endpoint is None or endpoint.binding is None:
@@ -139,6 +142,7 @@ class RemoteCancellation:
         try:
             task_id = row.remote_task_id or _find_received(connection, row)
             if task_id is None:
+                # The agent may list the task later: search again until the time is over.
                 return not row.is_looked_for
             connection.ask(connection.binding.cancel(task_id), seconds=CANCEL_SECONDS)
         except ErrorResponse as error:
@@ -176,7 +180,7 @@ UPDATE remote_turns SET is_open = false WHERE turn_id = ANY (ARRAY(
 ))
 """  # noqa: S608 (constants of this module)
 )
-# A turn that was cancelled or has failed has ended its task, at `status_at`.
+# A turn that was canceled or failed has ended its task, at `status_at`.
 _ENDED = f"""
 FROM remote_turns sent JOIN task_turns turn ON turn.id = sent.turn_id JOIN tasks ON tasks.id = sent.task_id
 WHERE sent.is_open AND turn.state = 'done' AND {_IS_UNWANTED}
@@ -187,7 +191,8 @@ _DUE = f"""
     AND ({_IS_OLD} OR tasks.deployment_id <> ALL (CAST(:silent AS uuid[])))
 """
 _OLDEST = text(f"SELECT sent.turn_id {_DUE} ORDER BY sent.created_at LIMIT :limit")
-# Any of an organization's, so that one of its agents keeps none of its others waiting. Few are open and have ended.
+# Any turn of an organization, so one of its agents does not delay its others. Few are open and ended, so sorting at
+# random is cheap.
 _FAIR = text(
     f"""
 SELECT due.turn_id FROM (

@@ -1,8 +1,9 @@
-"""Ask an agent's server: each request is guarded (`shared/egress`), and is cut when nobody waits for it.
+"""HTTP connections to agents' servers, with the headers that authenticate a request and attribute it.
 
-A stream is bounded by silence between two bytes and by its size, not by one timer for the whole of it. A thread that
-reads cannot be interrupted, so one thread of the process looks which turns were told to end, and which exchanges have
-taken too long, and shuts their connections.
+Each request obeys the egress policy (`shared/egress`) and is aborted when its turn is canceled. A stream is bounded by
+the silence between two bytes, by its size and by the time limit of a turn. A thread that reads cannot be interrupted,
+so one thread of the process checks which turns were canceled and which exchanges took too long, and shuts their
+sockets.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ from shared.runtime.periodic_thread import InFlight
 
 POLL_SECONDS = 0.2
 IDLE_SECONDS = 45.0
-"""A stream that is silent for so long is given up; servers write a comment every 15 seconds."""
+"""A stream that is silent for this long is given up; servers send a comment every 15 seconds."""
 ASK_SECONDS = 30.0
 MAXIMUM_EVENT_BYTES = 16 << 20
 REFUSAL_BYTES = 64 << 10
@@ -46,7 +47,7 @@ OK = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
-    """An exchange under way, and whether it is to end."""
+    """An exchange under way, and whether it must be aborted."""
 
     deadline: Deadline
     is_unwanted: Callable[[], bool]
@@ -61,17 +62,17 @@ def _check_exchanges(exchanges: Sequence[_Open]) -> None:
 
 
 class Exchanges:
-    """The exchanges with agents of this process; its thread begins with the first."""
+    """The exchanges of this process with agents; the thread starts with the first."""
 
     def __init__(self, policy: EgressPolicy, *, maximum_bytes: int) -> None:
-        """Take from no agent more at once than so many bytes."""
+        """Accept at most `maximum_bytes` in one response or stream."""
         self.policy = policy
         self.maximum_bytes = maximum_bytes
         self.open = InFlight({"remote-agents": _check_exchanges}, pause_seconds=POLL_SECONDS)
 
 
 class AgentConnection:
-    """Asks the server of one agent, for one turn."""
+    """Sends requests to the server of one agent, for one turn."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class AgentConnection:
         is_unwanted: Callable[[], bool],
         stream_seconds: float,
     ) -> None:
-        """Take the headers of each request anew, because they hold statements that expire."""
+        """Create a connection; `headers` is called for each request, because it returns tokens that expire."""
         self._exchanges = exchanges
         self._headers = headers
         self._is_unwanted = is_unwanted
@@ -90,7 +91,10 @@ class AgentConnection:
         self.binding = binding
 
     def ask(self, call: Call, *, seconds: float = ASK_SECONDS) -> Any:
-        """Give the result of a call. Raises ErrorResponse, ResponseInvalid, ResponseTooLarge and EgressError."""
+        """Return the result of a call.
+
+        Raises ErrorResponse, ResponseInvalid, ResponseTooLarge and EgressError.
+        """
         with self._exchange(call, seconds, seconds, {}, self._is_unwanted) as reply:
             return self._result(reply)
 
@@ -103,9 +107,9 @@ class AgentConnection:
         headers: Mapping[str, str] | None = None,
         is_unwanted: Callable[[], bool] | None = None,
     ) -> Iterator[Iterator[Any]]:
-        """Give the results of a call as they come; a server that does not stream gives its only one.
+        """Return the results of a call as they arrive; the only result, if the server does not stream.
 
-        Raises as `ask` does, also while results are read.
+        Raises what `ask` raises, also while results are read.
         """
         unwanted = is_unwanted or self._is_unwanted
         with self._exchange(call, self._stream_seconds, idle_seconds, headers or {}, unwanted) as reply:
@@ -129,7 +133,7 @@ class AgentConnection:
         if call.body is not None:
             sent["Content-Type"] = "application/json"
         if (present := traceparent()) is not None:
-            sent[HEADER] = present  # what the agent asks of us belongs to the same trace
+            sent[HEADER] = present  # requests of the agent to this service join the trace
         check_headers(sent)
         policy = self._exchanges.policy
         target = parse_url(call.url, policy, with_secrets=True)
@@ -181,7 +185,7 @@ def _never() -> bool:
 
 
 class AgentConnector:
-    """Connects a process to agents' servers; safe to share between threads."""
+    """Creates connections to agents' servers for a process; safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._settings = settings
@@ -190,11 +194,11 @@ class AgentConnector:
         self._exchanges = Exchanges(EgressPolicy.of(settings), maximum_bytes=settings.a2a_remote_answer_bytes)
 
     def connect(self, endpoint: Endpoint) -> AgentConnection:
-        """Connect for the service itself, on nobody's behalf. Raises EndpointMissing."""
+        """Return a connection for the service itself, on behalf of no caller. Raises EndpointMissing."""
         return self._connect(endpoint, lambda: self._headers(endpoint, None, ()), _never)
 
     def connect_for(self, endpoint: Endpoint, turn: Turn) -> AgentConnection:
-        """Connect for a turn. Raises EndpointMissing."""
+        """Return a connection for a turn. Raises EndpointMissing."""
 
         def headers() -> Mapping[str, str]:
             return self._headers(endpoint, turn.attribution, turn.active_extensions)
@@ -233,7 +237,7 @@ class AgentConnector:
 
 
 def binding_of(endpoint: Endpoint) -> AgentBinding:
-    """Give the binding that an endpoint is spoken to in. Raises EndpointMissing while its card was not read."""
+    """Return the binding of an endpoint. Raises EndpointMissing until its card has been read."""
     if endpoint.interface_url is None:
         raise EndpointMissing
     if endpoint.binding is Binding.JSONRPC:

@@ -1,9 +1,9 @@
-"""Send a turn's message to its agent: once, as far as that can be known.
+"""Deliver a turn's message to its agent: once, as far as that can be known.
 
-`sent_at` is written before the request leaves, so that a worker that takes over knows of the doubt; a new turn has it
-since it was read. While nothing left, or the agent says that it is busy, the message is sent again after growing
-pauses. A connection that breaks later, or an agent that breaks, may have received it: then the agent's tasks are
-looked through for our message's id, and only if it is in none of them, twice, it is sent again.
+`sent_at` is stored before the request leaves, so a worker that takes over knows that it may have arrived; opening a new
+turn stores it already. As long as the request has not left, or the agent responds that it is busy, the message is sent
+again after growing pauses. If the connection breaks later, or the agent fails, the message may have been received. Then
+the agent's tasks are searched for our message id, and only if it is in none of them, twice, it is sent again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,12 +26,12 @@ log = get_logger(__name__)
 
 MAXIMUM_SENDS = 3
 SEARCH_PAUSE_SECONDS = 2.0
-"""Between two looks at the agent's tasks: what was just received may not be listed yet."""
+"""Between two searches of the agent's tasks, which may not list a message that just arrived."""
 _CANNOT_LIST = frozenset({400, 404, 405, 501})
 
 
 def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
-    """Have the agent receive the message; say what comes back until its stream ends.
+    """Send the message to the agent; yield the updates of the response until its stream ends.
 
     Raises AgentUnreachable, AgentRefused, AgentForgot, ReceiptUncertain, ResponseInvalid, ResponseTooLarge, Stopped.
     """
@@ -49,7 +49,7 @@ def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
 
 
 def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
-    """Send the message until it has left."""
+    """Send the message, with retries as long as the agent cannot have received it."""
     retries = RetryBudget(remote, remote.limits.retry_seconds)
     while True:
         remote.mark_sent()
@@ -90,7 +90,7 @@ def _send_once(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
 
 
 def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, Any]:
-    """Write the message as the agent gets it: its own ids for the task and the context, ours for the message."""
+    """Return the request with ids for the agent: its own for task and context, ours for the message."""
     turn = remote.turn
     message = turn.message.model_copy(
         update={
@@ -113,7 +113,7 @@ def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, A
 
 
 def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
-    """Find the agent's task of a message that may have been received; None when it was not."""
+    """Return the agent's task of a message that may have been received, or None if it was not."""
     retries = RetryBudget(remote, remote.limits.silence_seconds)
     searches = 0
     while True:
@@ -121,6 +121,7 @@ def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
             found = _search(remote)
         except ErrorResponse as error:
             if not (error.is_busy or error.is_broken):
+                # The administrator accepts duplicates rather than failed messages.
                 if endpoint.resends:
                     return None
                 raise _search_failed(remote, error) from error
@@ -152,5 +153,5 @@ def _search_failed(remote: RemoteTurn, error: ErrorResponse) -> Exception:
 
 
 def agent_refused(error: ErrorResponse) -> AgentRefused:
-    """Say why an agent refused, by the protocol's word for it and no other of the agent's."""
+    """Return the error for a refusal, with the protocol's reason and none of the agent's own text."""
     return AgentRefused(f"The agent refused the message ({error.reason or error.status}).")

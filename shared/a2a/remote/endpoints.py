@@ -1,8 +1,8 @@
-"""Endpoints: the address of the A2A server that a deployment runs elsewhere, and how messages are sent there.
+"""Endpoints: the A2A server that a deployment runs elsewhere, and how messages are sent to it.
 
-Setting an endpoint makes sending messages on the deployment's default behavior; deleting it ends that. Replacing an
-endpoint replaces its credential too: who cannot read a credential must not be able to have it sent to another address.
-What the agent's card says is kept beside it (`cards/card_reader.py`).
+Setting an endpoint makes forwarding the deployment's default behavior; deleting it ends that. Replacing an endpoint
+replaces its credential too, because a caller that cannot read the credential must not have it sent to another address.
+The agent's card is stored beside it (`cards/card_refresh.py`).
 """
 
 from collections.abc import Mapping
@@ -45,12 +45,12 @@ OUR_HEADERS = frozenset(
         "user-agent",
     }
 )
-"""What we say of a request ourselves, in lower case."""
+"""The request headers that the service itself sets, in lower case."""
 _table = deployment_endpoints.c
 
 
 class Binding(StrEnum):
-    """How an agent's server is spoken to."""
+    """The protocol binding of an agent's server."""
 
     HTTP_JSON = "http+json"
     JSONRPC = "jsonrpc"
@@ -66,7 +66,7 @@ class ReadCards(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A header that the agent's server, or what stands before it, asks for besides our own."""
+    """A header that the agent's server, or a proxy before it, requires besides ours."""
 
     header: str
     value: str = field(repr=False)
@@ -74,7 +74,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointDraft:
-    """What an endpoint is to be; `interface_override` replaces the address that the card names."""
+    """The values for an endpoint; `interface_override` replaces the address in the card."""
 
     url: str
     card_url: str | None = None
@@ -85,9 +85,10 @@ class EndpointDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where messages to a deployment are sent; `binding` and `interface_url` are None until its card was read.
+    """Where messages to a deployment are sent.
 
-    `has_list_tasks` is None while nobody knows. `resends` says that a message may be sent again that may have arrived.
+    `binding` and `interface_url` are None until the card was read, `has_list_tasks` is None while unknown. `resends`
+    means that a message that may have arrived may be sent again.
     """
 
     deployment_id: UUID
@@ -104,7 +105,7 @@ class Endpoint:
     has_list_tasks: bool | None
 
     def credential_headers(self, encryption: Encryption) -> Mapping[str, str]:
-        """Give the header of the endpoint's own credential, or none."""
+        """Return the header of the endpoint's credential, or no header."""
         if self.credential_header is None or self.credential_encrypted is None:
             return {}
         return {self.credential_header: encryption.decrypt(self.credential_encrypted)}
@@ -115,7 +116,7 @@ ENDPOINT_COLUMNS = tuple(column.name for column in fields(Endpoint))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownEndpoint:
-    """An endpoint as administrators see it: never its credential."""
+    """An endpoint as administrators see it, without the credential."""
 
     deployment_id: UUID
     url: str
@@ -133,7 +134,7 @@ class ShownEndpoint:
 
 
 def find_endpoint(session: Session, deployment_id: UUID) -> Endpoint | None:
-    """Find the endpoint of a deployment."""
+    """Return the endpoint of a deployment, or None."""
     columns = columns_of(Endpoint, deployment_endpoints)
     row = session.execute(select(*columns).where(_table.deployment_id == deployment_id)).one_or_none()
     return None if row is None else endpoint_of(row)
@@ -150,6 +151,7 @@ def put_endpoint(
     values = _values(settings, draft)
     install_remote_behavior(session, deployment_id)
     before = find_endpoint(session, deployment_id)
+    # Another address may be another agent: forget what the card said.
     if before is None or any(values[name] != getattr(before, name) for name in _WHERE):
         values |= _NOTHING_READ
     values |= {"etag": None, "problem": None, "checked_at": None, "next_check_at": func.now()}
@@ -165,7 +167,7 @@ def put_endpoint(
 
 
 def get_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> ShownEndpoint:
-    """Get the endpoint of a deployment. Raises ResourceNotFound when there is none."""
+    """Return the endpoint of a deployment. Raises ResourceNotFound if there is none."""
     authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     return _get(session, deployment_id)
 
@@ -173,8 +175,8 @@ def get_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> Show
 def remove_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
     """Delete the endpoint of a deployment; another behavior becomes the default.
 
-    Its turns under way fail once their workers look (`agent_turns/leases.py`); the agent, whose address is gone, is not
-    told.
+    Running turns fail when their workers check their leases (`agent_turns/leases.py`). The agent is not notified,
+    because its address is gone.
     """
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     remove_remote_behavior(session, deployment_id)
@@ -189,7 +191,7 @@ def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:
         parse_url(url, policy, with_secrets=True)
     for name in ("url", "interface_override"):
         if set(getattr(draft, name) or "") & {"?", "#"}:
-            raise _wrong("url" if name == "url" else "interfaceUrl", "must be without a query and a fragment")
+            raise _wrong("url" if name == "url" else "interfaceUrl", "must not have a query or a fragment")
     sealed = None
     if draft.credential is not None:
         _check_credential(draft.credential)
@@ -206,7 +208,7 @@ def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:
 
 def _check_credential(credential: Credential) -> None:
     if credential.header.lower() in OUR_HEADERS:
-        raise _wrong("credential.header", "is a header that the service sends itself")
+        raise _wrong("credential.header", "is a header that the service sets itself")
     try:
         check_headers({credential.header: credential.value})
     except HeaderRefused as refused:
@@ -216,7 +218,7 @@ def _check_credential(credential: Credential) -> None:
 
 
 def endpoint_of(row: Any) -> Endpoint:
-    """Make an endpoint of a row that has its columns, among others perhaps."""
+    """Return the endpoint of a row that contains its columns."""
     sealed = row.credential_encrypted
     return Endpoint(
         **{

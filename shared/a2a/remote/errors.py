@@ -1,17 +1,17 @@
-"""Why a message could not be answered by an agent that runs elsewhere; the sentence is what its client reads."""
+"""Why a remote agent could not answer a message; the client reads the docstring of the error."""
 
 from shared.errors import DomainError, Kind
 
 
 class RemoteAgentError(DomainError):
-    """The agent could not be asked."""
+    """The agent's server could not be asked."""
 
     code = "remote_agent_failed"
     kind = Kind.UPSTREAM_FAILED
 
 
 class EndpointMissing(RemoteAgentError):
-    """The agent has no endpoint any more, or nothing could be learned about it; its administrator can check it."""
+    """The agent has no endpoint, or its card could not be read. Its administrator can check the endpoint."""
 
     code = "endpoint_missing"
 
@@ -35,25 +35,25 @@ class AgentForgot(RemoteAgentError):
 
 
 class AgentSilent(RemoteAgentError):
-    """The agent has said nothing for longer than is waited; it may have been restarted."""
+    """The agent has made no progress for longer than the time limit; it may have been restarted."""
 
     code = "agent_silent"
 
 
 class ResponseInvalid(RemoteAgentError):
-    """The agent's answer is not what the protocol says."""
+    """The agent's response does not conform to the protocol."""
 
     code = "remote_answer_invalid"
 
 
 class ResponseTooLarge(RemoteAgentError):
-    """The agent's answer is larger than is accepted."""
+    """The agent's response exceeds the size limit."""
 
     code = "remote_answer_too_large"
     kind = Kind.TOO_LARGE
 
 
 class ReceiptUncertain(RemoteAgentError):
-    """The connection to the agent broke; the message may have been received, and so is not sent again."""
+    """The connection to the agent broke. The message may have been received, so it was not sent again."""
 
     code = "receipt_uncertain"

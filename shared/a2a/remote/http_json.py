@@ -1,4 +1,4 @@
-"""The binding HTTP+JSON of A2A 1.0, from the client's side (protocol definition, section 11)."""
+"""The client side of the HTTP+JSON binding of A2A 1.0 (protocol definition, section 11)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,44 +8,44 @@ from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, Error
 
 
 class HttpJson:
-    """Speaks to one interface."""
+    """The binding for one interface."""
 
     def __init__(self, url: str, tenant: str | None) -> None:
         self._base = url if tenant is None else f"{url}/{quote(tenant, safe='')}"
         self._tenant = {} if tenant is None else {"tenant": tenant}
 
     def send(self, request: Mapping[str, Any]) -> Call:
-        """Send a message, to be answered at once."""
+        """Return the request that sends a message, for a response at once."""
         return self._post("/message:send", {**self._tenant, **request})
 
     def stream(self, request: Mapping[str, Any]) -> Call:
-        """Send a message, to be answered with a stream."""
+        """Return the request that sends a message, for a streamed response."""
         return self._post("/message:stream", {**self._tenant, **request}, is_stream=True)
 
     def get(self, task_id: str) -> Call:
-        """Get a task."""
+        """Return the request for a task."""
         return self._get(_task(task_id), historyLength=HISTORY_LENGTH)
 
     def list_tasks(self, context_id: str) -> Call:
-        """List the newest tasks of a context."""
+        """Return the request for the newest tasks of a context."""
         return self._get("/tasks", contextId=context_id, pageSize=LISTED_TASKS, historyLength=HISTORY_LENGTH)
 
     def subscribe(self, task_id: str) -> Call:
-        """Subscribe to a task."""
+        """Return the request that subscribes to a task."""
         return self._post(f"{_task(task_id)}:subscribe", self._tenant, is_stream=True)
 
     def cancel(self, task_id: str) -> Call:
-        """Cancel a task."""
+        """Return the request that cancels a task."""
         return self._post(f"{_task(task_id)}:cancel", self._tenant)
 
     def result(self, document: Any) -> Any:
-        """Give what an answer or an event says. Raises ErrorResponse."""
+        """Return the result in a response or an event. Raises ErrorResponse."""
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
             raise self.read_error(0, document)
         return document
 
     def read_error(self, status: int, document: Any) -> ErrorResponse:
-        """Read an answer with an error's status."""
+        """Return the error of a response with an error status."""
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict):
             return ErrorResponse(status)

@@ -1,4 +1,4 @@
-"""The binding JSON-RPC of A2A 1.0, from the client's side (protocol definition, section 9)."""
+"""The client side of the JSON-RPC binding of A2A 1.0 (protocol definition, section 9)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,39 +25,39 @@ _UNKNOWN = (500, "INTERNAL_ERROR")
 
 
 class JsonRpc:
-    """Speaks to one interface."""
+    """The binding for one interface."""
 
     def __init__(self, url: str, tenant: str | None) -> None:
         self._url = url
         self._tenant = {} if tenant is None else {"tenant": tenant}
 
     def send(self, request: Mapping[str, Any]) -> Call:
-        """Send a message, to be answered at once."""
+        """Return the request that sends a message, for a response at once."""
         return self._call("SendMessage", request)
 
     def stream(self, request: Mapping[str, Any]) -> Call:
-        """Send a message, to be answered with a stream."""
+        """Return the request that sends a message, for a streamed response."""
         return self._call("SendStreamingMessage", request, is_stream=True)
 
     def get(self, task_id: str) -> Call:
-        """Get a task."""
+        """Return the request for a task."""
         return self._call("GetTask", {"id": task_id, "historyLength": HISTORY_LENGTH})
 
     def list_tasks(self, context_id: str) -> Call:
-        """List the newest tasks of a context."""
+        """Return the request for the newest tasks of a context."""
         wanted = {"contextId": context_id, "pageSize": LISTED_TASKS, "historyLength": HISTORY_LENGTH}
         return self._call("ListTasks", wanted)
 
     def subscribe(self, task_id: str) -> Call:
-        """Subscribe to a task."""
+        """Return the request that subscribes to a task."""
         return self._call("SubscribeToTask", {"id": task_id}, is_stream=True)
 
     def cancel(self, task_id: str) -> Call:
-        """Cancel a task."""
+        """Return the request that cancels a task."""
         return self._call("CancelTask", {"id": task_id})
 
     def result(self, document: Any) -> Any:
-        """Give what an answer or an event says. Raises ErrorResponse, ResponseInvalid."""
+        """Return the result in a response or an event. Raises ErrorResponse, ResponseInvalid."""
         if not isinstance(document, dict):
             raise ResponseInvalid
         if document.get("error") is not None:
@@ -67,11 +67,12 @@ class JsonRpc:
         return document["result"]
 
     def read_error(self, status: int, document: Any) -> ErrorResponse:
-        """Read an error; most have the status 200."""
+        """Return the error of a response; most have the status 200."""
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict):
             return ErrorResponse(status)
         code = error.get("code")
+        # JSON-RPC errors arrive with status 200: map their codes to the statuses of the HTTP binding.
         known, reason = _ERRORS.get(code, _UNKNOWN) if isinstance(code, int) else _UNKNOWN
         is_of_http = status >= 400  # noqa: PLR2004 (the statuses of errors)
         return ErrorResponse(status if is_of_http else known, reason_of(error.get("data")) or reason)

@@ -1,7 +1,7 @@
-"""What of an agent's artifact stays in the artifact, and what becomes a file: bytes always, text and data when large.
+"""Which parts of an agent's artifact become files: bytes always, text and data if they are large.
 
-The same content of the same task is one file, however often it is read, so that a worker that goes on after another's
-death finds what that one stored (`stored_files.py`).
+The same content of a task is one file, however often it is read. So a worker that continues after another's death finds
+the file that was stored before (`stored_files.py`).
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from shared.a2a.remote.errors import ResponseTooLarge
 from shared.a2a.types import Artifact, Part
 
 MAXIMUM_FILES = 100
-"""Of one artifact."""
+"""Limit for one artifact."""
 _BINARY = "application/octet-stream"
 
 
 def inline_bytes(parts: Sequence[Part]) -> int:
-    """Tell the size of what parts hold themselves."""
+    """Return the bytes that parts contain themselves."""
     return sum(len(_content(part)) for part in parts)
 
 
 class PartFiles:
-    """Makes files of parts, for one turn."""
+    """Stores parts as files, for one turn."""
 
     def __init__(
         self, files: StoredFiles, linked: LinkedFiles, turn: Turn, *, inline_limit_bytes: int
@@ -33,12 +33,13 @@ class PartFiles:
         self._files = files
         self._linked = linked
         self._addresses: dict[str, str] = {}
-        # The task's id in place of the turn's: a later turn of the task reads the same artifacts again.
+        # The file's identity uses the task's id instead of the turn's: a later turn of the task reads the same
+        # artifacts again.
         self._turn = replace(turn, id=turn.task_id)
         self.inline_limit_bytes = inline_limit_bytes
 
     def without_bytes(self, artifact: Artifact) -> Artifact:
-        """Give an artifact with files in place of bytes, and without the secrets of links to files of ours."""
+        """Return the artifact with files in place of bytes, and without secrets in links to our files."""
         if all(part.raw is None and part.url is None for part in artifact.parts):
             return artifact
         chosen = [part.raw is not None for part in artifact.parts]
@@ -46,19 +47,19 @@ class PartFiles:
         return self._with_files(referenced, chosen)
 
     def shrunk(self, artifact: Artifact) -> Artifact:
-        """Give an artifact with files in place of all that it holds itself."""
+        """Return the artifact with files in place of all content."""
         return self._with_files(artifact, [part.url is None for part in artifact.parts])
 
     def _with_files(self, artifact: Artifact, chosen: Sequence[bool]) -> Artifact:
         if sum(chosen) > MAXIMUM_FILES:
-            raise ResponseTooLarge("An artifact of the agent has more files than are accepted.")
+            raise ResponseTooLarge(f"An artifact of the agent exceeds the limit of {MAXIMUM_FILES} files.")
         parts = [
             self._stored(artifact, part) if is_file else part
             for part, is_file in zip(artifact.parts, chosen, strict=True)
         ]
         if not any(chosen) or len(parts) > 1 or not parts[0].metadata:
             return artifact.model_copy(update={"parts": tuple(parts)})
-        # An artifact that is one file is described as that file.
+        # An artifact that is one file has that file's metadata.
         metadata = {**parts[0].metadata, **(artifact.metadata or {})}
         added = (uri for uri in parts[0].metadata if uri in self._turn.active_extensions)
         extensions = tuple(dict.fromkeys((*artifact.extensions, *added)))
@@ -67,7 +68,7 @@ class PartFiles:
         )
 
     def _with_reference(self, part: Part) -> Part:
-        """Have the task refer to a file that the agent stored itself; its readers get links of their own."""
+        """Add a reference to a file that the agent stored itself; readers get their own links."""
         if part.url is None:
             return part
         if part.url not in self._addresses:

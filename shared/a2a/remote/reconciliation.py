@@ -1,8 +1,8 @@
-"""Keep our log of a task the same as the agent's own, by its events while they come, and by its whole task after a cut.
+"""Keep our log of a task equal to the agent's task: by its events, and by the complete task after an interruption.
 
-`theirs` is an artifact as the agent has it, `ours` as our log has it; both are compared as texts that continue each
-other are read, whatever pieces they came in. What the agent added is appended, what it changed is replaced, and
-nothing is said twice. Text that has grown too large for an event is kept back until it is whole, and then is a file.
+`theirs` is an artifact as the agent has it, `ours` as our log has it. Both are compared as joined texts, regardless of
+their pieces. Additions of the agent are appended, changes replace the artifact, and nothing is written twice. Text that
+is too large for an event is held until it is complete, and then stored as a file.
 """
 
 import time
@@ -28,14 +28,14 @@ from shared.a2a.types import (
 
 MAXIMUM_ARTIFACTS = 1000
 QUESTION_SECONDS = 10.0
-"""An agent's task that waits for an answer, without a word, is believed to wait for another one after so long."""
+"""After this time, a task that still waits for input without a message counts as waiting for a new input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logged:
-    """What our log holds of a task.
+    """The content of our log for a task.
 
-    `message_ids` are those of the agent's messages; `has_questions` says that the agent has asked something before.
+    `message_ids` are those of the agent's messages; `has_questions` means that the agent has asked for input before.
     """
 
     state: TaskState = TaskState.SUBMITTED
@@ -46,7 +46,7 @@ class Logged:
 
 @dataclass(slots=True)
 class _TrackedArtifact:
-    """An artifact: the pieces in which the agent made it, and those in our log; the same ones while `is_in_sync`."""
+    """An artifact: the agent's pieces and those in our log, which are equal while `is_in_sync`."""
 
     theirs: list[Artifact] = field(default_factory=list)
     ours: list[Artifact] = field(default_factory=list)
@@ -55,31 +55,31 @@ class _TrackedArtifact:
 
 
 class LogCopy:
-    """Turns what an agent says into the updates that our log lacks."""
+    """Turns events and tasks of an agent into the updates that our log lacks."""
 
     def __init__(self, files: PartFiles, logged: Logged, *, message_id: str) -> None:
-        """Begin with what is in the log; `message_id` names, to the agent, the message that it answers."""
+        """Start from the log; `message_id` is the agent's id of the message that it answers."""
         self._files = files
         self._message_id = message_id
         self._known_message_ids = set(logged.message_ids)
-        # An earlier question stands in the agent's task until it has read what was answered.
-        self._believes_at = time.monotonic() + (QUESTION_SECONDS if logged.has_questions else 0.0)
+        # The agent's task may still show an earlier question until it has read the reply.
+        self._trusts_question_at = time.monotonic() + (QUESTION_SECONDS if logged.has_questions else 0.0)
         self._state = logged.state
         self._tracked = {artifact.artifact_id: _logged(artifact) for artifact in logged.artifacts}
         self.is_settled = False
         self.updates = 0
-        """How many were given; it grows when the agent has said something new."""
+        """How many updates were yielded; it grows with the agent's progress."""
 
     def apply_status(self, event: TaskStatusUpdateEvent) -> Iterator[Update]:
-        """Say what an event says of the task's status."""
+        """Yield the updates of a status event."""
         if event.status.state is TaskState.SUBMITTED and event.status.message is None:
-            return  # which our own log says of every message
+            return  # our own log has a SUBMITTED status for each message
         if event.status.state.is_settled:
             yield from self._flush_artifacts()
         yield self._status(event.status, event)
 
     def apply_artifact(self, event: TaskArtifactUpdateEvent) -> Iterator[Update]:
-        """Say what an event adds to an artifact."""
+        """Yield the updates of an artifact event."""
         piece = self._files.without_bytes(event.artifact)
         tracked = self._get(piece.artifact_id)
         is_continued = bool(event.append and tracked.theirs)
@@ -104,7 +104,7 @@ class LogCopy:
             yield from self._align(tracked, is_final=True)
 
     def reconcile(self, task: Task) -> Iterator[Update]:
-        """Say what the agent's task has and our log has not: what it said meanwhile, its artifacts, its status."""
+        """Yield what the agent's task has and our log lacks: messages, artifacts, status."""
         for message in _since(task, self._message_id):
             if message.role is MessageRole.AGENT and message.message_id not in self._known_message_ids:
                 status = TaskStatus(state=TaskState.WORKING, message=message)
@@ -121,11 +121,11 @@ class LogCopy:
 
     def _is_news(self, status: TaskStatus) -> bool:
         if status.state is TaskState.SUBMITTED and status.message is None:
-            return False  # which our own log says of every message
+            return False  # our own log has a SUBMITTED status for each message
         if status.message is not None:
             is_known = status.message.message_id in self._known_message_ids
             return not is_known or status.state.is_terminal
-        if status.state.is_interrupted and time.monotonic() < self._believes_at:
+        if status.state.is_interrupted and time.monotonic() < self._trusts_question_at:
             return False
         return status.state is not self._state
 
@@ -141,7 +141,7 @@ class LogCopy:
         )
 
     def _flush_artifacts(self) -> Iterator[Update]:
-        """Say of artifacts what was kept back: nothing follows."""
+        """Yield the artifacts that were held back; no event follows."""
         for tracked in self._tracked.values():
             if not tracked.is_in_sync:
                 yield from self._align(tracked, is_final=True)
@@ -167,7 +167,9 @@ class LogCopy:
         tracked = self._tracked.get(artifact_id)
         if tracked is None:
             if len(self._tracked) >= MAXIMUM_ARTIFACTS:
-                raise ResponseTooLarge("The agent made more artifacts than are accepted.")
+                raise ResponseTooLarge(
+                    f"The agent exceeds the limit of {MAXIMUM_ARTIFACTS} artifacts for a task."
+                )
             tracked = self._tracked[artifact_id] = _TrackedArtifact()
         return tracked
 
@@ -177,19 +179,19 @@ def _logged(artifact: Artifact) -> _TrackedArtifact:
 
 
 def _since(task: Task, message_id: str) -> Sequence[Message]:
-    """Give what was said in a task after a message of ours; nothing where that is not known."""
+    """Return the messages of a task after one of ours; none if ours is not in its history."""
     places = [place for place, update in enumerate(task.history) if update.message_id == message_id]
     return task.history[places[-1] + 1 :] if places else ()
 
 
 def _normal(pieces: Sequence[Artifact]) -> Artifact:
-    """Join texts that continue each other, also within a piece."""
+    """Return pieces as one artifact, with texts joined that continue each other, also within a piece."""
     single = [piece.model_copy(update={"parts": (part,)}) for piece in pieces for part in piece.parts]
     return join(single)
 
 
 def _difference(ours: Artifact | None, theirs: Artifact, *, is_final: bool) -> ArtifactProduced | None:
-    """Give the update that makes ours theirs; None if there is nothing to say, or theirs is not as new as ours."""
+    """Return the update that makes ours equal to theirs; None if there is none, or theirs is older."""
     if ours is None:
         return ArtifactProduced(artifact=theirs, last_chunk=is_final)
     if not _says(ours, theirs):
@@ -206,7 +208,7 @@ def _difference(ours: Artifact | None, theirs: Artifact, *, is_final: bool) -> A
 
 
 def _says(ours: Artifact, theirs: Artifact) -> bool:
-    """Tell whether what is said of an artifact beside its parts is in our log."""
+    """Return whether our log has the name, description and metadata of theirs."""
     known = ours.metadata or {}
     return (
         (theirs.name is None or theirs.name == ours.name)
@@ -216,7 +218,7 @@ def _says(ours: Artifact, theirs: Artifact) -> bool:
 
 
 def _rest(ours: Sequence[Part], theirs: Sequence[Part]) -> tuple[Part, ...] | None:
-    """Give the parts that follow ours in theirs; None where theirs do not begin with ours."""
+    """Return the parts of theirs that follow ours; None if theirs does not begin with ours."""
     if len(ours) > len(theirs):
         return None
     *before, last = ours

@@ -1,7 +1,6 @@
-"""One turn of an agent that runs elsewhere: what is needed to ask it, and what its answers do to our log.
+"""One turn of a remote agent: its connection and limits, and how the agent's events become updates of our log.
 
-The agent's first answer binds its task to the turn, before anything of it is written. Ids in later answers are not
-believed.
+The agent's first response binds its task to the turn, before any of it is written. Ids in later responses are ignored.
 """
 
 import time
@@ -22,16 +21,16 @@ from shared.runtime.retry import backoff_seconds, jittered
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
 MAXIMUM_UPDATES = 100_000
-"""Of one run of a turn."""
+"""Limit for one run of a turn."""
 
 
 class Stopped(Exception):
-    """The turn was told to end."""
+    """The turn was asked to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLimits:
-    """What an agent may cost us, from the settings."""
+    """The limits for a remote agent, from the settings."""
 
     retry_seconds: float
     silence_seconds: float
@@ -39,7 +38,7 @@ class RemoteLimits:
 
 
 class RemoteTurn:
-    """A turn, the connection to its agent, and how far both have come."""
+    """A turn, the connection to its agent, and the progress of both."""
 
     def __init__(
         self,
@@ -65,11 +64,14 @@ class RemoteTurn:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing may follow."""
+        """Whether no update may follow."""
         return self._has_replied or self.copy.is_settled
 
     def mark_sent(self) -> None:
-        """Note that the message is about to leave. Raises Stopped with nothing noted, TurnGone, ServiceUnavailable."""
+        """Store that the message is about to be sent.
+
+        Raises Stopped without having stored it, TurnGone, ServiceUnavailable.
+        """
         is_marked, self._is_marked = self._is_marked, False
         if self.cancellation.is_set():
             if is_marked:
@@ -79,13 +81,16 @@ class RemoteTurn:
             self.rows.mark_sent(self.turn)
 
     def bind(self, task_id: str, context_id: str | None) -> None:
-        """Note which task of the agent's this turn is. Raises TurnGone, ServiceUnavailable."""
+        """Store the id of the agent's task for this turn. Raises TurnGone, ServiceUnavailable."""
         self.rows.bind(self.turn, task_id, context_id)
         self.remote_task_id = task_id
         failpoints.hit("remote.bound")
 
     def apply_event(self, event: StreamResponse) -> Iterator[Update]:
-        """Turn an answer of the agent into updates. Raises ResponseInvalid, ResponseTooLarge, Stopped."""
+        """Yield the updates of an event from the agent.
+
+        Raises ResponseInvalid, ResponseTooLarge, Stopped.
+        """
         if event.message is not None:
             self._has_replied = True
             yield _final_update(
@@ -102,7 +107,7 @@ class RemoteTurn:
             yield update
 
     def reconcile(self, task: Task) -> Iterator[Update]:
-        """Turn a task of the agent's into the updates that our log lacks. Raises ResponseTooLarge, Stopped."""
+        """Yield the updates that our log lacks of the agent's task. Raises ResponseTooLarge, Stopped."""
         for update in self.copy.reconcile(task):
             self._throttle()
             yield update
@@ -113,7 +118,7 @@ class RemoteTurn:
             raise Stopped
 
     def check(self) -> None:
-        """Raise Stopped when the turn was told to end."""
+        """Raise Stopped if the turn was asked to end."""
         if self.cancellation.is_set():
             raise Stopped
 
@@ -127,7 +132,7 @@ class RemoteTurn:
         raise ResponseInvalid
 
     def _throttle(self) -> None:
-        """Slow an agent down that says more than may be written; what it says meanwhile waits at its side."""
+        """Limit the rate of updates; unread events wait in the agent's connection meanwhile."""
         if self.copy.updates > MAXIMUM_UPDATES:
             raise ResponseTooLarge
         seconds = self._rate_limit.seconds_to_wait()
@@ -136,25 +141,25 @@ class RemoteTurn:
 
 
 class RetryBudget:
-    """Growing pauses between attempts, for a time."""
+    """Pauses between attempts that grow, within a total time."""
 
     def __init__(self, remote: RemoteTurn, seconds: float) -> None:
         self._remote = remote
-        self._gives_up_at = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
         self._failures = 0
 
     def pause(self, reason: object, *, at_least_seconds: float | None = None) -> None:
-        """Wait before the next attempt. Raises AgentUnreachable when the time is over, and Stopped."""
+        """Wait before the next attempt. Raises AgentUnreachable after the total time, and Stopped."""
         self._failures += 1
         seconds = backoff_seconds(self._failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
         seconds = max(jittered(seconds), at_least_seconds or 0.0)
-        if time.monotonic() + seconds > self._gives_up_at:
+        if time.monotonic() + seconds > self._deadline:
             raise AgentUnreachable(f"The agent could not be reached ({reason}).")
         self._remote.pause(seconds)
 
 
 class _RateLimit:
-    """A rate: as many at once as a second allows, then one after the other."""
+    """A rate limit: a burst of one second's updates, then evenly spaced."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second

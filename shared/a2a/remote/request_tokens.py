@@ -1,7 +1,8 @@
-"""Request tokens: the `Authorization` by which a deployment's own server knows that a request comes from us.
+"""Request tokens: the `Authorization` header that proves to a deployment's own server who sends a request.
 
-A compact JWS with a type of its own, bound to one deployment by its audience and minted for each request. Verified by
-the published keys (`/.well-known/jwks.json`). The key is that of attributions: the type keeps the two apart.
+A compact JWS with its own type, bound to one deployment by its audience and minted for each request. Servers verify it
+with the published keys (`/.well-known/jwks.json`). It is signed with the key of attributions; the type distinguishes
+the two.
 """
 
 from uuid import UUID, uuid4
@@ -15,7 +16,7 @@ SUBJECT = "quartermaster"
 
 
 def mint_request_token(keys: SigningKeys, settings: Settings, deployment_id: UUID) -> str:
-    """Sign a token for one request to a deployment's server."""
+    """Return a signed token for one request to a deployment's server."""
     issued_at = int(keys.now())
     claims = {
         "iss": settings.base_url,

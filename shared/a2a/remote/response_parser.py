@@ -1,7 +1,7 @@
-"""Read what an agent's server sends: JSON of the protocol's shapes, of bounded depth, with numbers as they came.
+"""Parse what an agent's server sends: JSON of the protocol, of bounded depth, with numbers kept as written.
 
-Liberal where nothing depends on it: an event may lack the ids that it should have, because none after the first is
-believed. What a server says about other tasks is left out.
+Lenient where nothing depends on it: an event may lack its ids, because only those of the first event are used.
+References to tasks of other clients are removed.
 """
 
 import re
@@ -34,7 +34,7 @@ def read_document(raw: bytes) -> Any:
 
 
 def read_event(result: Any) -> StreamResponse:
-    """Read what a stream or a send answers: exactly one of a task, a message and an update. Raises ResponseInvalid."""
+    """Return a stream's event: exactly one of a task, a message and an update. Raises ResponseInvalid."""
     if isinstance(result, dict):
         result = {name: _with_ids(member) if name in _EVENTS else member for name, member in result.items()}
     event = _read(StreamResponse, result)
@@ -44,12 +44,12 @@ def read_event(result: Any) -> StreamResponse:
 
 
 def read_task(result: Any) -> Task:
-    """Read a task. Raises ResponseInvalid."""
+    """Return a task. Raises ResponseInvalid."""
     return _read(Task, result)
 
 
 def read_tasks(result: Any) -> list[Task]:
-    """Read a page of tasks. Raises ResponseInvalid."""
+    """Return the tasks of a page. Raises ResponseInvalid."""
     listed = result.get("tasks", []) if isinstance(result, dict) else None
     if not isinstance(listed, list):
         raise ResponseInvalid
@@ -57,7 +57,7 @@ def read_tasks(result: Any) -> list[Task]:
 
 
 def ids_of(event: StreamResponse) -> tuple[str, str | None] | None:
-    """Give the task that an event names, and its context where it names that."""
+    """Return the task id of an event and its context id, if it has them."""
     if event.task is not None:
         return event.task.id, event.task.context_id or None
     update = event.status_update or event.artifact_update
@@ -67,7 +67,7 @@ def ids_of(event: StreamResponse) -> tuple[str, str | None] | None:
 
 
 def agents_message(message: Message) -> Message:
-    """Give a message as the agent's own, without references to tasks that its reader does not know."""
+    """Return a message with the agent's role, without references to tasks that its reader does not know."""
     return message.model_copy(update={"role": MessageRole.AGENT, "reference_task_ids": ()})
 
 
@@ -95,7 +95,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def _is_storable(value: Any) -> bool:
-    """Tell whether no text in a value has half of a surrogate pair."""
+    """Return whether no text contains half of a surrogate pair, which PostgreSQL cannot store."""
     if isinstance(value, dict):
         return all(_is_storable(name) and _is_storable(member) for name, member in value.items())
     if isinstance(value, list):

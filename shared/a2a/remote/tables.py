@@ -1,7 +1,11 @@
-"""The table of endpoints: where deployments run that answer messages themselves, mirrored by migration 0026.
+"""The tables of endpoints and of turns that were sent to them, mirrored by migrations 0026 and 0030.
 
-`interface_url` and what follows it are what the agent's card said last, null until it was read. `card` is kept as it
-was read, and stays when a later reading fails.
+`deployment_endpoints`: `interface_url` and the columns after it come from the agent's last card, null until it was
+read. `card` is stored as it was read, and stays if a later read fails.
+
+`remote_turns`: `sent_at` is written before the message leaves, and reset if it did not leave. `remote_task_id` is the
+agent's task, known from its first response, and `remote_context_id` its context. A turn is open until nothing is left
+to do about the agent's task. `updates_seen` is the number of updates when its last worker died.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
-"""Follow an agent's task to its end by reading it: the task is the truth, and a subscription only says when to look.
+"""Follow an agent's task to its end by polling it; a subscription only triggers an earlier poll.
 
-Servers repeat parts to those who subscribe late, and some seem alive for ever after a restart. So each look compares
-the whole task with our log, whatever was heard meanwhile; a task in which nothing changes for too long has failed.
+Servers repeat events to late subscribers, and some keep a stream alive for ever after a restart. So each poll compares
+the complete task with our log, regardless of the stream. A task without progress for too long fails.
 """
 
 import threading
@@ -31,7 +31,7 @@ NOT_FOUND = 404
 
 
 def follow(remote: RemoteTurn, *, streams: bool) -> Iterator[Update]:
-    """Say what the agent's task has until it is settled.
+    """Yield the updates of the agent's task until it is settled.
 
     Raises AgentSilent, AgentForgot, AgentRefused, AgentUnreachable, ResponseInvalid, ResponseTooLarge, Stopped.
     """
@@ -53,7 +53,7 @@ def follow(remote: RemoteTurn, *, streams: bool) -> Iterator[Update]:
 
 
 def _get(remote: RemoteTurn) -> Task:
-    """Read the agent's task, however long it takes for the agent to be back."""
+    """Return the agent's task; retry while the agent is unavailable, up to the time limit for silence."""
     retries = RetryBudget(remote, remote.limits.silence_seconds)
     misses = 0
     while True:
@@ -63,6 +63,7 @@ def _get(remote: RemoteTurn) -> Task:
             )
         except ErrorResponse as refused:
             misses += not (refused.is_busy or refused.is_broken)
+            # One refusal may come from a server that is just starting; several in all end the turn.
             if misses >= MAX_MISSES:
                 raise (AgentForgot() if refused.status == NOT_FOUND else agent_refused(refused)) from refused
             retries.pause(refused.reason or refused.status, at_least_seconds=refused.retry_after_seconds)
@@ -72,7 +73,7 @@ def _get(remote: RemoteTurn) -> Task:
 
 
 class _Subscription:
-    """A subscription in a thread of its own, which tells when to look; nothing that it says is used."""
+    """A subscription in its own thread, which triggers polls; its events are not used."""
 
     def __init__(self, remote: RemoteTurn, *, is_used: bool) -> None:
         self._remote = remote
@@ -90,7 +91,7 @@ class _Subscription:
         self._thread.stop()
 
     def wait(self, seconds: float) -> None:
-        """Wait until there may be news, at least a moment. Raises Stopped."""
+        """Wait until the task may have changed, at least `MIN_POLL_SECONDS`. Raises Stopped."""
         self._remote.pause(MIN_POLL_SECONDS)
         until = time.monotonic() + seconds - MIN_POLL_SECONDS
         while not self._changed.is_set() and time.monotonic() < until:
@@ -111,7 +112,7 @@ class _Subscription:
                     if self._is_unwanted():
                         return
         except (ErrorResponse, DomainError):
-            pass  # the task is read anyway
+            pass  # the task is polled anyway
         self.is_subscribed = False
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""Look for a message of ours among an agent's tasks, when nobody knows whether it was received."""
+"""Find our message among an agent's tasks, when it is unknown whether the agent received it."""
 
 from uuid import UUID, uuid5
 
@@ -9,7 +9,7 @@ from shared.a2a.types import Task
 
 
 def message_id_of(turn_id: UUID) -> str:
-    """Give the id that a turn's message has for the agent, the same whenever it is sent."""
+    """Return the id of a turn's message at the agent; it is the same each time the message is sent."""
     return str(uuid5(turn_id, "message"))
 
 
@@ -21,9 +21,9 @@ def find_received(
     earlier_task_id: str | None,
     seconds: float = ASK_SECONDS,
 ) -> Task | None:
-    """Find the agent's task that has this message in its history.
+    """Return the agent's task with this message in its history, or None.
 
-    Raises ErrorResponse, also when the agent's tasks tell no history, or not all of it, so that nobody can know; and
+    Raises ErrorResponse, also if the agent's tasks have no or an incomplete history, so that the result is unknown;
     ResponseInvalid, ResponseTooLarge and EgressError.
     """
     binding = connection.binding

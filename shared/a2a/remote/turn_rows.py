@@ -1,7 +1,7 @@
-"""What is kept of a turn that was sent on: whether it was sent, the agent's task, and what our log has of it.
+"""The rows of turns that were sent to remote agents: whether they were sent, the agent's task, our log's state.
 
-Every step names the turn's lease: a worker that lost it gets `TurnGone` and sends nothing. A row with `sent_at` and
-without a task is the only doubt there is: its message may have been received. The statement that opens a turn reads
+Each statement checks the turn's lease: a worker that lost it gets `TurnGone` and sends nothing. The one uncertain state
+is a row with `sent_at` and without a task: its message may have been received. The statement that opens a turn reads
 all of this with the endpoint, and marks a new turn as sent.
 """
 
@@ -31,12 +31,12 @@ class TurnGone(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTurn:
-    """A turn as a worker finds it.
+    """A turn's row as a worker finds it.
 
-    `endpoint` is that of the turn's deployment, if it has one. `was_sent` says that an earlier worker may have sent the
-    message; `is_marked` that it was marked as sent now, for the first time. `earlier_task_id` is the agent's task of an
-    earlier turn of the same task, which this turn goes on with. `context_id` is the one that the agent is told.
-    `quiet_seconds` have passed since the agent said something.
+    `endpoint` is that of the turn's deployment, or None. `was_sent` means that an earlier worker may have sent the
+    message, `is_marked` that this worker marked it as sent just now. `earlier_task_id` is the agent's task that this
+    turn continues. `context_id` is the context at the agent. `quiet_seconds` have passed since the agent's last
+    progress.
     """
 
     endpoint: Endpoint | None
@@ -50,13 +50,16 @@ class SentTurn:
 
 
 class SentTurns:
-    """The rows of sent turns. Every step may be repeated, and is while the database does not answer."""
+    """The rows of sent turns. Each statement can be repeated, and is while the database is unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def open(self, turn: Turn) -> SentTurn:
-        """Read what is known of a turn; mark a new one as sent if it can be. Raises TurnGone, ServiceUnavailable."""
+        """Return the state of a turn; mark a new one as sent if its endpoint is known.
+
+        Raises TurnGone, ServiceUnavailable.
+        """
         return retry(partial(self._open, turn))
 
     def _open(self, turn: Turn) -> SentTurn:
@@ -76,15 +79,15 @@ class SentTurns:
             )
 
     def mark_sent(self, turn: Turn) -> None:
-        """Say that the message is about to leave. Raises TurnGone, ServiceUnavailable."""
+        """Store that the message is about to be sent. Raises TurnGone, ServiceUnavailable."""
         self._write(turn, _MARK_SENT)
 
     def mark_unsent(self, turn: Turn) -> None:
-        """Say that it has not left, or was not taken. Raises TurnGone, ServiceUnavailable."""
+        """Store that the message was not sent, or not accepted. Raises TurnGone, ServiceUnavailable."""
         self._write(turn, _MARK_UNSENT)
 
     def bind(self, turn: Turn, remote_task_id: str, remote_context_id: str | None) -> None:
-        """Say which task of the agent's the turn is, before anything of it is written.
+        """Store which of the agent's tasks belongs to the turn, before any of it is written.
 
         Raises TurnGone, ServiceUnavailable.
         """
@@ -102,7 +105,7 @@ class SentTurns:
 
 
 def context_id_of(row: Any) -> str:
-    """Give the agent a context of this caller's alone: callers choose ids, and two may choose the same."""
+    """Return the context id for the agent, unique to the caller: two callers may choose the same id."""
     scope = f"{row.deployment_id}/{row.caller_id}/{row.principal_id}/{row.context_id}"
     return str(uuid5(_CONTEXTS, scope))
 
@@ -138,7 +141,7 @@ SELECT message FROM task_messages WHERE task_id = %(task_id)s ORDER BY number DE
 _LOCKED = """
 SELECT id, task_id FROM task_turns WHERE id = %(turn_id)s AND lease_id = %(lease_id)s FOR SHARE
 """
-# All parts of a statement see what was there before it: `mine` is what earlier workers have left.
+# All parts of the statement see the same snapshot: `mine` is the row that an earlier worker left.
 _OPEN = Prepared(
     f"""
 WITH held AS MATERIALIZED ({_LOCKED}), marked AS (

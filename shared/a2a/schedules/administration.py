@@ -1,7 +1,7 @@
-"""Administer schedules: what an agent is told when, and on whose behalf (docs/specification/a2a.md#schedules).
+"""Administer schedules: when an agent gets which message, and for which identity (docs/specification/a2a.md#schedules).
 
-A Principal Identity selects who receives: it owns what the agent stores. It gives no permission: the agent always
-works with its own daemon's.
+A Principal Identity selects the receiver, which owns what the agent stores. It adds no permission: the agent always has
+those of its own service account.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ SCHEDULES_LIMIT = 200
 
 
 def create_schedule(session: Session, *, actor: Actor, deployment_id: UUID, draft: ScheduleDraft) -> Schedule:
-    """Make a schedule; its first tick is the next that comes. Raises ValidationFailed."""
+    """Create a schedule. Raises ValidationFailed."""
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = checked_values(session, draft, deployment_id, organization_id)
     count = session.execute(
         select(func.count()).where(schedules.c.deployment_id == deployment_id)
     ).scalar_one()
     if count >= SCHEDULES_LIMIT:
-        message = f"would be one more than the {SCHEDULES_LIMIT} that a deployment may have"
+        message = f"would exceed the limit of {SCHEDULES_LIMIT} schedules for a deployment"
         raise ValidationFailed(errors=[FieldError(location="body", name="name", message=message)])
     schedule_id = new_id()
     session.execute(
@@ -55,14 +55,14 @@ def create_schedule(session: Session, *, actor: Actor, deployment_id: UUID, draf
 def get_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
-    """Read a schedule; with `deployment_id` only if it is of that deployment."""
+    """Return a schedule; with `deployment_id` only if it belongs to that deployment. Raises ResourceNotFound."""
     return _authorized(session, actor, schedule_id, deployment_id)[0]
 
 
 def list_schedules(
     session: Session, *, actor: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[Schedule]:
-    """List the schedules of a deployment."""
+    """Return a page of the schedules of a deployment."""
     authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = _SCHEDULES.where(schedules.c.deployment_id == deployment_id)
     return paginate(session, statement, ascending(schedules.c.id), _schedule, **page)
@@ -76,7 +76,7 @@ def replace_schedule(
     draft: ScheduleDraft,
     deployment_id: UUID | None = None,
 ) -> Schedule:
-    """Replace a schedule under the same id; ticks that have come by now are not run."""
+    """Replace a schedule under the same id; ticks before the replacement are not run."""
     before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
@@ -99,7 +99,7 @@ def disable_schedule(
 def enable_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
-    """Enable a schedule from the next tick on; ticks while it was disabled do not count as missed."""
+    """Enable a schedule from its next tick on; ticks while it was disabled do not count as missed."""
     before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     if before.disabled_at is not None:
         _change(session, schedule_id, {"disabled_at": None, "next_at": _next_tick(session, before)})
@@ -110,7 +110,7 @@ def enable_schedule(
 def delete_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> None:
-    """Delete a schedule and what is known of its runs; tasks that it began go on."""
+    """Delete a schedule and the records of its runs; tasks that it created continue."""
     _, organization_id = _lock(session, actor, schedule_id, deployment_id)
     session.execute(delete(schedules).where(schedules.c.id == schedule_id))
     _record(session, actor, "schedule.deleted", schedule_id, organization_id)
@@ -124,7 +124,7 @@ def list_runs(
     deployment_id: UUID | None = None,
     **page: Unpack[Position],
 ) -> Page[Run]:
-    """List what became of a schedule's ticks, newest first."""
+    """Return a page of a schedule's runs, the newest first."""
     _authorized(session, actor, schedule_id, deployment_id)
     statement = (
         select(schedule_runs, tasks.c.state.label("task_state"))
@@ -149,7 +149,7 @@ def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime |
 def _lock(
     session: Session, actor: Actor, schedule_id: UUID, deployment_id: UUID | None
 ) -> tuple[Schedule, UUID]:
-    """Lock a schedule that the actor may change, so that no tick is run with half of the change."""
+    """Lock a schedule that the actor may change, so that no tick runs with half of a change."""
     session.execute(select(schedules.c.id).where(schedules.c.id == schedule_id).with_for_update())
     return _authorized(session, actor, schedule_id, deployment_id)
 

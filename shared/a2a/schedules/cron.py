@@ -1,8 +1,8 @@
 """Cron expressions with time zones: five fields, names of days and months, `L` and `#` (cronsim).
 
-Clock changes are met as Debian's cron does. A skipped time: a fixed hour and minute (`30 2 * * *`) comes at once
-after the jump; what recurs within the hour (`*/20 2 * * *`) does not come that day. A repeated hour: a fixed time
-comes once, the first time; a recurring one in both hours.
+Clock changes are handled as in Debian's cron. A skipped time: a fixed hour and minute (`30 2 * * *`) runs at once after
+the jump; a recurring time within the hour (`*/20 2 * * *`) does not run that day. A repeated hour: a fixed time runs
+once, the first time; a recurring one runs in both hours.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_CHARACTERS = 200
 
 
 class CronInvalid(ValueError):
-    """Not an expression, or not a time zone, that ever comes; says why."""
+    """The expression or the time zone is invalid, or has no tick; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +30,19 @@ class Cron:
     time_zone: str
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Give the first tick after a moment; None if none ever comes."""
+        """Return the first tick after a moment, or None if there is none."""
         try:
             return next(CronSim(self.expression, self._local(moment))).astimezone(UTC)
         except StopIteration:
             return None
 
     def is_tick(self, moment: datetime) -> bool:
-        """Tell whether this is a tick."""
+        """Return whether a moment is a tick."""
         return self.next_after(moment - timedelta(minutes=1)) == moment
 
     def last_until(self, moment: datetime, *, since: datetime, limit: int) -> Sequence[datetime]:
-        """Give the last ticks from `since` to a moment, both included, at most so many; the latest comes first."""
-        # The simulation begins before or after a minute, never on it.
+        """Return the last ticks from `since` to a moment, both included; at most `limit`, the latest first."""
+        # The simulation starts before or after a minute, never on it.
         just_after = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         backwards = CronSim(self.expression, self._local(just_after), reverse=True)
         ticks = (tick.astimezone(UTC) for tick in backwards)
@@ -53,7 +53,7 @@ class Cron:
 
 
 def parse_cron(expression: str, time_zone: str) -> Cron:
-    """Read an expression and the name of a time zone (`Europe/Berlin`). Raises CronInvalid."""
+    """Return a checked expression in a time zone (`Europe/Berlin`). Raises CronInvalid."""
     fields = expression.split()
     if len(fields) != FIELDS or len(expression) > MAX_CHARACTERS:
         raise CronInvalid("must have five fields: minute, hour, day of month, month, day of week")
@@ -65,7 +65,7 @@ def parse_cron(expression: str, time_zone: str) -> Cron:
     except CronSimError as error:
         raise CronInvalid(f"is not a cron expression: {str(error).lower()}") from error
     if not is_ever:
-        raise CronInvalid("never comes")
+        raise CronInvalid("has no tick: no date matches it")
     return cron
 
 

@@ -1,4 +1,4 @@
-"""What a schedule may be: its time, its message, who answers and who receives, checked before it is kept."""
+"""Validate schedules before they are stored: time, message, behavior and receiver."""
 
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ from shared.identity.tables import identities
 def checked_values(
     session: Session, draft: ScheduleDraft, deployment_id: UUID, organization_id: UUID
 ) -> dict[str, Any]:
-    """Give the columns of a draft for a deployment. Raises ValidationFailed."""
+    """Return the columns of a draft for a deployment. Raises ValidationFailed."""
     try:
         cron = parse_cron(draft.cron, draft.time_zone)
     except CronInvalid as invalid:
@@ -45,10 +45,10 @@ def checked_values(
 
 
 def _checked_template(template: dict[str, Any]) -> dict[str, Any]:
-    """Keep of a message what a schedule can say; ids and role are the run's."""
+    """Return the members of a message that a schedule may set; ids and role are set by each run."""
     ours = {"messageId", "message_id", "role", "taskId", "task_id"} & template.keys()
     if ours:
-        raise _wrong(f"message.{min(ours)}", "is given by the schedule")
+        raise _wrong(f"message.{min(ours)}", "must not be set: the schedule sets it")
     try:
         wire = message_of(template, "template").to_wire()
     except ValidationError as error:
@@ -76,7 +76,7 @@ def _require_behavior(session: Session, behavior_id: UUID, deployment_id: UUID) 
 
 
 def _require_principal(session: Session, identity_id: UUID, organization_id: UUID) -> None:
-    """Require a Principal Identity of the deployment's own organization, which pays."""
+    """Raise unless the identity is a Principal Identity of the deployment's organization, which pays."""
     statement = select(identities.c.id).where(
         identities.c.id == identity_id,
         identities.c.organization_id == organization_id,
@@ -87,7 +87,7 @@ def _require_principal(session: Session, identity_id: UUID, organization_id: UUI
 
 
 def message_of(template: dict[str, Any], message_id: str) -> Message:
-    """Make the message that a template stands for. Raises pydantic's ValidationError."""
+    """Return the message of a template. Raises pydantic's ValidationError."""
     return Message.model_validate({**template, "messageId": message_id, "role": MessageRole.USER})
 
 

@@ -1,4 +1,4 @@
-"""The values that schedules are made of and shown as: frozen, independent of any transaction."""
+"""The values of schedules: frozen, independent of any transaction."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ MAX_CATCH_UP = 100
 
 
 class Missed(StrEnum):
-    """What becomes of ticks that came while nothing ran.
+    """How ticks are handled that were due while no worker ran.
 
     `SKIP` drops them, `RUN_ONCE` runs the last of them, `CATCH_UP` runs them all, up to the schedule's limit.
     """
@@ -21,7 +21,7 @@ class Missed(StrEnum):
 
 
 class RunState(StrEnum):
-    """What became of a tick."""
+    """The result of a tick."""
 
     STARTED = "started"
     REFUSED = "refused"
@@ -30,7 +30,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleDraft:
-    """What a schedule is to be. `message` is a Message of the protocol without `messageId`, `role` and `taskId`."""
+    """The values for a schedule. `message` is a protocol Message without `messageId`, `role` and `taskId`."""
 
     name: str
     cron: str
@@ -63,9 +63,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What became of a tick. `passed_over` counts the ticks before it that were not run, 1,000 standing for more.
+    """The result of a tick.
 
-    `files` are those that its task refers to, the artifacts that the agent stored among them.
+    `passed_over` counts the ticks before it that were not run; 1,000 means that or more. `files` are those to which its
+    task refers, the artifacts that the agent stored among them.
     """
 
     id: UUID

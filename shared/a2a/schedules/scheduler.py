@@ -1,9 +1,8 @@
 """Run the schedules that are due: each tick becomes a message to the agent, once.
 
-One transaction locks a schedule, records its ticks, begins their tasks and sets its next tick, so that a tick runs
-whole or not at all. Two workers pass over each other's rows. When more is due than a batch, organizations take turns.
-A tick that the agent cannot take (disabled, suspended, without permission) is recorded as refused and does not come
-again.
+One transaction locks a schedule, records its ticks, creates their tasks and sets its next tick, so a tick runs
+completely or not at all. Two workers skip each other's rows. If more is due than a batch, organizations take turns. A
+tick that the agent cannot accept (disabled, suspended, without permission) is recorded as refused and is not retried.
 """
 
 from collections.abc import Sequence
@@ -36,16 +35,16 @@ from shared.runtime.batches import drain
 log = get_logger(__name__)
 
 ON_TIME = timedelta(minutes=2)
-"""How late a tick may be run without counting as missed."""
+"""A tick that is later than this counts as missed."""
 COUNTED = 1000
-"""How many ticks that were passed over are counted at the most."""
+"""How many skipped ticks are counted at most."""
 KEPT_RUNS = 1000
 BATCH_SIZE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """What schedules are run with."""
+    """The database and the router for schedules."""
 
     database: Database
     router: Router
@@ -61,19 +60,19 @@ def _make_scheduler(context: Context) -> Scheduler:
 
 
 def run_due_schedules(scheduler: Scheduler) -> int:
-    """Run what is due, the organizations in turn when that is much; give how many schedules were."""
+    """Run the schedules that are due. Return their number."""
 
     def batch() -> int:
         with scheduler.database.autocommit() as session:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         return sum(_run_if_due(scheduler, schedule_id) for schedule_id in due)
 
-    # What another process runs meanwhile makes a batch short; what is left then comes with the next sweep.
+    # Schedules that another process runs make a batch short; the next sweep runs the rest.
     return drain(batch, size=BATCH_SIZE)
 
 
 def _run_if_due(scheduler: Scheduler, schedule_id: UUID) -> bool:
-    """Run one schedule; False when it is not due any more, or another process has it."""
+    """Run one schedule. Return False if it is no longer due, or another process has it."""
     with scheduler.database.transaction() as session:
         row = session.execute(_DUE, {"id": schedule_id}).one_or_none()
         if row is None:
@@ -99,10 +98,10 @@ def _run(session: Session, scheduler: Scheduler, row: Row[Any]) -> None:
 
 
 def choose_ticks(cron: Cron, schedule: Any, now: datetime) -> tuple[Sequence[datetime], int]:
-    """Choose which of the ticks since `next_at` to run, earliest first, and count those that are passed over."""
+    """Return the ticks since `next_at` to run, the earliest first, and the number of those that are skipped."""
     due = list(cron.last_until(now, since=schedule.next_at, limit=COUNTED))
     if len(due) < COUNTED and schedule.next_at not in due and cron.is_tick(schedule.next_at):
-        due.append(schedule.next_at)  # read backwards, a clock that was put back by half an hour hides it
+        due.append(schedule.next_at)  # a backward search misses it if the clock was set back by half an hour
     match Missed(schedule.missed):
         case Missed.SKIP:
             chosen = [tick for tick in due if tick >= now - ON_TIME]
@@ -114,18 +113,19 @@ def choose_ticks(cron: Cron, schedule: Any, now: datetime) -> tuple[Sequence[dat
 
 
 def _begin(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime, passed_over: int) -> None:
-    """Begin the task of a tick, or write down why it cannot be begun."""
+    """Create the task of a tick, or record why that is not possible."""
     if _is_known(session, row.id, tick):
-        return  # the database's clock was put back
+        return  # the database's clock was set back
     try:
+        # A savepoint: a refusal undoes the task and is still recorded.
         with session.connection.begin_nested():
             task_id = _send(session, scheduler, row, tick)
     except ServiceUnavailable:
-        raise  # the whole is tried again
+        raise  # the transaction is repeated
     except DomainError as error:
         log.info("schedule.refused", schedule_id=str(row.id), error=error.code)
         _note(session, row.id, tick, RunState.REFUSED, code=error.code, passed_over=passed_over)
-    except Exception:  # one schedule must not hold up all others
+    except Exception:  # one schedule must not block all others
         log.exception("schedule.broken", schedule_id=str(row.id))
         _note(session, row.id, tick, RunState.REFUSED, code="internal_error", passed_over=passed_over)
     else:
@@ -140,7 +140,7 @@ def _is_known(session: Session, schedule_id: UUID, tick: datetime) -> bool:
 
 
 def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime) -> UUID:
-    """Send the schedule's message as its agent's daemon, for the receiving identity if there is one."""
+    """Send the schedule's message by its agent's service account, for the receiving identity if it has one."""
     message = _message(row, tick)
     on_behalf = OnBehalf(
         owner_id=row.principal_id,
@@ -154,7 +154,7 @@ def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime)
 
 
 def _message(row: Row[Any], tick: datetime) -> Message:
-    """Make the message of a tick; `${tick}` and `${schedule}` in its texts are its time and the schedule's name."""
+    """Return the message of a tick; `${tick}` and `${schedule}` in its texts are its time and the schedule's name."""
     message = message_of(row.message, str(uuid5(row.id, _written(tick))))
     places = {"${tick}": _written(tick), "${schedule}": row.name}
     parts = tuple(_filled(part, places) for part in message.parts)
@@ -183,7 +183,7 @@ def _note(
     task_id: UUID | None = None,
     code: str | None = None,
 ) -> None:
-    """Write down what became of a tick; the unique key is what no tick gets past twice."""
+    """Insert the record of a tick. The unique key (schedule, tick) prevents a second run."""
     session.execute(
         insert(schedule_runs).values(
             id=new_id(),
@@ -218,7 +218,7 @@ _OLDEST = text("SELECT id FROM schedules WHERE next_at <= clock_timestamp() ORDE
 _HEADS = first_of_each(
     table="schedules", tenant="deployment_id", ready="next_at IS NOT NULL", order="next_at"
 )
-# Turns are the organization's, whatever number of deployments it has.
+# Organizations take turns, however many deployments they have.
 FAIR = f"""
 SELECT due.id FROM ({_HEADS}) due JOIN deployments ON deployments.id = due.tenant
 ORDER BY row_number() OVER (PARTITION BY deployments.organization_id ORDER BY due.place, random()), random()

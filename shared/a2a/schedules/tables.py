@@ -1,7 +1,7 @@
-"""The tables of schedules (migrations 0009, 0020): when an agent is to be told something, and when it was.
+"""The tables of schedules and their runs (migrations 0009, 0020).
 
-`next_at` is the next tick, NULL while the schedule is off or has none. A tick has one row, written with its task: no
-tick runs twice.
+`next_at` is the next tick, NULL while the schedule is disabled or has none. A tick has one row, written with its task,
+so no tick runs twice.
 """
 
 import sqlalchemy as sa

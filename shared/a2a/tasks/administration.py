@@ -24,7 +24,7 @@ from shared.pagination import DEFAULT_LIMIT, Page, unknown_cursor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTask:
-    """A task without its content; `principal_id` is the identity on whose behalf the agent works."""
+    """A task without its content; the agent works on behalf of `principal_id`."""
 
     id: UUID
     context_id: str

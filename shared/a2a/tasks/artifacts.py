@@ -80,6 +80,7 @@ def _joined(pieces: Sequence[Artifact]) -> tuple[Part, ...]:
     texts: list[str] = []
     for piece in pieces:
         first, *rest = piece.parts
+        # Only the first part can continue a text: within a piece the agent has separated the parts itself.
         if joined and _continues(joined[-1], first):
             texts.append(first.text or "")
         else:
@@ -97,6 +98,7 @@ def _continues(before: Part, part: Part) -> bool:
         before.text is not None
         and part.text is not None
         and before.media_type == part.media_type
+        # Parts with metadata or names are meant as separate parts.
         and not (before.metadata or part.metadata or before.filename or part.filename)
     )
 

@@ -29,6 +29,7 @@ def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
         raise TaskNotFound
     if task.state.is_terminal:
         raise TaskNotCancelable
+    # No turn writes this update, so all turns of the task end the same way.
     ending = Ending(own=None, others=TurnOutcome.CANCELED)
     record(session, task, [StatusChanged(state=TaskState.CANCELED)], ending=ending, folded=folded)
     snapshot = find_snapshot(session, scope, task_id)

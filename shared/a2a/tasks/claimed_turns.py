@@ -18,7 +18,7 @@ class ClaimedTurn:
 
     `written` counts the turn's updates in the log. `to_skip` counts those of them that an earlier attempt wrote and
     this one has not repeated yet. `pending` are not written yet; `unconfirmed` are the first of them while the result
-    of a write is unknown. `interrupted` is the update whose append raised ServiceUnavailable and is about to be
+    of a write is unknown. `interrupted` is the update that failed with ServiceUnavailable and is about to be
     repeated. `refusal` is the error of an update that cannot be written; it fails the turn. The thread that writes
     holds `lock`.
     """

@@ -27,6 +27,7 @@ from shared.a2a.types import Message, TaskState
 from shared.a2a.wire import render_instant
 from shared.db.database import Session
 
+# The database sets the time under the row's lock, so the order of times is the order of events.
 _CLOCK = uuid4().hex
 """Placeholder in a status for the time that the database writes; random, so that no client can send it."""
 
@@ -143,14 +144,17 @@ def record(
         stored: Iterable[Mapping[str, Any]] = ()
         if writer is None or writer.has_artifacts:
             stored = read_artifact_events(session, task.id, after_sequence=folded.sequence)
+        # Stored once with the last event: later reads need no events, which retention deletes.
         values["artifacts"] = _fold_artifacts(stored, entries, folded)
     row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_LOCKED, values)
     assert row is not None  # noqa: S101 (the function always returns one row)
     result = Result(row.result)
     if result is Result.WRITTEN:
+        # In the same transaction: a subscriber gets exactly the updates that were committed.
         if row.is_followed:
             turn_id = writer.turn_id if writer is not None else None
             _post(session, task, entries, row.recorded_at, turn_id)
+        # The end of a turn made another one of the task ready.
         if row.next_turn is not None:
             session.enqueue(AnswerTurn())
     return result
@@ -163,6 +167,7 @@ def with_task_ids(message: Message, task: TaskKey) -> Message:
 
 def _entry(task: TaskKey, update: Update) -> _Entry:
     if isinstance(update, Replied):
+        # A reply belongs to no task that the client sees, so it must not name one.
         reply = update.message.model_copy(update={"context_id": task.context_id, "task_id": None})
         return _Entry(kind="message", wire={"message": reply.to_wire()}, message=reply)
     event: dict[str, Any] = {"taskId": str(task.id), "contextId": task.context_id}
@@ -238,7 +243,9 @@ def _post(
     turn_id: UUID | None,
 ) -> None:
     """Enqueue the deliveries of updates to push subscribers, and to the distribution that sent the task's message."""
+    # `followers` are the events after this one in the batch: deliveries compute their number from the task's last.
     for followers, entry in zip(reversed(range(len(entries))), entries, strict=True):
+        # Subscribers must see the time that the database wrote.
         if entry.kind == "status":
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
         if entry.kind != "message":

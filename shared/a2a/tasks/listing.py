@@ -51,6 +51,7 @@ def list_tasks(session: Session, scope: Readable, query: TaskQuery) -> ListTasks
         statement = statement.where(LAST_CHANGED_FIRST.after(*before))
     rows = session.execute(LAST_CHANGED_FIRST.order(statement).limit(query.page_size + 1)).all()
     page = rows[: query.page_size]
+    # A page of tasks with complete histories would be too large.
     length = DEFAULT_HISTORY if query.history_length is None else query.history_length
     return ListTasksResponse(
         tasks=snapshots_of(session, page, history_length=length, with_artifacts=query.with_artifacts),
@@ -81,6 +82,7 @@ def parse_token(token: str) -> tuple[datetime, UUID] | None:
     try:
         at, _, task_id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
         read = datetime.fromisoformat(at)
+        # The database compares times with zones only.
         return None if read.tzinfo is None else (read, UUID(task_id))
     except ValueError:
         return None

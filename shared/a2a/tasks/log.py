@@ -37,9 +37,11 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
+# Clients read this as the message of a failed task, so it names no internals.
 NO_RESPONSE = "The agent returned no response."
 BATCH_SECONDS = 0.005
 """Updates that follow each other within this time are written by one statement."""
+# A chatty agent must not keep a transaction and its row lock open for long.
 BATCH_LIMIT = 200
 
 
@@ -65,6 +67,7 @@ class TaskLog:
             self._resubmit(lease)
         try:
             turn = read_turn(self._database, self._links, row)
+        # The agent was disabled or the behavior deleted while the message waited: retrying cannot help.
         except DomainError as error:
             self._refuse(lease, error.detail)
             return None
@@ -72,7 +75,8 @@ class TaskLog:
             turn=turn,
             lease=lease,
             written=row.updates,
-            # Behaviors that replay repeat their updates from the first; drop those that are in the log.
+            # Behaviors that replay repeat their updates from the first; drop those that are in the log. A behavior that
+            # reads the log continues after them.
             to_skip=0 if turn.behavior.kind.reads_log else row.updates,
             has_artifacts=row.last_sequence > 0,
         )
@@ -93,6 +97,7 @@ class TaskLog:
             if claimed.is_settled:
                 raise TurnLost
             _raise_refusal(claimed)
+            # `retry` calls again with the same object after ServiceUnavailable: it must not be buffered twice.
             is_repeated, claimed.interrupted = claimed.interrupted is update, None
             if is_repeated and not claimed.pending:
                 return  # the background thread has written it since
@@ -111,7 +116,7 @@ class TaskLog:
         failpoints.hit("turn.appended")
 
     def finish(self, claimed: ClaimedTurn) -> None:
-        """End a turn whose behavior has returned; complete the task unless it is settled.
+        """End a turn after its behavior has returned; complete the task unless it is settled.
 
         If the agent produced no update, the task fails with `NO_RESPONSE`, or the client that does not see a task yet
         gets INVALID_AGENT_RESPONSE. Raises TurnLost.
@@ -119,6 +124,7 @@ class TaskLog:
         if claimed.is_settled:
             return
         _raise_refusal(claimed)
+        # Without any update there is nothing to complete: the agent has not answered.
         if claimed.written or claimed.pending:
             self._end(claimed, StatusChanged(state=TaskState.COMPLETED), TurnOutcome.ANSWERED)
         else:
@@ -140,6 +146,7 @@ class TaskLog:
 
     def _end(self, claimed: ClaimedTurn, update: StatusChanged, outcome: TurnOutcome) -> None:
         with claimed.lock:
+            # A retry of this call finds its own update in the buffer.
             if not claimed.pending or not settles(claimed.pending[-1]):
                 claimed.pending.append(update)
             self._write(claimed, outcome)
@@ -170,6 +177,7 @@ class TaskLog:
             self._write(claimed, TurnOutcome.ANSWERED, may_wait=may_wait)
         except ServiceUnavailable:
             raise
+        # The turn's own thread finds out at its next update.
         except TurnLost:
             return
         except Exception as error:  # noqa: BLE001 (kept in `refusal`; it must not block the other turns)
@@ -178,7 +186,7 @@ class TaskLog:
     def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome, *, may_wait: bool = True) -> None:
         """Write the buffered updates.
 
-        A batch whose result is unknown after ServiceUnavailable is written first and unchanged, so that the database
+        A batch with an unknown result, after ServiceUnavailable, is written first and unchanged, so that the database
         can detect the repetition by its number of updates.
         """
         is_news = bool(claimed.pending)
@@ -215,9 +223,10 @@ class TaskLog:
     def _record(
         self, claimed: ClaimedTurn, batch: Sequence[Update], outcome: TurnOutcome, *, may_wait: bool = True
     ) -> Result:
-        """Write a batch by one statement, or in a transaction if somebody subscribed to push notifications."""
+        """Write a batch by one statement, or in a transaction if the task has subscribers."""
         with self._database.autocommit() as session:
             result = _record(session, claimed, batch, outcome, may_post=False, may_wait=may_wait)
+        # Deliveries need a transaction; most tasks have no subscriber and save its round trips.
         if result is Result.FOLLOWED:
             with self._database.transaction() as session:
                 result = _record(session, claimed, batch, outcome, may_post=True, may_wait=may_wait)

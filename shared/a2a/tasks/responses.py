@@ -22,6 +22,7 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
+# Bounds the memory of a stream that reads a long log.
 EVENTS_PER_READ = 200
 MAX_OUTAGE_SECONDS = 30.0
 """How long a stream continues while the database is unavailable."""
@@ -161,6 +162,7 @@ _TURN = """
 SELECT outcome = 'invalid' AND NOT tasks.is_visible AS is_invalid
 FROM task_turns JOIN tasks ON tasks.id = task_turns.task_id WHERE task_turns.id = %(turn_id)s
 """
+# Messages are read only when the turn is done, so waiting stays cheap.
 _RESPONSE = with_messages(
     tables="task_turns turn JOIN tasks ON tasks.id = turn.task_id",
     also="turn.state = 'done' AS is_done, turn.reply, turn.outcome = 'invalid' AND NOT tasks.is_visible AS is_invalid,",

@@ -1,4 +1,4 @@
-"""Send an agent a message that no A2A client sent: one of a schedule, or one that a distribution received.
+"""Routing of messages that no A2A client sent to an agent: those of schedules, and those that distributions received.
 
 The caller is the agent's own service account (Daemon Identity). It acts for the identity that will own the agent's
 files, and the agent's organization pays. Permissions and states are those at the time of sending.
@@ -27,7 +27,7 @@ from shared.ids import new_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedMessage:
-    """A message to route: on whose behalf it is sent, and which of the agent's extensions it activates.
+    """A message to route: its attribution, and which of the agent's extensions it activates.
 
     `new_task_id` is the id of the task that it creates, unless it names a task.
     """
@@ -67,7 +67,9 @@ class Router:
         caller = _caller(session, deployment_id, routed)
         sending = MessageSubmission(
             request=SendMessageRequest(
-                message=message, configuration=SendMessageConfiguration(return_immediately=True)
+                # No client waits for the response, so the task is visible from the start.
+                message=message,
+                configuration=SendMessageConfiguration(return_immediately=True),
             ),
             agent=agent,
             scope=authorize(caller, agent),
@@ -79,7 +81,7 @@ class Router:
         return send(session, sending, self.pushes)
 
     def _drop_extensions_without_data(self, message: Message) -> Message:
-        """Return the message without listed extensions whose data it lacks.
+        """Return the message without listed extensions for which it has no data.
 
         They are activated for the agent's response alone, in which the agent supplies the data.
         """

@@ -20,6 +20,7 @@ from shared.a2a.tasks.events import TaskKey
 from shared.a2a.types import Artifact, Message, Task, TaskState, TaskStatus
 from shared.db.database import Session
 
+# Also the history length if the client sets none.
 MAXIMUM_HISTORY = 1000
 HISTORY_BYTES = 32 << 20
 """Limit for the messages of one response; the longest message that is accepted fits."""
@@ -59,6 +60,7 @@ def read_snapshot(session: Session, task_id: UUID, *, history_length: int | None
 def new_snapshot(task: TaskKey, message: Message, *, at: datetime, history_length: int | None) -> Snapshot:
     """Return the snapshot of a new task with its first message, without reading it."""
     status = TaskStatus(state=TaskState.SUBMITTED, timestamp=at)
+    # A history length of 0 means no messages at all (protocol definition 3.2.4).
     history = () if history_length == 0 else (message,)
     new_task = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
     return Snapshot(task=new_task, sequence=0)
@@ -175,6 +177,7 @@ def _task(
     history = [
         message
         for number, message in messages_by_number.items()
+        # The status has this message already; the history must not repeat it.
         if number <= row.last_message and number != row.status_message
     ]
     status = TaskStatus(
@@ -201,6 +204,7 @@ def _artifacts_of(session: Session, rows: Sequence[Row[Any]]) -> Mapping[UUID, t
     )
     events: dict[UUID, list[Mapping[str, Any]]] = {}
     for row in session.execute(statement).all():
+        # Events that were written since the task's row was read belong to no snapshot.
         if row.sequence <= running[row.task_id]:
             events.setdefault(row.task_id, []).append(row.event)
     return artifacts | {task_id: fold(of_task) for task_id, of_task in events.items()}

@@ -33,6 +33,7 @@ from shared.errors import FieldError
 from shared.identity.access.callers import Caller
 from shared.ids import new_id
 
+# Bounds the queue of one task, which runs its turns one at a time.
 PENDING_TURNS_LIMIT = 32
 
 
@@ -46,6 +47,7 @@ class MessageSubmission:
     caller: Caller
     requested_extensions: Collection[str] = ()
     active_extensions: Collection[str] = ()
+    # A callable and not a value: a repeated request must not pay for the checks.
     check_with_agent: Callable[[], None] = lambda: None
     """Further checks of the message against the agent's current state; skipped for a repeated request."""
     idempotency_key: str | None = None
@@ -180,6 +182,7 @@ def _continue(session: Session, submission: MessageSubmission, behavior_id: UUID
     """Add a message to an existing task and queue a turn for it."""
     task_id = find_task_id(submission.message.task_id or "")
     condition = (tasks.c.id == task_id, *in_scope(submission.scope), tasks.c.is_visible)
+    # Checked before the lock, so a caller cannot lock tasks of others.
     if session.execute(select(tasks.c.id).where(*condition)).one_or_none() is None or task_id is None:
         raise TaskNotFound
     # The state is checked under the lock: the task may end at any moment.
@@ -199,6 +202,7 @@ def _continue(session: Session, submission: MessageSubmission, behavior_id: UUID
         raise UnsupportedOperation(
             f"The task has reached its limit of {PENDING_TURNS_LIMIT} pending messages. Retry after the agent answers."
         )
+    # With turns pending, the log resubmits the task when its next turn begins.
     if not pending:
         record(session, task, [StatusChanged(state=TaskState.SUBMITTED)])
     new_message = with_task_ids(submission.message, task)
@@ -220,6 +224,7 @@ def _write(
     modes = list(submission.configuration.accepted_output_modes)
     request = {"metadata": submission.request.metadata or {}, "acceptedOutputModes": modes}
     if submission.channel != CHANNEL:
+        # Stored only if it differs, which is rare.
         request["channel"] = submission.channel
     reported = on_behalf.reported_caller
     turn = {
@@ -246,6 +251,7 @@ def _accepted_before(session: Session, submission: MessageSubmission, turn_id: U
     task_id = session.execute(select(task_turns.c.task_id).where(task_turns.c.id == turn_id)).scalar()
     if task_id is None:
         raise TaskNotFound("The task that this Idempotency-Key created has been deleted by retention.")
+    # The lock keeps the snapshot and the visibility consistent.
     if find_and_lock_task(session, task_id) is None:
         raise TaskNotFound
     if submission.configuration.return_immediately:

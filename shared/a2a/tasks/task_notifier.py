@@ -37,9 +37,10 @@ class TaskNotifier:
     """Publishes that a task has changed; notifications within `BATCH_SECONDS` share one message."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Publish through this client, whose timeout should be short."""
+        """Publish through this client, which should have a short timeout."""
         self._valkey = valkey
         self._silent_until = 0.0
+        # A dict as an ordered set: a task that changes often is named once in a message.
         self._pending: dict[bytes, None] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
@@ -54,6 +55,7 @@ class TaskNotifier:
 
     def announce_turn(self) -> None:
         """Wake the workers of agents, before the job that does so reaches them."""
+        # Any payload that is too short for an id only wakes the workers.
         self._publish(TURNS_CHANNEL, b"1")
 
     def announce_trace(self, turn_id: UUID) -> None:
@@ -179,6 +181,7 @@ class TaskWatch:
             return
         for row in rows:
             with self._lock:
+                # A first poll counts as news: the task may have changed before the watch began.
                 is_news = self._seen.get(row.id) != (row.last_sequence, row.state)
                 if row.id in self._watches:
                     self._seen[row.id] = (row.last_sequence, row.state)

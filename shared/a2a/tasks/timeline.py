@@ -113,6 +113,7 @@ def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timelin
     ]
     return Timeline(
         task=task,
+        # At equal times a state follows the message that belongs to it.
         entries=sorted(entries, key=lambda entry: (entry.at, isinstance(entry, StateEntry))),
         cost=sum(record.cost for record in records),
         calls=len(records),
@@ -133,6 +134,7 @@ def find_task(session: Session, *, caller: Caller, task_id: UUID) -> ListedTask:
     may_read = Permission.TASK_READ in permissions or (
         Permission.MODEL_EXECUTE in permissions and _is_own(caller, task)
     )
+    # Reported as not found, so ids of other organizations reveal nothing.
     if caller.organization_id != task.organization_id or not may_read:
         raise TaskNotFound
     return task
@@ -154,6 +156,7 @@ def _artifact_entries(
     began: dict[str, datetime] = {}
     for at, event in events:
         if "artifactUpdate" in event:
+            # The first event of an artifact is its start; later ones append.
             began.setdefault(event["artifactUpdate"]["artifact"]["artifactId"], at)
     scope = DeploymentScope(deployment_id=task.deployment_id)
     snapshot = find_snapshot(session, scope, task.id, history_length=0)

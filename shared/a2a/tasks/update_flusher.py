@@ -46,6 +46,7 @@ class UpdateFlusher:
 
     def _write_all(self) -> None:
         """Write the buffered updates of all turns, after the batching delay. Raises ServiceUnavailable."""
+        # Updates that arrive within this pause share one statement.
         time.sleep(self._after_seconds)
         for turn_id, claimed in list(self._turns.items()):
             if self._locked_until.get(turn_id, 0.0) > time.monotonic():
@@ -63,6 +64,7 @@ class UpdateFlusher:
         self._locked_until.pop(turn_id, None)
         try:
             self._write(claimed)
+        # Another writer holds the task: the other turns must not wait for it.
         except LockTimeout:
             self._turns[turn_id] = claimed
             self._locked_until[turn_id] = time.monotonic() + LOCKED_SECONDS

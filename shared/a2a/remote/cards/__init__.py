@@ -1,1 +1,1 @@
-"""Agent cards of remote agents: read, checked, recorded, refreshed, and composed with our own address."""
+"""Agent cards of remote agents: found, parsed, stored and refreshed."""

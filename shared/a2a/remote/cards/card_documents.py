@@ -1,7 +1,7 @@
-"""Read the card of an agent that runs elsewhere: what it has to say, and what of it can be shown.
+"""Parse the card of a remote agent, and reduce it to what our own card can show.
 
-Liberal about what a card leaves out and strict about what it says, because all of it is shown on our own card. A skill
-that cannot be read is left out, and the rest stays.
+Missing members get defaults; members that are present must be valid, because our card shows all of them. A skill that
+is invalid is left out, and the others stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ _NAMED_MISTAKES = 5
 
 
 class Fault(StrEnum):
-    """What is wrong with an endpoint."""
+    """The problems of an endpoint; the values are part of the API."""
 
     UNREACHABLE = "unreachable"
     CARD_NOT_FOUND = "card_not_found"
@@ -47,14 +47,14 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that an administrator should know of an endpoint."""
+    """A problem or warning about an endpoint, for its administrator."""
 
     code: Fault
     message: str
 
 
 class CardUnusable(Exception):
-    """An agent cannot be spoken to; the finding says why."""
+    """The agent cannot receive messages; `finding` has the reason."""
 
     def __init__(self, code: Fault, message: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class CardUnusable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteCard:
-    """A card that can be used: as it was sent, and as we understand it."""
+    """A usable card: the document as it was sent, and the parsed card."""
 
     document: Mapping[str, Any]
     card: AgentCard
@@ -71,28 +71,32 @@ class RemoteCard:
 
 
 def read_card(body: bytes) -> RemoteCard:
-    """Read what lies at a card's address. Raises CardUnusable."""
+    """Parse the body of a card. Raises CardUnusable."""
     try:
         document = parse(body)
         written = render(document).encode()
     except (ValueError, RecursionError) as error:
-        raise CardUnusable(Fault.CARD_NOT_JSON, "What lies at the card's address is not JSON.") from error
+        raise CardUnusable(Fault.CARD_NOT_JSON, "The document at the card's address is not JSON.") from error
+    # PostgreSQL cannot store U+0000 in a text.
     if not isinstance(document, dict) or rb"\u0000" in written:
-        raise CardUnusable(Fault.CARD_NOT_JSON, "What lies at the card's address is no JSON object of text.")
+        raise CardUnusable(
+            Fault.CARD_NOT_JSON,
+            "The document at the card's address is not a JSON object, or contains the character U+0000.",
+        )
     return read_document(document)
 
 
 def read_document(document: Mapping[str, Any]) -> RemoteCard:
-    """Read a card that was parsed. Raises CardUnusable."""
+    """Return the card of a JSON object. Raises CardUnusable."""
     _require_new_protocol(document)
     missing = [name for name in _REQUIRED if not document.get(name)]
     if missing:
-        raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card lacks what is required: {', '.join(missing)}.")
+        raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card lacks required members: {', '.join(missing)}.")
     declared = {**_ABSENT, **{name: value for name, value in document.items() if value is not None}}
     try:
         card = AgentCard.model_validate({**declared, "skills": ()})
     except ValidationError as error:
-        raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card is wrong: {_mistakes(error)}.") from error
+        raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card is invalid: {_mistakes(error)}.") from error
     skills, warnings = _read_skills(declared["skills"])
     return RemoteCard(
         document=document, card=card.model_copy(update={"skills": skills}), warnings=tuple(warnings)
@@ -100,7 +104,7 @@ def read_document(document: Mapping[str, Any]) -> RemoteCard:
 
 
 def declared_extensions(card: AgentCard) -> tuple[DeclaredExtension, ...]:
-    """Give the extensions that a card declares and a header can name, each once."""
+    """Return the extensions that a card declares, each URI once; those that no header can name are left out."""
     usable = {at.uri: at for at in card.capabilities.extensions if _is_uri(at.uri)}
     return tuple(
         DeclaredExtension(
@@ -118,10 +122,10 @@ def _require_new_protocol(document: Mapping[str, Any]) -> None:
 
 
 def too_old(version: str) -> CardUnusable:
-    """Say that an agent speaks a version of the protocol that is not spoken here any more."""
+    """Return the error for an agent with a version of the protocol before 1.0."""
     return CardUnusable(
         Fault.OLD_PROTOCOL,
-        f"The agent speaks {version} of the protocol, and can only be spoken to in version 1.0; update its server.",
+        f"The agent uses {version} of the protocol, but only version 1.0 is supported. Update its server.",
     )
 
 
@@ -136,7 +140,9 @@ def _read_skills(declared: object) -> tuple[tuple[AgentSkill, ...], Iterable[Fin
     left_out = len(listed) - len(skills)
     if not left_out:
         return tuple(skills), ()
-    message = f"{left_out} of its {len(listed)} skills cannot be read, or are beyond {SKILLS_LIMIT}."
+    message = (
+        f"{left_out} of {len(listed)} skills were left out: invalid, or beyond the limit of {SKILLS_LIMIT}."
+    )
     return tuple(skills), (Finding(code=Fault.SKILLS_LEFT_OUT, message=message),)
 
 
@@ -146,5 +152,5 @@ def _mistakes(error: ValidationError) -> str:
 
 
 def _is_uri(uri: str) -> bool:
-    """Tell whether a header can name an extension of this URI."""
+    """Return whether the `A2A-Extensions` header can name this URI."""
     return len(uri) <= _URI_CHARACTERS and uri.isascii() and uri.isprintable() and not set(uri) & {",", " "}

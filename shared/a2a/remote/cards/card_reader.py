@@ -1,8 +1,7 @@
-"""Find the card of a deployment's own server, and choose the interface by which the server is spoken to.
+"""Find the card of a deployment's own server, and choose the interface for messages to it.
 
-A card lies below the endpoint's address, or at the root of its origin, or where `card_url` says. Messages go only to
-the origin that was registered: a card names what its author wrote, often an address that nobody else reaches, and
-possibly somebody else's.
+The card is at `card_url`, or below the endpoint's URL, or at the root of its origin. Messages go only to the registered
+origin: a card contains what its author wrote, often an internal address, and possibly the address of another server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +36,7 @@ _ETAG_CHARACTERS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """How and where an agent is spoken to."""
+    """The binding and the address for messages to an agent."""
 
     binding: Binding
     url: str
@@ -46,7 +45,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCard:
-    """A card that can be used, where it lay, and the interface that was chosen."""
+    """A usable card, its address, and the chosen interface."""
 
     remote: RemoteCard
     address: str
@@ -55,15 +54,17 @@ class FoundCard:
 
 
 class CardReader:
-    """Reads cards under the installation's rules for requests to other services."""
+    """Reads cards under the egress policy of the installation."""
 
     def __init__(self, policy: EgressPolicy, encryption: Encryption) -> None:
         self.policy = policy
         self.encryption = encryption
 
     def read(self, endpoint: Endpoint, *, etag: str | None = None) -> FoundCard | None:
-        """Read the card of an endpoint; None where it has not changed since it had this ETag. Raises CardUnusable."""
-        unusable = CardUnusable(Fault.CARD_NOT_FOUND, "No card was found. Set cardUrl if it lies elsewhere.")
+        """Return the card of an endpoint, or None if it has this ETag still. Raises CardUnusable."""
+        unusable = CardUnusable(
+            Fault.CARD_NOT_FOUND, "No card was found. If the card has another address, set cardUrl."
+        )
         for address in _addresses(endpoint):
             try:
                 body, new_etag = self._fetch(endpoint, address, etag)
@@ -71,7 +72,8 @@ class CardReader:
                     return None
                 remote = read_card(body)
             except CardUnusable as error:
-                # A server that answers every path with a page hides the card at the root of the origin.
+                # A server that answers every path with a web page hides the card at the root of the origin, so go on
+                # after CARD_NOT_JSON.
                 if error.finding.code is Fault.CARD_NOT_JSON or _is_missing(unusable):
                     unusable = error
                 if error.finding.code not in (Fault.CARD_NOT_FOUND, Fault.CARD_NOT_JSON):
@@ -98,11 +100,11 @@ class CardReader:
             raise _refused(answered.status) from answered
         except EgressError as error:
             raise CardUnusable(
-                Fault.UNREACHABLE, f"{host_of(address)} cannot be asked for the card: {error.detail}"
+                Fault.UNREACHABLE, f"The card cannot be requested from {host_of(address)}: {error.detail}"
             ) from error
 
     def _credential(self, endpoint: Endpoint, address: str) -> Mapping[str, str]:
-        """Give the credential, which is for the endpoint's own origin alone."""
+        """Return the credential's header if the address has the endpoint's own origin; otherwise no header."""
         if not self._target(address).shares_origin(self._target(endpoint.url)):
             return {}
         return endpoint.credential_headers(self.encryption)
@@ -115,8 +117,8 @@ class CardReader:
 
 
 def choose_interface(endpoint: Endpoint, card: AgentCard, policy: EgressPolicy) -> Interface:
-    """Choose the first interface that can be used, as the card prefers them. Raises CardUnusable."""
-    usable = [at for at in card.supported_interfaces if _is_spoken(at)]
+    """Return the first usable interface, in the card's order of preference. Raises CardUnusable."""
+    usable = [at for at in card.supported_interfaces if _is_supported(at)]
     if not usable:
         raise _none_usable(card)
     if endpoint.interface_override is not None:
@@ -127,13 +129,13 @@ def choose_interface(endpoint: Endpoint, card: AgentCard, policy: EgressPolicy) 
             return _interface(interface, interface.url)
     raise CardUnusable(
         Fault.OTHER_ORIGIN,
-        f"The card names {host_of(usable[0].url)} as the address for messages, and the endpoint is"
-        f" {host_of(endpoint.url)}. Correct the card, or set interfaceUrl to the address that is meant.",
+        f"The card's address for messages is at {host_of(usable[0].url)}, but the endpoint is at"
+        f" {host_of(endpoint.url)}. Correct the card, or set interfaceUrl to the correct address.",
     )
 
 
 def host_of(address: str) -> str:
-    """Name the origin of an address, without a path or query that may be secret."""
+    """Return the origin of an address, without its path and query, which may be secret."""
     try:
         parts = urlsplit(address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:300]
@@ -155,14 +157,15 @@ def _is_missing(unusable: CardUnusable) -> bool:
 def _refused(status: int) -> CardUnusable:
     if status in REFUSED:
         return CardUnusable(
-            Fault.CREDENTIAL_REFUSED, f"The card was refused with status {status}; check the credential."
+            Fault.CREDENTIAL_REFUSED,
+            f"The server refused the request for the card with status {status}. Check the credential.",
         )
     if status in _NOT_THERE:
         message = (
-            f"No card was found: its address answers with status {status}. Set cardUrl if it lies elsewhere."
+            f"No card was found: its address returned status {status}. For another address, set cardUrl."
         )
         return CardUnusable(Fault.CARD_NOT_FOUND, message)
-    return CardUnusable(Fault.UNREACHABLE, f"The card's address answers with status {status}.")
+    return CardUnusable(Fault.UNREACHABLE, f"The card's address returned status {status}.")
 
 
 def _kept(etag: str | None) -> str | None:
@@ -171,7 +174,7 @@ def _kept(etag: str | None) -> str | None:
     return etag
 
 
-def _is_spoken(interface: AgentInterface) -> bool:
+def _is_supported(interface: AgentInterface) -> bool:
     version = interface.protocol_version
     is_version = version == VERSION or version.startswith(f"{VERSION}.")
     return is_version and interface.protocol_binding.upper() in _BINDINGS
@@ -183,13 +186,13 @@ def _none_usable(card: AgentCard) -> CardUnusable:
         return too_old(f"version {card.supported_interfaces[0].protocol_version[:20]}")
     return CardUnusable(
         Fault.NO_INTERFACE,
-        f"The card offers {', '.join(offered)}; spoken are HTTP+JSON and JSONRPC in version {VERSION}.",
+        f"The card offers {', '.join(offered)}. Supported are HTTP+JSON and JSONRPC in version {VERSION}.",
     )
 
 
 def _interface(interface: AgentInterface, url: str) -> Interface:
     binding = _BINDINGS[interface.protocol_binding.upper()]
-    # To an address of HTTP+JSON paths are added; one of JSON-RPC is asked as it stands.
+    # HTTP+JSON appends paths to the address; JSON-RPC uses it unchanged.
     url = url.rstrip("/") if binding is Binding.HTTP_JSON else url
     return Interface(binding=binding, url=url, tenant=interface.tenant or None)
 

@@ -1,8 +1,8 @@
-"""Keep the cards of endpoints fresh: read each again after a while, a new endpoint's at once.
+"""Keep the cards of endpoints fresh: read each card again after a while, a new endpoint's at once.
 
-A card that has not changed costs the agent one answer without a body (ETag). One that cannot be read stays as it was.
-When more is due than a batch, organizations take turns; servers that do not answer hold a few threads for some
-seconds.
+An unchanged card costs the agent one response without a body (ETag). If a card cannot be read, the stored one stays. A
+result is dropped if the endpoint was replaced during the read. If more cards are due than a batch, organizations take
+turns, and servers that do not respond occupy only a few threads for some seconds.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -29,10 +29,10 @@ from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import drain
 
 FRESH_FOR = timedelta(minutes=5)
-"""How long a card is taken as it was read."""
+"""How long a card is used before it is read again."""
 RETRY_AFTER = timedelta(minutes=1)
 FIRST_RETRY_AFTER = timedelta(seconds=10)
-"""A card that was never read is tried for more and more seldom: messages wait for it."""
+"""A card that was never read is retried soon, then less and less often, because messages wait for it."""
 _table = deployment_endpoints.c
 _REGISTERED = ("url", "card_url", "interface_override", "credential_encrypted")
 
@@ -45,7 +45,7 @@ def record_card(
     problem: Finding | None = None,
     has_list_tasks: bool | None = None,
 ) -> None:
-    """Keep a card; with it the deployment's behavior declares the agent's extensions."""
+    """Store a card; the deployment's behavior then declares the agent's extensions."""
     held = select(_table.card).where(*_is_still(endpoint)).with_for_update()
     row = session.execute(held).one_or_none()
     if row is None:
@@ -72,12 +72,12 @@ def record_card(
 
 
 def record_problem(session: Session, endpoint: Endpoint, problem: Finding) -> None:
-    """Keep what is wrong; the card and the interface that were found before stay."""
+    """Store what is wrong with an endpoint; its stored card and interface stay."""
     _record(session, endpoint, problem)
 
 
 def record_unchanged(session: Session, endpoint: Endpoint) -> None:
-    """Keep that the card is still the one that was read."""
+    """Store that the card has not changed."""
     _record(session, endpoint, None)
 
 
@@ -98,7 +98,7 @@ def _record(session: Session, endpoint: Endpoint, problem: Finding | None, **val
 
 
 def _is_still(endpoint: Endpoint) -> list[Any]:
-    """Give the conditions that an endpoint is the one that was looked at."""
+    """Return the conditions that the endpoint is still the one that was read."""
     same = [_table[name].is_not_distinct_from(getattr(endpoint, name)) for name in _REGISTERED]
     return [_table.deployment_id == endpoint.deployment_id, *same]
 
@@ -110,7 +110,7 @@ THREADS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRefresher:
-    """What cards are read with."""
+    """The database and the reader for refreshing cards."""
 
     database: Database
     reader: CardReader
@@ -128,7 +128,7 @@ def _make_refresher(context: Context) -> CardRefresher:
 
 
 def refresh_due_cards(refresher: CardRefresher) -> int:
-    """Read the cards that are due; give how many."""
+    """Read the cards that are due; return their number."""
 
     def batch() -> int:
         with refresher.database.autocommit() as session:
@@ -142,7 +142,7 @@ def refresh_due_cards(refresher: CardRefresher) -> int:
 
 
 def _refresh_if_due(refresher: CardRefresher, deployment_id: UUID) -> bool:
-    """Read one card; False when it is not due any more, or another process reads it."""
+    """Read one card. Return False if it is no longer due, or another process reads it."""
     with refresher.database.transaction() as session:
         claimed = session.execute(_CLAIM, {"id": deployment_id}).one_or_none()
         endpoint = find_endpoint(session, deployment_id) if claimed else None
@@ -175,7 +175,7 @@ _HEADS = first_of_each(
 )
 FAIR = f"SELECT due.id FROM ({_HEADS}) due ORDER BY due.place, random() LIMIT :limit"  # noqa: S608 (names of columns)
 _FAIR = text(FAIR)
-# A reader that dies gives the card back in a minute.
+# If the reading process dies, the card is due again after a minute.
 _CLAIM = text(
     "UPDATE deployment_endpoints SET next_check_at = now() + interval '1 minute'"
     " WHERE deployment_id = :id AND next_check_at <= now()"

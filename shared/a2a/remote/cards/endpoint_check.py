@@ -1,4 +1,8 @@
-"""Check an endpoint while its administrator waits: read the card, ask the server once, and say what is wrong."""
+"""Check an endpoint while its administrator waits: read the card, send the server one request, report problems.
+
+The request lists the tasks of a context that does not exist. It changes nothing at the agent but needs all credentials.
+If the agent lists its tasks, the service can find out whether a message arrived after its response was lost.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +35,7 @@ _VERSION_NOT_SUPPORTED = -32009
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What a server answered: a problem with it, or a warning, and whether it lists tasks (None: nobody knows)."""
+    """The result of the request: a problem or a warning, and whether the server lists tasks (None if unknown)."""
 
     has_list_tasks: bool | None = None
     problem: Finding | None = None
@@ -40,7 +44,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointReport:
-    """What a check found: problems keep messages from the agent, warnings do not."""
+    """The result of a check: problems prevent messages to the agent, warnings do not."""
 
     is_usable: bool
     problems: Sequence[Finding]
@@ -52,7 +56,7 @@ class EndpointReport:
 def check_endpoint(
     database: Database, keys: SigningKeys, settings: Settings, *, actor: Actor, deployment_id: UUID
 ) -> EndpointReport:
-    """Check the endpoint of a deployment, and keep what its card says. Raises ResourceNotFound when there is none."""
+    """Check the endpoint of a deployment, and store its card. Raises ResourceNotFound if it has none."""
     with database.transaction() as session:
         get_endpoint(session, actor=actor, deployment_id=deployment_id)
         endpoint = find_endpoint(session, deployment_id)
@@ -96,7 +100,7 @@ def _probe_endpoint(endpoint: Endpoint, found: FoundCard, keys: SigningKeys, set
 
 
 def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: EgressPolicy) -> Probe:
-    """Ask for tasks, with the headers that every message has."""
+    """Request the tasks of an unknown context, with the headers that messages have."""
     ask_for = _http_json if interface.binding is Binding.HTTP_JSON else _jsonrpc
     address, body = ask_for(interface, str(uuid4()))
     sent = {"A2A-Version": VERSION, "Accept": "application/json", **headers}
@@ -115,7 +119,7 @@ def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: E
     except SourceStatusError as answered:
         return _check_status(answered.status)
     except EgressError as error:
-        message = f"{host_of(interface.url)} cannot be asked at the address for messages: {error.detail}"
+        message = f"The address for messages at {host_of(interface.url)} cannot be reached: {error.detail}"
         return Probe(problem=Finding(code=Fault.UNREACHABLE, message=message))
     return _check_response(interface.binding, response)
 
@@ -136,14 +140,14 @@ def _jsonrpc(interface: Interface, context_id: str) -> tuple[str, bytes | None]:
 def _check_status(status: int) -> Probe:
     if status in REFUSED:
         message = (
-            f"The agent's server refuses our requests with status {status}: it takes neither the request token"
+            f"The agent's server refuses requests with status {status}: it accepts neither the request token"
             " (Authorization) nor the endpoint's credential."
         )
         return Probe(problem=Finding(code=Fault.CREDENTIAL_REFUSED, message=message))
     if status >= _SERVER_FAILED and status != _NOT_IMPLEMENTED:
-        message = f"The agent's server answers with status {status} when it is asked for tasks."
+        message = f"The agent's server returned status {status} to a request for tasks."
         return Probe(problem=Finding(code=Fault.INTERFACE_FAILED, message=message))
-    return _without_list(f"It answers with status {status}.")
+    return _without_list(f"It returned status {status}.")
 
 
 def _check_response(binding: Binding, response: bytes) -> Probe:
@@ -153,7 +157,7 @@ def _check_response(binding: Binding, response: bytes) -> Probe:
         read = None
     error = read.get("error") if isinstance(read, dict) else None
     if not isinstance(read, dict) or (binding is Binding.JSONRPC and not {"result", "error"} & read.keys()):
-        message = "The address for messages answers with something else than the protocol's JSON."
+        message = "The address for messages did not return JSON of the protocol."
         return Probe(problem=Finding(code=Fault.INTERFACE_FAILED, message=message))
     if binding is Binding.HTTP_JSON or error is None:
         return Probe(has_list_tasks=True)
@@ -161,14 +165,12 @@ def _check_response(binding: Binding, response: bytes) -> Probe:
     if code == _VERSION_NOT_SUPPORTED:
         message = f"The agent's server refuses version {VERSION} of the protocol, which its card offers."
         return Probe(problem=Finding(code=Fault.NO_INTERFACE, message=message))
-    return _without_list(
-        f"It answers with error {code}." if isinstance(code, int) else "It answers with an error."
-    )
+    return _without_list(f"It returned error {code}." if isinstance(code, int) else "It returned an error.")
 
 
 def _without_list(why: str) -> Probe:
     message = (
-        "The agent does not list its tasks, so that a message whose answer is lost fails unless it may be sent again"
+        "The agent does not list its tasks, so a message fails if its response is lost, unless it may be sent again"
         f" (resends). {why}"
     )
     return Probe(has_list_tasks=False, warning=Finding(code=Fault.NO_TASK_LIST, message=message))

@@ -325,7 +325,7 @@ def test_the_form_is_the_first_that_the_client_takes(agents: Agents) -> None:
         ("!tokens 3\n!end after 1", TaskState.FAILED, "ended the stream"),
         ("!tokens 3\n!fail 500 after 1", TaskState.FAILED, ""),
         ("!fail 400", TaskState.FAILED, "The script says to fail."),
-        ("!fail 503", TaskState.FAILED, "no more calls"),
+        ("!fail 503", TaskState.FAILED, "no capacity"),
     ],
 )
 def test_a_reply_that_is_none_says_why(agents: Agents, reply: str, state: TaskState, words: str) -> None:
@@ -340,7 +340,7 @@ def test_too_few_credits_fail_the_task_before_anything_is_asked(agents: Agents) 
         id=agents.organization_id,
     )
     task = agents.answer("!tokens 3")
-    assert (task.status.state, "credit policy" in (said(task) or "")) == (TaskState.FAILED, True)
+    assert (task.status.state, "is suspended" in (said(task) or "")) == (TaskState.FAILED, True)
     assert agents.usage() == []
 
 
@@ -439,7 +439,10 @@ def test_what_was_said_before_is_recalled_as_far_as_it_fits(agents: Agents, upst
         {"role": "user", "content": "three"},
     ]
     too_long = agents.answer("x" * 2000)
-    assert (too_long.status.state, "longer than" in (said(too_long) or "")) == (TaskState.FAILED, True)
+    assert (too_long.status.state, "exceeds the context length" in (said(too_long) or "")) == (
+        TaskState.FAILED,
+        True,
+    )
 
 
 def test_parts_are_read_as_far_as_the_model_can(agents: Agents, upstream: FakeUpstream) -> None:
@@ -481,7 +484,7 @@ def test_a_link_to_one_of_our_files_is_read_for_the_model(agents: Agents, upstre
     agents.answer(message(parts=(Part(text="Read this"), Part(url=link))))
     assert "word29" in asked(upstream)[-1]["content"]
     broken = agents.answer(message(parts=(Part(url=link[:-1]),)))
-    assert (broken.status.state, "cannot be read" in (said(broken) or "")) == (TaskState.FAILED, True)
+    assert (broken.status.state, "could not be read" in (said(broken) or "")) == (TaskState.FAILED, True)
 
 
 def test_what_the_upstream_reports_is_charged(agents: Agents, upstream: FakeUpstream) -> None:

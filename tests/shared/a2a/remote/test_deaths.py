@@ -78,4 +78,4 @@ def test_an_agent_that_works_for_ever_after_a_restart_fails_when_it_was_silent_f
             restart()
     task = agents.task(sent.task_id)
     assert task.status.state is TaskState.FAILED
-    assert "said nothing" in said(task)
+    assert "no progress" in said(task)

@@ -190,7 +190,7 @@ def test_an_answer_that_is_not_the_protocols_fails_the_task(agents: Agents, even
 
     task, _ = answer(agents, script)
     assert task.status.state is TaskState.FAILED
-    assert "not what the protocol says" in said(task)
+    assert "does not conform to the protocol" in said(task)
 
 
 def test_an_endless_answer_is_cut_off(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_an_endless_answer_is_cut_off(agents: Agents, monkeypatch: pytest.Monkey
 
     task, _ = answer(agents, script)
     assert task.status.state is TaskState.FAILED
-    assert "larger than is accepted" in said(task)
+    assert "exceeds the size limit" in said(task)
 
 
 def test_a_stream_that_never_ends_is_ended_by_cancelling(agents: Agents) -> None:
