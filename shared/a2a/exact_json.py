@@ -36,6 +36,7 @@ def parse(text: str | bytes) -> Any:
 
 def parse_integer(text: str) -> int | ExactNumber:
     """Return an integer; -0 and very long ones keep their text."""
+    # int("-0") is 0, which would lose the sign.
     if text == "-0" or len(text) > _PLAIN_DIGITS:
         return ExactNumber(text)
     return int(text)

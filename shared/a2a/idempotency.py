@@ -34,6 +34,7 @@ def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, tur
     if session.execute(taken.on_conflict_do_nothing()).rowcount:
         return turn_id
     conditions = [send_operations.c[column] == value for column, value in name.items()]
+    # The insert waited for the other transaction, so its row is visible now.
     row = session.execute(select(send_operations).where(*conditions)).one()
     if row.request_hash != request_hash:
         raise IdempotencyKeyReused

@@ -45,7 +45,10 @@ class FileLinks:
         self._database = database
         self._base_url = settings.base_url
         self._key = hmac.digest(
-            settings.encryption_keys[0].get_secret_value().encode(), b"links of tasks", hashlib.sha256
+            # Derived and not random: all processes then make the same link for a file, and caches work.
+            settings.encryption_keys[0].get_secret_value().encode(),
+            b"links of tasks",
+            hashlib.sha256,
         )
         self._address = re.compile(
             re.escape(settings.base_url) + rf"/files/{_UUID}/content\?versionId={_UUID}", re.ASCII

@@ -131,6 +131,7 @@ class ModelCalls:
         if not self._hold(call, cancellation):
             yield None
             return
+        # Crash point: credits are held, no provider was called.
         failpoints.hit("agents.held")
         try:
             with self.engine.dispatch(call.id, _NullListener()) as leased:

@@ -63,6 +63,7 @@ def _fitting(
     first = len(earlier)
     while first > 0 and (room := room - _tokens(entry, [earlier[first - 1]])) >= 0:
         first -= 1
+    # Some models require the first message to be the user's.
     while first < len(earlier) and earlier[first]["role"] != "user":
         first += 1
     return earlier[first:]

@@ -93,6 +93,7 @@ class StoredFiles:
         # moment.
         receipt = retry(lambda: upload(self._database, self._store, turn.caller, request, receive))
         failpoints.hit("agents.file_stored")
+        # Readers may follow the link at once, so wait until the bytes are in place.
         if receipt.availability is Availability.PENDING:
             wait_while_staged(self._database, receipt.version.id, self._settings.upload_wait_seconds)
         return self._stored(receipt)

@@ -58,6 +58,7 @@ def route_due_messages(dispatcher: MessageDispatcher) -> int:
 
     def batch() -> int:
         with dispatcher.database.transaction() as session:
+            # In its own transaction: ended imports make their messages due before the scan.
             session.execute(_NOTE_ENDED)
         with dispatcher.database.autocommit() as session:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
@@ -75,6 +76,7 @@ def _route_if_due(dispatcher: MessageDispatcher, message_id: UUID) -> bool:
         message = read_message(row)
         if not _postpone(session, dispatcher, row, message):
             _route(session, dispatcher, message)
+            # The next message of the conversation no longer has one before it.
             session.execute(_NEXT, {"distribution": message.distribution_id, "context": message.context_id})
         failpoints.hit("message.before_routed")
     failpoints.hit("message.routed")

@@ -59,6 +59,7 @@ class MessageForwarder:
                 owner_id=receiver.principal_id,
                 payer_id=receiver.organization_id,
                 distribution_id=receiver.distribution_id,
+                # The record's id groups all credits of this message.
                 transaction_id=f"message/{message.id}",
                 reported_caller=request.get("reportedCaller"),
                 channel=request["channel"],

@@ -63,6 +63,7 @@ def receive_message(
     """
     receiver = authorize_message(session, distribution_id, proof)
     if message.attachments:
+        # The agent will read the files, so its service account needs the permission.
         require_executor(receiver, Permission.FILE_READ)
     made = _insert(session, receiver, message)
     if made is None:

@@ -124,6 +124,7 @@ def get_repeated(session: Session, distribution_id: UUID, message: InboundMessag
     row = session.execute(statement).one_or_none()
     if row is None:
         raise ServiceUnavailable("The record of an earlier push has just been deleted. Retry.")
+    # Pushers choose their ids, so a reused id with other content is a mistake to report.
     if message.network == STANDARD and bytes(row.request_hash) != _hash(message):
         raise MessageConflict
     return read_message(row)

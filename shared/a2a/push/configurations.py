@@ -77,6 +77,7 @@ class PushConfigurations:
         )
         kept = kept.on_conflict_do_update(index_elements=["task_id", "id"], set_=values)
         destination_id = session.execute(kept.returning(_table.destination_id)).scalar_one()
+        # An existing configuration was replaced: its pending deliveries go to the new address.
         if destination_id != new_destination_id:
             readdress(session, destination_id=destination_id, sealed_address=sealed)
         return self.get(session, task_id, config_id)

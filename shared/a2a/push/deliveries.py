@@ -37,6 +37,7 @@ def deliver(
         .where(task_push_configurations.c.task_id == task_id)
     )
     name, body = next(iter(event)), render(event).encode()
+    # The receiver reads the task instead; a truncated event would be invalid JSON.
     if len(body) > MAX_BODY_BYTES:
         body = render(notice_of(event)).encode()
     for row in session.execute(statement).all():

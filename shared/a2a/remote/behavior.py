@@ -60,6 +60,7 @@ class RemoteBehavior:
         except (Stopped, TurnGone):
             return
         finally:
+            # At once and not by the sweep: the agent should not work on for a client that has left.
             if turn.is_cancelled():
                 self._cancellation.cancel_turn(turn.id)
 

@@ -12,6 +12,7 @@ from shared.a2a.exact_json import render
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+# Says that nothing was done, unlike the other statuses from 500 on.
 NOT_IMPLEMENTED = 501
 LISTED_TASKS = 50
 HISTORY_LENGTH = 100
@@ -90,4 +91,5 @@ def reason_of(details: Any) -> str | None:
     if not isinstance(details, list):
         return None
     reasons = (detail.get("reason") for detail in details if isinstance(detail, dict))
+    # Bounded, because the text comes from another server and reaches the client.
     return next((reason[:64] for reason in reasons if isinstance(reason, str)), None)

@@ -36,6 +36,7 @@ log = get_logger(__name__)
 
 CANCEL_SECONDS = 5.0
 SWEEP_SECONDS = 10.0
+# Small: each turn of a batch may take the whole time limit of a request.
 BATCH_SIZE = 8
 THREADS = 4
 """Agents that one worker process contacts at once."""
@@ -136,6 +137,7 @@ class RemoteCancellation:
         """Cancel the agent's task. Return whether the turn can be closed. Raises DomainError."""
         with self._database.autocommit() as session:
             endpoint = find_endpoint(session, row.deployment_id)
+        # Without an address there is no server left to cancel at.
         if endpoint is None or endpoint.binding is None:
             return True
         connection = self._connector.connect(endpoint)

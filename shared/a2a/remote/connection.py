@@ -41,6 +41,7 @@ IDLE_SECONDS = 45.0
 """A stream that is silent for this long is given up; servers send a comment every 15 seconds."""
 ASK_SECONDS = 30.0
 MAXIMUM_EVENT_BYTES = 16 << 20
+# An error needs no more, and a hostile server may send any amount.
 REFUSAL_BYTES = 64 << 10
 OK = 200
 
@@ -134,6 +135,7 @@ class AgentConnection:
             sent["Content-Type"] = "application/json"
         if (present := traceparent()) is not None:
             sent[HEADER] = present  # requests of the agent to this service join the trace
+        # After all headers are known: the endpoint's own header may contain line breaks.
         check_headers(sent)
         policy = self._exchanges.policy
         target = parse_url(call.url, policy, with_secrets=True)
@@ -159,6 +161,7 @@ class AgentConnection:
         parser = SseParser(max_event_bytes=MAXIMUM_EVENT_BYTES)
         for piece in reply.arriving(self._exchanges.maximum_bytes):
             for event in parser.feed(piece):
+                # Servers send empty events to keep the connection open.
                 if event.data.strip():
                     yield self.binding.result(read_document(event.data))
 
@@ -222,6 +225,7 @@ class AgentConnector:
     def _headers(
         self, endpoint: Endpoint, attribution: Attribution | None, extensions: Collection[str]
     ) -> Mapping[str, str]:
+        # Minted for each request: a token is valid for a few minutes, a turn may run for longer.
         token = mint_request_token(self._keys, self._settings, endpoint.deployment_id)
         headers = {
             **endpoint.credential_headers(self._encryption),

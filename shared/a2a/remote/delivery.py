@@ -24,6 +24,7 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
+# Bounds duplicates at an agent that loses messages.
 MAXIMUM_SENDS = 3
 SEARCH_PAUSE_SECONDS = 2.0
 """Between two searches of the agent's tasks, which may not list a message that just arrived."""
@@ -71,6 +72,7 @@ def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
             if not error.is_busy:
                 raise agent_refused(error) from error
             reason, at_least = str(error.status), error.retry_after_seconds
+        # The agent cannot have the message: a worker that takes over must not search for it.
         remote.rows.mark_unsent(remote.turn)
         retries.pause(reason, at_least_seconds=at_least)
 
@@ -79,6 +81,7 @@ def _send_once(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
     request, binding = _request(remote, is_answered_at_once=not endpoint.streams), remote.connection.binding
     call = binding.stream(request) if endpoint.streams else binding.send(request)
     idle_seconds = IDLE_SECONDS if endpoint.streams else remote.limits.silence_seconds
+    # An agent that knows the header accepts the message once.
     key = {"Idempotency-Key": str(remote.turn.id)}
     failpoints.hit("remote.marked")
     with remote.connection.stream(call, idle_seconds=idle_seconds, headers=key) as results:

@@ -149,6 +149,7 @@ def put_endpoint(
     """
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(settings, draft)
+    # Before the endpoint: it locks the deployment, which serializes two administrators.
     install_remote_behavior(session, deployment_id)
     before = find_endpoint(session, deployment_id)
     # Another address may be another agent: forget what the card said.
@@ -162,6 +163,7 @@ def put_endpoint(
         .on_conflict_do_update(index_elements=[_table.deployment_id], set_=values)
     )
     record(session, actor, "endpoint.set", deployment_id, organization_id=organization_id, url=values["url"])
+    # Messages wait for the card, so it is read at once and not by the next sweep.
     session.enqueue(ReadCards())
     return _get(session, deployment_id)
 
@@ -207,6 +209,7 @@ def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:
 
 
 def _check_credential(credential: Credential) -> None:
+    # Otherwise the credential would replace the request token or a header of the protocol.
     if credential.header.lower() in OUR_HEADERS:
         raise _wrong("credential.header", "is a header that the service sets itself")
     try:

@@ -74,6 +74,7 @@ class LogCopy:
         """Yield the updates of a status event."""
         if event.status.state is TaskState.SUBMITTED and event.status.message is None:
             return  # our own log has a SUBMITTED status for each message
+        # No event may follow the status, so held artifacts come first.
         if event.status.state.is_settled:
             yield from self._flush_artifacts()
         yield self._status(event.status, event)

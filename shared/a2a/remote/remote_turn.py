@@ -72,6 +72,7 @@ class RemoteTurn:
 
         Raises Stopped without having stored it, TurnGone, ServiceUnavailable.
         """
+        # Opening the turn has marked it: the first attempt needs no further statement.
         is_marked, self._is_marked = self._is_marked, False
         if self.cancellation.is_set():
             if is_marked:
@@ -97,6 +98,7 @@ class RemoteTurn:
                 event.message, has_task=self.remote_task_id is not None or bool(self.copy.updates)
             )
             return
+        # Bound before its updates are written: a worker that takes over must find the task.
         if self.remote_task_id is None:
             named = ids_of(event)
             if named is None:

@@ -15,7 +15,9 @@ from shared.a2a.remote.errors import ResponseInvalid
 from shared.a2a.types import Message, MessageRole, StreamResponse, Task
 from shared.a2a.wire import A2A
 
+# Deeper documents would exhaust the stack when they are written again.
 MAXIMUM_DEPTH = 64
+# The models require ids; this stands for those that an event lacks.
 _ABSENT = "-"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _EVENTS = ("statusUpdate", "artifactUpdate", "status_update", "artifact_update")

@@ -49,6 +49,7 @@ def follow(remote: RemoteTurn, *, streams: bool) -> Iterator[Update]:
                 raise AgentSilent
             longest = SUBSCRIBED_POLL_SECONDS if subscription.is_subscribed else LONGEST_POLL_SECONDS
             subscription.wait(longest if subscription.is_subscribed else pause_seconds)
+            # Poll less and less often while nothing changes.
             pause_seconds = min(longest, pause_seconds * 1.5)
 
 

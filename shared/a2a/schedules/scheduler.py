@@ -38,6 +38,7 @@ ON_TIME = timedelta(minutes=2)
 """A tick that is later than this counts as missed."""
 COUNTED = 1000
 """How many skipped ticks are counted at most."""
+# Bounds the history of a schedule that runs each minute to less than a day.
 KEPT_RUNS = 1000
 BATCH_SIZE = 20
 
@@ -92,6 +93,7 @@ def _run(session: Session, scheduler: Scheduler, row: Row[Any]) -> None:
     if passed_over and not _is_known(session, row.id, row.next_at):
         tick = cron.last_until(row.now, since=row.next_at, limit=1)[0]
         _note(session, row.id, tick, RunState.SKIPPED, passed_over=passed_over - 1)
+    # From now and not from the last tick: missed ticks have been handled above.
     next_at = {"next_at": cron.next_after(row.now)}
     session.execute(update(schedules).where(schedules.c.id == row.id).values(next_at))
     _forget_old_runs(session, row.id)
