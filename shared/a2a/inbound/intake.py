@@ -62,8 +62,8 @@ def receive_message(
     `MessageForwarder.send`.
     """
     receiver = authorize_message(session, distribution_id, proof)
+    # The agent will read the files, so its service account needs the permission.
     if message.attachments:
-        # The agent will read the files, so its service account needs the permission.
         require_executor(receiver, Permission.FILE_READ)
     made = _insert(session, receiver, message)
     if made is None:
