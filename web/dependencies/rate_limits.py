@@ -88,7 +88,7 @@ class RateLimiter:
         self._changing = threading.Lock()
 
     def take(self, key: str, limit: int) -> Allowance | None:
-        """Take one request from `limit` a minute. Return None without a limit, or while Valkey is unavailable."""
+        """Count one request against `limit` a minute. Return None without a limit or without Valkey."""
         if limit == 0:
             return None
         return self._take_from_batch(key, limit) or self._take_shared(key, limit)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of A2A's routes only: their error shape and their headers."""
+"""The parts of the OpenAPI document of A2A routes: their error schema and headers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -58,4 +58,4 @@ def test_operators_see_processes_queues_and_sweeps(front: Front, owner: Browser,
     page = signed_in(front.identity.operator()).get("/console/operations").text
     assert "files" in page
     assert "METRICS_DIRECTORY is not set" in page
-    assert "The broker does not answer" not in page
+    assert "The broker is unavailable" not in page
