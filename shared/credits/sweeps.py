@@ -1,4 +1,4 @@
-"""Recover calls whose process died: release holds, settle by estimate; delete old invocations.
+"""Recover calls after the death of their process: release holds, settle by estimate; delete old invocations.
 
 Batches are claimed with SKIP LOCKED, so that concurrent sweeps share the work and never wait for a settlement.
 """
@@ -38,7 +38,7 @@ def _purge_invocations(context: Context) -> int:
 
 
 def release_overdue_holds(database: Database) -> int:
-    """Release holds whose lease ended before a dispatch. Return how many."""
+    """Release holds that were not dispatched before the end of their lease. Return how many."""
     return _repeat(database, "released", "credits_release_overdue")
 
 

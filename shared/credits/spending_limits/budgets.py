@@ -38,7 +38,7 @@ MAX_LIMITS = 10_000
 
 
 class SubjectKind(StrEnum):
-    """The kind of subject whose calls a budget counts; an identity's are those it executes and those made for it."""
+    """The kind of subject of a budget; an identity's budget counts the calls it executes and those made for it."""
 
     API_KEY = "api_key"
     USER = "user"

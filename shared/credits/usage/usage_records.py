@@ -105,16 +105,16 @@ def list_usage_records(
 
     The caller authorizes. Raises ValidationFailed for a cursor that is not a record of the organization.
     """
-    whose = [_table.organization_id == organization_id, *wanted.span()]
+    base_conditions = [_table.organization_id == organization_id, *wanted.span()]
     conditions = wanted.conditions()
     # Long lists, for files, read every match anyway, so they scan one index.
     is_crossed = len(conditions) + (user_id is not None) > 1 and limit <= MAX_LIMIT
     if user_id is not None:
-        whose.append(_table.user_id == user_id)
+        base_conditions.append(_table.user_id == user_id)
     if cursor is not None:
-        whose.append(_NEWEST_FIRST.after(*_find_position(session, organization_id, cursor)))
+        base_conditions.append(_NEWEST_FIRST.after(*_find_position(session, organization_id, cursor)))
     find = _find_crossed if is_crossed else _find_newest
-    rows = find(session, whose, conditions, limit + 1)
+    rows = find(session, base_conditions, conditions, limit + 1)
     items = tuple(_record(row) for row in rows[:limit])
     return Page(items=items, next_cursor=str(items[-1].invocation_id) if len(rows) > limit else None)
 
@@ -161,18 +161,18 @@ def list_all_usage_records(
 
 def _find_newest(
     session: Session,
-    whose: Sequence[ColumnElement[bool]],
+    base_conditions: Sequence[ColumnElement[bool]],
     conditions: Sequence[ColumnElement[bool]],
     count: int,
 ) -> Sequence[Row[Any]]:
     """Return the newest matches, in the order of one index."""
-    wanted = _RECORDS.where(*whose, *conditions)
+    wanted = _RECORDS.where(*base_conditions, *conditions)
     return session.execute(_NEWEST_FIRST.order(wanted).limit(count)).all()
 
 
 def _find_crossed(
     session: Session,
-    whose: Sequence[ColumnElement[bool]],
+    base_conditions: Sequence[ColumnElement[bool]],
     conditions: Sequence[ColumnElement[bool]],
     count: int,
 ) -> Sequence[Row[Any]]:
@@ -180,18 +180,18 @@ def _find_crossed(
 
     Search the newest RECENT_RECORDS first; then read all matches unordered if they are few; else scan one index.
     """
-    passed = _NEWEST_FIRST.order(select(_table.occurred_at).where(*whose))
+    passed = _NEWEST_FIRST.order(select(_table.occurred_at).where(*base_conditions))
     moment = session.execute(passed.offset(RECENT_RECORDS).limit(1)).scalar()
     recent = () if moment is None else (_table.occurred_at >= moment,)
-    found = _find_newest(session, (*whose, *recent), conditions, count)
+    found = _find_newest(session, (*base_conditions, *recent), conditions, count)
     if moment is None or len(found) == count:
         return found
     # Materialized, so that the planner plans for all matches: for the first few it would scan one index. It combines
     # two indexes unless both begin with the organization; for user and model it reads one in table order.
-    matches = _RECORDS.where(*whose, *conditions).cte("matches").prefix_with("MATERIALIZED")
+    matches = _RECORDS.where(*base_conditions, *conditions).cte("matches").prefix_with("MATERIALIZED")
     some = session.execute(select(matches).limit(MAX_SORTED_RECORDS)).all()
     if len(some) == MAX_SORTED_RECORDS:
-        return _find_newest(session, whose, conditions, count)
+        return _find_newest(session, base_conditions, conditions, count)
     return sorted(some, key=lambda row: (row.occurred_at, row.invocation_id), reverse=True)[:count]
 
 

@@ -1,6 +1,6 @@
 """The caller of a request: its four principals, resolved from rows that were just read.
 
-- executor: the identity or user whose permissions count (the deployment's current Daemon Identity, or the user);
+- executor: the identity or user that provides the permissions (the deployment's current Daemon Identity, or the user);
 - owner: the identity that owns the files of the call (the attributed principal, else the daemon; None for a user);
 - payer: the organization that is charged;
 - reported caller: the sender that a messaging network reports. It is displayed and decides nothing.
@@ -30,7 +30,7 @@ class OwnerKind(StrEnum):
 
 
 class ExecutorKind(StrEnum):
-    """The kind of subject whose permissions a call has."""
+    """The kind of subject that executes a call."""
 
     DAEMON_IDENTITY = "DaemonIdentity"
     USER = "User"
@@ -55,7 +55,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """The Daemon Identity, user or operator whose permissions count."""
+    """The Daemon Identity, user or operator that executes a call."""
 
     kind: ExecutorKind
     id: UUID
@@ -125,5 +125,5 @@ class Caller:
         return f"{_NAMES[self.executor.kind]} lacks {permission} {where}."
 
     def lacks(self, permission: Permission, *, where: str = "in the organization") -> PermissionDenied:
-        """Return the error of a call whose executor lacks a permission."""
+        """Return the error for a missing permission of the executor."""
         return PermissionDenied(self.describe_lack(permission, where=where), permission=permission)

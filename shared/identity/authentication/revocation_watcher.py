@@ -135,7 +135,7 @@ def _by_permit(calls: Sequence[WatchedCall]) -> list[list[WatchedCall]]:
 
 
 def _authorize_again(call: WatchedCall, current: object) -> None:
-    """End a request whose caller has lost the permission, or whose resource was disabled."""
+    """End a request after its caller has lost the permission, or its resource was disabled."""
     try:
         call.authorize(current)
     except ServiceUnavailable as error:

@@ -86,7 +86,7 @@ def issue_api_key(
 
 
 def get_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
-    """Return a key of the actor, or one bound to an organization whose credentials the actor manages."""
+    """Return a key of the actor, or one bound to an organization in which the actor manages credentials."""
     key = _get(session, key_id)
     _authorize_access(actor, key)
     return key
@@ -111,7 +111,7 @@ def list_organization_api_keys(
 
 
 def revoke_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
-    """Revoke a key of the actor, or one bound to an organization whose credentials the actor manages."""
+    """Revoke a key of the actor, or one bound to an organization in which the actor manages credentials."""
     key = _get(session, key_id)
     _authorize_access(actor, key)
     if mark_disabled(session, api_keys, api_keys.c.revoked_at, key_id):

@@ -1,7 +1,7 @@
 """Encrypt all stored secrets with the first encryption key, so that the older keys can be removed.
 
-Secrets are the columns whose names end with `_encrypted`, of every domain. Restart all processes with the new first key
-before; rows written meanwhile then need no reencryption. It can be repeated, and run concurrently.
+Secrets are the columns with names that end with `_encrypted`, of every domain. Restart all processes with the new first
+key before; rows written meanwhile then need no reencryption. It can be repeated, and run concurrently.
 """
 
 from collections.abc import Iterable, Sequence

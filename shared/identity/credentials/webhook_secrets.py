@@ -29,7 +29,7 @@ def list_webhook_secrets(session: Session, encryption: Encryption, distribution_
 
 
 def forget_replaced_secrets(database: Database) -> int:
-    """Erase replaced secrets whose overlap has ended. Return how many."""
+    """Erase replaced secrets after the end of their overlap. Return how many."""
     return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 

@@ -102,7 +102,7 @@ def invite_member(
 
 
 def get_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
-    """Return an invitation of an organization whose members the actor manages."""
+    """Return an invitation, if the actor manages the members of its organization."""
     row = session.execute(select(invitations).where(invitations.c.id == invitation_id)).one_or_none()
     if row is None:
         raise ResourceNotFound

@@ -211,7 +211,7 @@ def _find_own_claims(
 
 
 def _caller(client: Client) -> Caller:
-    """Return the client as a caller, whose executor is the deployment's daemon, for the audit log."""
+    """Return the client as a caller with the deployment's daemon as executor, for the audit log."""
     return Caller(
         executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=client.daemon_id),
         credential_id=client.credential_id,
