@@ -19,6 +19,7 @@ def check_identifier(name: str, value: str, *, location: str = "body") -> str:
 
 def is_identifier(value: str) -> bool:
     """Return whether a text is a valid identifier."""
+    # Control characters and lone surrogates cannot be stored or logged.
     is_sane = all(unicodedata.category(character) not in ("Cc", "Cs") for character in value)
     return 1 <= len(value) <= MAXIMUM_CHARACTERS and is_sane
 

@@ -42,6 +42,7 @@ def _matches(given: str, mode: str) -> bool:
     kind, _, name = mode.partition("/")
     if mode in ("*/*", given):
         return True
+    # A model reads any text, such as Markdown or CSV.
     if name == "*" or mode == "text/plain":
         return given.startswith(f"{kind}/")
     return mode == "application/json" and given.endswith("+json")

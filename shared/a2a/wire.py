@@ -50,6 +50,7 @@ def _read_instant(value: object) -> object:
             ValueError, OverflowError
         ):  # UTC has no value for some times of the first and the last day
             read = datetime.fromisoformat(value)
+            # `fromisoformat` also accepts dates alone, which are no instants.
             if read.tzinfo is not None and "T" in value:
                 return read.astimezone(UTC)
         raise PydanticCustomError(
@@ -96,6 +97,7 @@ class A2A(BaseModel):
 
     def is_present(self, name: str, value: object) -> bool:
         """Return whether a field is written."""
+        # Required lists are written even if they are empty.
         return value is not None and (value != () or self._is_required(name))
 
     @classmethod

@@ -18,6 +18,7 @@ from shared.files.grants import get_granted_content
 from shared.files.references import ReferenceKind, add_reference
 from shared.identity.access.callers import Caller
 
+# The content is held in memory and sent to the model's provider.
 MAX_READ_BYTES = 20 << 20
 _PATH = re.compile(r"/files/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/content", re.ASCII)
 
@@ -63,6 +64,7 @@ class LinkedFiles:
 
     def _find_link(self, url: str) -> tuple[UUID, str] | None:
         """Return the file id and the token of a link of ours, or None."""
+        # Only links of this service are read, so a message cannot make it contact other hosts.
         if not url.startswith(f"{self._base_url}/"):
             return None
         address = urlsplit(url)

@@ -122,6 +122,7 @@ class _Reply:
         """Add text; yield all text that is not sent yet, unless a chunk was sent a moment ago."""
         self._texts.append(text)
         self._size_bytes += len(text.encode("utf-8", "surrogatepass"))
+        # Nothing is streamed above the limit, because a link will replace it.
         is_due = time.monotonic() - self._sent_at >= COALESCING_SECONDS
         if self._form is not ReplyForm.JSON and is_due and self._size_bytes <= self._limit_bytes:
             yield self._chunk(last_chunk=False)
@@ -131,6 +132,7 @@ class _Reply:
         whole = _whole_characters("".join(self._texts))
         if self._form is ReplyForm.JSON:
             yield self._data(whole)
+        # Checked after parsing: invalid JSON must fail and not become a file.
         elif self._size_bytes > self._limit_bytes:
             yield self._link(whole)
         else:

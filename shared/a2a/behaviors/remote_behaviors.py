@@ -28,6 +28,7 @@ def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
     lock_deployment(session, deployment_id)
     if session.execute(_of(deployment_id)).first() is not None:
         return
+    # An administrator's behavior may have this name.
     require_free_name(session, deployment_id, NAME, None)
     unset_default(session, deployment_id)
     session.execute(

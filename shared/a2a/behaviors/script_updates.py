@@ -47,6 +47,7 @@ class UpdateFactory:
     ) -> ArtifactProduced:
         """Return one of an artifact's chunks; the first one has the artifact's description."""
         chunks = table.chunks or []
+        # Later chunks append parts; repeating the description would only cost bytes.
         described = table if index == 0 else ArtifactTable(text="")
         return ArtifactProduced(
             artifact=self._artifact(described, [chunks[index]], context, artifact_id),

@@ -31,6 +31,7 @@ class ScriptedBehavior:
         except ScriptInvalid as invalid:
             yield _failed(turn, f"The agent's script cannot be used.\n{invalid}")
             return
+        # A script has no memory: earlier messages are replayed to find the current step.
         messages = _messages_of(turn)
         context = ScriptContext(task_id=turn.task_id, context_id=turn.context_id, message=messages[0])
         factory = UpdateFactory(turn, self._files)

@@ -24,5 +24,6 @@ class TurnCancellation:
             left = POLL_SECONDS if ends_at is None else ends_at - time.monotonic()
             if left <= 0:
                 return False
+            # Polled: the cancellation is a function of the heartbeat's state, not an event.
             time.sleep(min(left, POLL_SECONDS))
         return True

@@ -55,6 +55,7 @@ def _missing(imported: Any) -> str:
     if imported is None:
         return f"[attachment: {GONE}]"
     name = imported.file_name or imported.attachment_id
+    # It was stored, and deleted before the message was sent.
     if imported.state == ImportState.STORED.value:
         return f"[{name}: {GONE}]"
     return f"[{name}: {imported.code if imported.state == ImportState.FAILED.value else LATE}]"

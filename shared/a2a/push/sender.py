@@ -33,5 +33,6 @@ def make_sender(context: Context) -> Sender:
         organization_endpoints.KIND: organization_endpoints.make_channel(encryption),
     }
     sender = Sender(context.database, context.settings, channels)
+    # Deliveries under way finish in the time that an attempt has.
     context.when_stopping(sender.stop)
     return sender

@@ -71,6 +71,7 @@ class PartFiles:
         """Add a reference to a file that the agent stored itself; readers get their own links."""
         if part.url is None:
             return part
+        # Each address is resolved once for a turn, because an artifact is read at each poll.
         if part.url not in self._addresses:
             address = self._linked.refer_to(self._turn.caller, self._turn.task_id, part.url)
             self._addresses[part.url] = address or part.url

@@ -34,6 +34,7 @@ def find_received(
     for task in tasks:
         if any(message.message_id == message_id for message in task.history):
             return task
+    # An empty or full history may hide the message, so its absence proves nothing.
     if any(not 0 < len(task.history) < HISTORY_LENGTH for task in tasks):
         raise ErrorResponse(NOT_IMPLEMENTED)
     return None

@@ -22,6 +22,7 @@ from shared.db.statements import Prepared
 from shared.runtime.retry import retry
 
 _CONTEXTS = UUID("1c7b6a52-7d5e-4f0a-9d53-0f6f6e3b8a11")
+# Bounds the read of a long task; older messages of the agent would only be repeated.
 MAXIMUM_MESSAGES = 1000
 
 
@@ -106,6 +107,7 @@ class SentTurns:
 
 def context_id_of(row: Any) -> str:
     """Return the context id for the agent, unique to the caller: two callers may choose the same id."""
+    # Derived and not stored, so each worker computes the same id.
     scope = f"{row.deployment_id}/{row.caller_id}/{row.principal_id}/{row.context_id}"
     return str(uuid5(_CONTEXTS, scope))
 
@@ -116,6 +118,7 @@ def _key(turn: Turn) -> dict[str, Any]:
 
 def _read_log(session: Session, turn: Turn, row: Any) -> Logged:
     state = TaskState(row.state)
+    # A new task has no events, so two statements are saved.
     if not row.last_sequence:
         return Logged(state=state)
     message_ids = tuple(_messages(session, turn))

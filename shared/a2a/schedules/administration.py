@@ -159,6 +159,7 @@ def _authorized(
 ) -> tuple[Schedule, UUID]:
     """Return a schedule and its organization if the actor may manage its deployment."""
     found = _get(session, schedule_id)
+    # A schedule of another deployment is reported as not found under this one's address.
     if deployment_id not in (None, found.deployment_id):
         raise ResourceNotFound
     organization_id = authorize_for_deployment(

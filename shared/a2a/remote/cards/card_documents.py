@@ -15,6 +15,7 @@ from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.exact_json import parse, render
 from shared.a2a.types import AgentCard, AgentSkill
 
+# The card is stored as a row and parsed for each request of our own card.
 MAX_CARD_BYTES = 256 << 10
 SKILLS_LIMIT = 200
 EXTENSIONS_LIMIT = 50
@@ -92,6 +93,7 @@ def read_document(document: Mapping[str, Any]) -> RemoteCard:
     missing = [name for name in _REQUIRED if not document.get(name)]
     if missing:
         raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card lacks required members: {', '.join(missing)}.")
+    # Null counts as absent, as in all of the protocol's JSON.
     declared = {**_ABSENT, **{name: value for name, value in document.items() if value is not None}}
     try:
         card = AgentCard.model_validate({**declared, "skills": ()})

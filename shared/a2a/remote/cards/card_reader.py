@@ -31,6 +31,7 @@ REFUSED = frozenset({401, 403})
 _NOT_MODIFIED = 304
 _NOT_THERE = frozenset({404, 405, 410})
 _BINDINGS = {"HTTP+JSON": Binding.HTTP_JSON, "JSONRPC": Binding.JSONRPC}
+# An ETag is sent back as a header: a longer or unprintable one is treated as absent.
 _ETAG_CHARACTERS = 256
 
 
@@ -121,6 +122,7 @@ def choose_interface(endpoint: Endpoint, card: AgentCard, policy: EgressPolicy) 
     usable = [at for at in card.supported_interfaces if _is_supported(at)]
     if not usable:
         raise _none_usable(card)
+    # The administrator chose the address; the card then only decides the binding.
     if endpoint.interface_override is not None:
         named = [at for at in usable if at.url.rstrip("/") == endpoint.interface_override.rstrip("/")]
         return _interface((named or usable)[0], endpoint.interface_override)

@@ -62,6 +62,7 @@ def record_card(
     if has_list_tasks is not None:
         values["has_list_tasks"] = has_list_tasks
     _record(session, endpoint, problem, **values)
+    # Compared as text: an unchanged card must not change the behavior's `updated_at`, which is our card's ETag.
     if row.card is None or render(row.card) != render(found.remote.document):
         describe_remote_behavior(
             session,
@@ -83,6 +84,7 @@ def record_unchanged(session: Session, endpoint: Endpoint) -> None:
 
 def _record(session: Session, endpoint: Endpoint, problem: Finding | None, **values: Any) -> None:
     age = func.now() - _table.updated_at
+    # The pause grows with the age of the endpoint, from ten seconds to five minutes.
     unread = func.least(func.greatest(age, FIRST_RETRY_AFTER), FRESH_FOR)
     again = FRESH_FOR if problem is None else case((_table.card.is_(None), unread), else_=RETRY_AFTER)
     session.execute(
@@ -133,6 +135,7 @@ def refresh_due_cards(refresher: CardRefresher) -> int:
     def batch() -> int:
         with refresher.database.autocommit() as session:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        # In parallel, because one slow server may take the whole time limit.
         with ThreadPoolExecutor(THREADS, thread_name_prefix="cards") as pool:
             return sum(pool.map(partial(_refresh_if_due, refresher), due))
 

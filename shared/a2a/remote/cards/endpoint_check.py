@@ -102,6 +102,7 @@ def _probe_endpoint(endpoint: Endpoint, found: FoundCard, keys: SigningKeys, set
 def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: EgressPolicy) -> Probe:
     """Request the tasks of an unknown context, with the headers that messages have."""
     ask_for = _http_json if interface.binding is Binding.HTTP_JSON else _jsonrpc
+    # A random context id: the result is empty, and no other caller's tasks are listed.
     address, body = ask_for(interface, str(uuid4()))
     sent = {"A2A-Version": VERSION, "Accept": "application/json", **headers}
     if body is not None:
