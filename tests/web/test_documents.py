@@ -150,7 +150,7 @@ def test_every_problem_is_in_the_index_with_meaning_and_remedy(front: Front) -> 
         assert f"{problem.status} {code}</span>" in page
         assert problem.meaning.endswith(".")
         assert problem.remedy.endswith(".")
-        assert "What to do" in page
+        assert "<h2>Remedy</h2>" in page
 
 
 def test_every_remedy_is_for_a_problem_that_there_is() -> None:
