@@ -132,7 +132,6 @@ class _Reply:
         whole = _whole_characters("".join(self._texts))
         if self._form is ReplyForm.JSON:
             yield self._data(whole)
-        # Checked after parsing: invalid JSON must fail and not become a file.
         elif self._size_bytes > self._limit_bytes:
             yield self._link(whole)
         else:
@@ -155,6 +154,7 @@ class _Reply:
             value = exact_json.parse(_unfenced(whole))
         except (ValueError, RecursionError) as error:
             raise ReplyNotJson from error
+        # Checked after parsing: invalid JSON must fail and not become a file.
         if self._size_bytes > self._limit_bytes:
             return self._link(_unfenced(whole))
         part = Part.model_validate({"data": value, "media_type": self._form.media_type})
