@@ -143,8 +143,9 @@ def large(front: Front) -> Iterator[Large]:
         large_owner.analyze(session.connection)
     with pytest.MonkeyPatch.context() as patch:
         # The planner reads two pages of the newest rows from the table; a large organization makes it use the index.
-        for module in (listing, searching, usage_records):
+        for module in (listing, searching):
             patch.setattr(module, "SCANNED_FILES", 2 * PAGE)
+        patch.setattr(usage_records, "RECENT_RECORDS", 2 * PAGE)
         yield Large(front=front, resources=resources, credentials=everybody(front, acme))
 
 
