@@ -110,7 +110,7 @@ environment: $(RUN_READY) ## Generate deploy/environment.example from shared/con
 	$(BIN)/python -m deploy.generated_docs.environment_example
 
 released-schema: $(TEST_READY) ## Record the schema that a release requires; run it in the commit that releases
-	$(BIN)/python -m tests.support.schema_contract
+	$(BIN)/python -m tests.support.data.schema_contract
 
 guide: $(TEST_READY) ## Build the documentation website, which web processes serve below /docs/guide
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/site/mkdocs.yml

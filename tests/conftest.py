@@ -18,17 +18,17 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from shared.runtime.gc_tuning import ALLOCATIONS
-from tests.support import quick_starts
-from tests.support.compiled import compile_tests
-from tests.support.forked_runs import collect_for_all
-from tests.support.prepared_postgres import prepare as prepare_postgres
+from tests.support.processes import process_forks
+from tests.support.processes.compiled_tests import compile_tests
+from tests.support.processes.forked_workers import collect_for_all
+from tests.support.servers.prepared_postgres import prepare as prepare_postgres
 
 pytest_plugins = [
-    "tests.support.servers",
-    "tests.support.rabbitmq",
-    "tests.support.databases",
-    "tests.support.front",
-    "tests.support.watched_processes",
+    "tests.support.servers.run_servers",
+    "tests.support.servers.rabbitmq",
+    "tests.support.servers.databases",
+    "tests.support.web.web_process",
+    "tests.support.processes.checked_processes",
     "tests.contracts.s3_servers",
     "tests.shared.egress.servers",
 ]
@@ -37,7 +37,7 @@ STACKS = ("tests/brokers/", "tests/journeys/models/", "tests/journeys/", "tests/
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
 JOINING = {
     "tests/shared/messaging/test_tls.py": "tests/brokers/",
-    "tests/chaos/test_taps.py": "tests/brokers/",
+    "tests/chaos/strikes/test_taps.py": "tests/brokers/",
 } | dict.fromkeys(
     (
         *("tests/shared/files/blobs/test_s3.py", "tests/shared/files/maintenance/test_store_audit.py"),
@@ -133,7 +133,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[XSpec]) -> No
     compile_tests(config.rootpath)
     leaving = ExitStack()
     config.add_cleanup(leaving.close)
-    quick_starts.start_origin(leaving)
+    process_forks.start_origin(leaving)
     make_postgres = prepare_postgres(leaving)
     collect_for_all(config, specs, leaving)
     make_postgres()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.mutants.catalogue import Mutant, read_catalogue
 from tests.mutants.running import ROOT
-from tests.support.named_tests import is_test
+from tests.support.processes.named_tests import is_test
 
 DOMAINS = {"credits", "identity", "files", "egress", "agents", "deliveries", "networks", "console"}
 CATALOGUE = read_catalogue()

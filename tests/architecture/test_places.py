@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.discovered import found
+from tests.support.processes.collected_cases import found
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("web", "workers", "shared", "deploy")

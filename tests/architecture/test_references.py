@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import web
-from tests.support.discovered import found
+from tests.support.processes.collected_cases import found
 
 ROOT = Path(web.__file__).parents[1]
 TEXTS = {".py", ".md", ".sql", ".toml", ".yaml", ".yml", ".html", ".conf", ".example", ""}

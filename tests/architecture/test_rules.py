@@ -17,8 +17,8 @@ import web
 import workers
 from shared.config.settings import Settings
 from shared.errors import DomainError, Kind
-from tests.support.discovered import found
-from tests.support.front import Front
+from tests.support.processes.collected_cases import found
+from tests.support.web.web_process import Front
 from web.error_responses.error_formats import OAUTH_CODES
 from web.error_responses.html_errors import is_console_path
 from web.error_responses.status_codes import STATUSES

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.named_tests import is_test
+from tests.support.processes.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = dict(line.split() for line in (ROOT / "tests/support/asvs_5_0.txt").read_text().splitlines())

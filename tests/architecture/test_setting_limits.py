@@ -7,7 +7,7 @@ import pytest
 
 from shared.config.settings import Settings, load_settings
 from shared.config.settings_errors import SettingsInvalid
-from tests.support.named_tests import is_test
+from tests.support.processes.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
 GOOD = {

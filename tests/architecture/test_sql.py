@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.discovered import found
+from tests.support.processes.collected_cases import found
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = sorted(

@@ -9,7 +9,7 @@ import click
 from deploy.cli.main import main
 from tests.architecture.test_references import texts
 from tests.architecture.test_rules import sources
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 
 # Verbs that readers search for. A new one is added only if the field uses it and none of these says the same.
 _VERBS = """

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 import shared
 from shared.db.schema import metadata
-from tests.support.named_tests import is_test
+from tests.support.processes.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = {"operation_id", "key", "reference", "message_id", "attachment_id"}

@@ -16,9 +16,9 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from shared.config.settings import Settings
 from shared.fairness.admission import PoolKey, anonymous_key
-from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line
-from tests.support.identity import make_settings
+from tests.benchmarks.runner.product import Bench
+from tests.benchmarks.runner.report import Line
+from tests.support.data.identity import make_settings
 from web.app import create_app
 from web.dependencies.pools import Pools, build_pools
 from web.framework import routes

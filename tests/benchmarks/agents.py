@@ -1,7 +1,7 @@
 """Rows about agents: a blocking message, streams of updates, subscriptions, beside the published SDK's server.
 
-Ours authenticates, admits, queues, leases and keeps every event durably; the SDK's server (`agents_sdk.py`) does none
-of this, and keeps each task as one row. Both are told the same by a script. CPU is that of everything behind the
+Ours authenticates, admits, queues, leases and keeps every event durably; the SDK's server (`peers/agents_sdk.py`) does
+none of this, and keeps each task as one row. Both are told the same by a script. CPU is that of everything behind the
 address, less what it uses when nobody asks; statements are counted in the log of Postgres, in a run of their own.
 """
 
@@ -21,13 +21,13 @@ import sqlalchemy
 from deploy.embedded.postgres import SUPERUSER
 from deploy.process_types import ALLOCATOR
 from deploy.supervision.child_processes import Program
-from tests.benchmarks.agents_sdk import PACE_SECONDS, PIECES, WITHOUT_END
 from tests.benchmarks.clients import Connection, request_head
-from tests.benchmarks.measuring import CpuMeter, Sample, median, percentile
-from tests.benchmarks.models_clients import Timings, first_event, run_calls, run_events
-from tests.benchmarks.product import DEFAULTS, Bench, server_pid
-from tests.benchmarks.report import Line, cpu_per, milliseconds
-from tests.support.stack import ROOT, Service, Stack, free_port, wait_until
+from tests.benchmarks.models.clients import Timings, first_event, run_calls, run_events
+from tests.benchmarks.peers.agents_sdk import PACE_SECONDS, PIECES, WITHOUT_END
+from tests.benchmarks.runner.measurements import CpuMeter, Sample, median, percentile
+from tests.benchmarks.runner.product import DEFAULTS, Bench, server_pid
+from tests.benchmarks.runner.report import Line, cpu_per, milliseconds
+from tests.support.processes.stack import ROOT, Service, Stack, free_port, wait_until
 
 CLIENTS = 16
 EVENTS = PIECES + 1
@@ -266,7 +266,7 @@ def sdk_server(directory: Path, *database_url: str) -> Service:
     port = free_port()
     program = Program(
         name="a2a-sdk",
-        command=(sys.executable, "-m", "tests.benchmarks.agents_sdk", str(port), *database_url),
+        command=(sys.executable, "-m", "tests.benchmarks.peers.agents_sdk", str(port), *database_url),
         directory=ROOT,
         log=directory / "a2a-sdk.log",
     )

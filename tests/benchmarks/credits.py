@@ -13,9 +13,9 @@ import psycopg2
 
 from deploy.embedded.postgres import SUPERUSER
 from deploy.embedded.wheels import find_program
-from tests.benchmarks.measuring import CpuMeter, Sample, interleave
-from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, at_least
+from tests.benchmarks.runner.measurements import CpuMeter, Sample, interleave
+from tests.benchmarks.runner.product import Bench
+from tests.benchmarks.runner.report import Line, at_least
 
 CLIENTS = 16
 

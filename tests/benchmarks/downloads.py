@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator
 
 from tests.benchmarks.clients import Connection, request_head
-from tests.benchmarks.measuring import Contender, CpuMeter, Sample, interleave, percentile
-from tests.benchmarks.product import Bench, warm_up
-from tests.benchmarks.report import Line, at_least, cpu_per, milliseconds, missing
+from tests.benchmarks.runner.measurements import Contender, CpuMeter, Sample, interleave, percentile
+from tests.benchmarks.runner.product import Bench, warm_up
+from tests.benchmarks.runner.report import Line, at_least, cpu_per, milliseconds, missing
 from tests.benchmarks.uploads import GIBIBYTE, MEBIBYTE, _settled
 
 _MINIMUM = {"front alone": 0.5, "X-Accel-Redirect": 0.95}

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from tests.benchmarks.clients import Connection
 from tests.benchmarks.inventory import some_files, store_unexpired
-from tests.benchmarks.measuring import Contender, interleave
-from tests.benchmarks.product import Bench, Front, warm_up
-from tests.benchmarks.report import Line, cpu_per, flat, milliseconds
+from tests.benchmarks.runner.measurements import Contender, interleave
+from tests.benchmarks.runner.product import Bench, Front, warm_up
+from tests.benchmarks.runner.report import Line, cpu_per, flat, milliseconds
 
 Request = Callable[[Front, UUID, UUID], bytes]
 

@@ -9,11 +9,11 @@ from uuid import uuid4
 import psycopg2
 
 from tests.benchmarks.clients import Connection, multipart_frame, run_clients
-from tests.benchmarks.measuring import Sample, interleave
-from tests.benchmarks.product import Bench, Front, warm_up
-from tests.benchmarks.report import Line, cpu_per
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
+from tests.benchmarks.runner.measurements import Sample, interleave
+from tests.benchmarks.runner.product import Bench, Front, warm_up
+from tests.benchmarks.runner.report import Line, cpu_per
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
 
 CLIENTS = 16
 CONTENT_BYTES = 50 << 10

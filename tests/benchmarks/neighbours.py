@@ -6,8 +6,8 @@ that one machine can attack them.
 
 from collections.abc import Iterator, Sequence
 
-from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, milliseconds
+from tests.benchmarks.runner.product import Bench
+from tests.benchmarks.runner.report import Line, milliseconds
 from tests.chaos.neighbours.comparing import Compared, compare, recovers
 from tests.chaos.neighbours.measuring import allowed_seconds
 from tests.chaos.neighbours.stage import open_stage

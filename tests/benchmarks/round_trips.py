@@ -13,13 +13,13 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.messaging.replies import ReplyChannel, ReplyKind
 from shared.messaging.valkey import connect_valkey
-from tests.benchmarks.measuring import percentile
-from tests.benchmarks.model_queue import running_worker, send_call
-from tests.benchmarks.model_queue_workers import NOTHING, make_bare
-from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, milliseconds
+from tests.benchmarks.models.queue import running_worker, send_call
+from tests.benchmarks.models.queue_workers import NOTHING, make_bare
+from tests.benchmarks.runner.measurements import percentile
+from tests.benchmarks.runner.product import Bench
+from tests.benchmarks.runner.report import Line, milliseconds
 from tests.benchmarks.uploads import placement_latency
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 WARM_UP = 50
 PATIENCE_SECONDS = 60.0

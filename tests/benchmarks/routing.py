@@ -1,7 +1,7 @@
 """Rows about routing: what a message costs more when we send it on to its agent than when the agent is called directly.
 
-The agent is the published SDK's server (`agents_sdk.py`), which does the same in both cases, and keeps its tasks in
-memory; its own CPU is not counted.
+The agent is the published SDK's server (`peers/agents_sdk.py`), which does the same in both cases, and keeps its tasks
+in memory; its own CPU is not counted.
 What routing adds is authentication, admission, a durable turn, its lease, the request with token and attribution, and
 the events that are kept.
 """
@@ -13,10 +13,10 @@ from urllib.request import Request, urlopen
 
 from deploy.process_types import ALLOCATOR
 from tests.benchmarks.agents import CLIENTS, EVENTS, Server, accepts, measured_server, sdk_server
-from tests.benchmarks.measuring import CpuMeter, median, percentile
-from tests.benchmarks.product import DEFAULTS, Bench, server_pid
-from tests.benchmarks.report import Line, cpu_per, milliseconds
-from tests.support.stack import Stack, wait_until
+from tests.benchmarks.runner.measurements import CpuMeter, median, percentile
+from tests.benchmarks.runner.product import DEFAULTS, Bench, server_pid
+from tests.benchmarks.runner.report import Line, cpu_per, milliseconds
+from tests.support.processes.stack import Stack, wait_until
 
 ADDED_SECONDS = 0.015
 CPU_MILLISECONDS = 12.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg2
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from tests.support.prepared_postgres import make_template
+from tests.support.servers.prepared_postgres import make_template
 
 COUNT = 100_000
 _SOMEBODY = "(SELECT ids[1 + mod(n, 100)] FROM somebody)"

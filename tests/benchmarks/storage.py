@@ -12,9 +12,9 @@ from shared.db.database import Database
 from shared.files.metering.storage_charges import accrue_storage
 from shared.files.metering.storage_check import find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
-from tests.benchmarks.measuring import CpuMeter, Sample, interleave
-from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, milliseconds
+from tests.benchmarks.runner.measurements import CpuMeter, Sample, interleave
+from tests.benchmarks.runner.product import Bench
+from tests.benchmarks.runner.report import Line, milliseconds
 
 PRICE = 25_000
 _ORGANIZATIONS = (

@@ -8,11 +8,11 @@ from shared.db.database import Database
 from shared.files.blobs.local import LocalBlobStore
 from shared.files.lifecycle.expiry import expire_due
 from shared.ids import new_id
-from tests.benchmarks.bare import BareSweep
 from tests.benchmarks.inventory import store_expired, store_unexpired
-from tests.benchmarks.measuring import Contender, CpuMeter, Sample, interleave
-from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, at_least, cpu_per, flat
+from tests.benchmarks.peers.bare_operations import BareSweep
+from tests.benchmarks.runner.measurements import Contender, CpuMeter, Sample, interleave
+from tests.benchmarks.runner.product import Bench
+from tests.benchmarks.runner.report import Line, at_least, cpu_per, flat
 
 FILE_BYTES = 4096
 

@@ -14,10 +14,10 @@ from uuid import uuid4
 import psycopg2
 
 from deploy.process_types import ALLOCATOR
-from tests.benchmarks.product import DEFAULTS, Bench
-from tests.benchmarks.report import Line
-from tests.support.agents import Client
-from tests.support.stack import Service, Stack, wait_until
+from tests.benchmarks.runner.product import DEFAULTS, Bench
+from tests.benchmarks.runner.report import Line
+from tests.support.agents.rest_clients import Client
+from tests.support.processes.stack import Service, Stack, wait_until
 
 SCRIPT = "rules:\n- steps: [{hang: true}]\n"
 VERSION = {"A2A-Version": "1.0"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg2
 
 from shared.files.lifecycle.placement import PlaceStaged
-from tests.benchmarks import bare
 from tests.benchmarks.clients import Connection, request_head, run_clients
-from tests.benchmarks.measuring import (
+from tests.benchmarks.peers import bare_operations
+from tests.benchmarks.runner.measurements import (
     Contender,
     CpuMeter,
     Sample,
@@ -19,8 +19,8 @@ from tests.benchmarks.measuring import (
     percentile,
     resident_bytes,
 )
-from tests.benchmarks.product import Bench, Front, warm_up
-from tests.benchmarks.report import Line, at_least, cpu_per, milliseconds, missing
+from tests.benchmarks.runner.product import Bench, Front, warm_up
+from tests.benchmarks.runner.report import Line, at_least, cpu_per, milliseconds, missing
 
 MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 CLIENTS = 16
@@ -93,11 +93,13 @@ def small_uploads(bench: Bench) -> Iterator[Line]:
     def files() -> Sample:
         directory = bench.directory / "bare-files"
         return Sample(
-            seconds=bare.write_durable_files(directory, count=count, byte_size=4096, threads=CLIENTS)
+            seconds=bare_operations.write_durable_files(
+                directory, count=count, byte_size=4096, threads=CLIENTS
+            )
         )
 
     def rows() -> float:
-        return bare.commit_upload_rows(bare_url, bench.directory, count=count, clients=CLIENTS)
+        return bare_operations.commit_upload_rows(bare_url, bench.directory, count=count, clients=CLIENTS)
 
     taken = interleave(
         bench.scaled(5, 3),
@@ -234,8 +236,10 @@ def _bare_latencies(bench: Bench, count: int) -> list[float]:
     with connection.cursor() as cursor:
         for _ in range(count):
             started_at = time.perf_counter()
-            bare.write_durable_files(bench.directory / "bare-files", count=1, byte_size=1024, threads=1)
-            cursor.execute(bare.UPLOAD_ROWS)
+            bare_operations.write_durable_files(
+                bench.directory / "bare-files", count=1, byte_size=1024, threads=1
+            )
+            cursor.execute(bare_operations.UPLOAD_ROWS)
             seconds.append(time.perf_counter() - started_at)
             time.sleep(0.005)
     connection.close()

@@ -14,9 +14,9 @@ from shared.credits.usage.usage_reports import Window
 from shared.db.database import Database
 from shared.ids import new_id
 from tests.benchmarks.clients import Connection, request_head
-from tests.benchmarks.measuring import CpuMeter
-from tests.benchmarks.product import Bench, Front
-from tests.benchmarks.report import Line, milliseconds
+from tests.benchmarks.runner.measurements import CpuMeter
+from tests.benchmarks.runner.product import Bench, Front
+from tests.benchmarks.runner.report import Line, milliseconds
 from tests.benchmarks.usage_inventory import analyze, begin_rollups, record_usage
 
 MODELS = 10

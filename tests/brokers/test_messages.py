@@ -13,8 +13,8 @@ from shared.errors import ServiceUnavailable
 from shared.messaging.broker import Broker
 from shared.messaging.direct_messages import CONNECTIONS, BrokerMessages
 from shared.messaging.queues import MODELS
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
+from tests.support.servers.rabbitmq import RabbitMQ
 
 
 def kill(rabbitmq: RabbitMQ, messages: BrokerMessages) -> None:

@@ -20,14 +20,14 @@ from shared.messaging.publisher import create_celery
 from shared.messaging.queues import MODELS, UPLOADS
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
-from tests.support.agents import Client, exchange_token
-from tests.support.inventory import query, request_sweeps
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
-from tests.support.model_service import ModelService, model_service
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.stack import Servers, Service, Stack, wait_until
-from tests.support.upstreams import FakeUpstream
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.inventory import query, request_sweeps
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.models.model_service import ModelService, model_service
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import Servers, Service, Stack, wait_until
+from tests.support.servers.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.skipif("BROKER_JOURNEYS" not in os.environ, reason="make test-brokers takes minutes")
 DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}

@@ -24,9 +24,9 @@ from shared.messaging.broker import Broker, RabbitBroker, SentinelBroker, Valkey
 from shared.messaging.publisher import Publisher, create_celery, send_kind
 from shared.messaging.queues import MODELS, UPLOADS
 from shared.observability.telemetry import PUBLISH_FAILURES
-from tests.support.identity import make_settings
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.stack import free_port, wait_until
+from tests.support.data.identity import make_settings
+from tests.support.processes.stack import free_port, wait_until
+from tests.support.servers.rabbitmq import RabbitMQ
 
 PATIENCE_SECONDS = 90.0
 

@@ -26,9 +26,9 @@ from shared.identity.tables import users
 from shared.ids import new_id
 from shared.media.tables import media_imports
 from tests.shared.credits.calls import Calls
-from tests.support.identity import Person
-from tests.support.model_service import ModelService
-from tests.support.planting import plant_all
+from tests.support.data.identity import Person
+from tests.support.data.row_factory import plant_all
+from tests.support.models.model_service import ModelService
 
 MARKUP = "<img src=x onerror=alert(1)>"
 NAMES = (MARKUP, "תיבת דואר של הצוות", "w" * 200, "Claims triage", "Slack support")

@@ -17,8 +17,8 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.sign_in.console_sessions import issue_link
 from tests.browser.houses import House, make_house
 from tests.openapi.conftest import run
-from tests.support.identity import Person
-from tests.support.model_service import ModelService, running_model_service
+from tests.support.data.identity import Person
+from tests.support.models.model_service import ModelService, running_model_service
 from web.console.routes import PAGES
 
 SHORT = int(os.environ.get("CONSOLE_SHORT") or 0)

@@ -22,8 +22,8 @@ import pytest
 
 from deploy.embedded.ports import find_free_port
 from tests.openapi.conftest import run
-from tests.support.agents import open_link
-from tests.support.stack import FOREIGN, ROOT, wait_until
+from tests.support.agents.rest_clients import open_link
+from tests.support.processes.stack import FOREIGN, ROOT, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent

@@ -17,11 +17,11 @@ import pytest
 from sqlalchemy import text
 
 from shared.credits.usage.rollups import roll_up_usage
-from tests.support import large_owner
-from tests.support.agent_worker import answering_turns
-from tests.support.browser import begin_session
-from tests.support.front import Front
-from tests.support.large_owner import Much
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data import large_owner
+from tests.support.data.large_owner import Much
+from tests.support.web.browser import begin_session
+from tests.support.web.web_process import Front
 from tests.web.test_cross_organization import make_resources, make_tenant
 from web.console.routes import PAGES
 

@@ -18,10 +18,10 @@ from tests.chaos.models.workload import Models
 from tests.chaos.remote.workload import RemoteAgents
 from tests.chaos.run import Run
 from tests.chaos.sabotage import MODES
-from tests.chaos.strikes import KINDS
+from tests.chaos.strikes.base import KINDS
 from tests.chaos.workload import Workload
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.stack import Servers
+from tests.support.processes.stack import Servers
+from tests.support.servers.rabbitmq import RabbitMQ
 
 WORKLOADS: dict[str, type[Workload]] = {
     "files": Files,

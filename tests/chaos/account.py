@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.chaos.oracle import VIOLATIONS_SHOWN, Oracle
-from tests.support.stack import Stack
+from tests.support.processes.stack import Stack
 
 SHOWN_CHARACTERS = 2000
 

@@ -10,7 +10,7 @@ from tests.chaos.ledger import find_ledger_faults
 from tests.chaos.patience import GIVE_UP_SECONDS
 from tests.chaos.settling import CREDITS, FILES, Settling
 from tests.chaos.workload import Person, Workload
-from tests.support.stack import Stack, TookTooLong
+from tests.support.processes.stack import Stack, TookTooLong
 
 FINISH_SECONDS = 2 * GIVE_UP_SECONDS
 SETTLE_SECONDS = 60.0

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from shared.db.database import Database
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import ATTEMPT_SECONDS, Patience
-from tests.support.agents import Client, exchange_token
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.stack import Stack
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.stack import Stack
 
 STORAGE_PRICE = 25
 """Credits for a GiB and 30 days: a day keeps the price that the service's own meter has found on it."""

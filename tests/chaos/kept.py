@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.support.stack import Service
+from tests.support.processes.stack import Service
 
 READY = " ready."
 """What a worker logs when it begins to take messages."""

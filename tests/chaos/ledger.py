@@ -13,7 +13,7 @@ from shared.files.metering.storage_charges import accrue_storage
 from shared.files.metering.storage_check import find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
 from tests.chaos.installation import STORAGE_PRICE, Installation
-from tests.support.inventory import query
+from tests.support.data.inventory import query
 
 PRICE = STORAGE_PRICE * 1_000_000
 """µcr for a GiB and 30 days."""

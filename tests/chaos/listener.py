@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 
-from tests.support.local_servers import LocalServer
-from tests.support.media_sources import begin
+from tests.support.data.media_sources import begin
+from tests.support.servers.local_servers import LocalServer
 
 NAP_SECONDS = 0.5
 _MISBEHAVIOUR = {"answers": 85, "refuses": 8, "hangs up": 5, "dawdles": 2}

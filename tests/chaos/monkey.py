@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tests.chaos.kept import Kept, MakeService
 from tests.chaos.settling import Settling
-from tests.chaos.strikes import Chance, Strikes
-from tests.support.stack import Servers
+from tests.chaos.strikes.base import Chance, Strikes
+from tests.support.processes.stack import Servers
 
 SWEEPS_PAUSE_SECONDS = (1.0, 1.0)
 LOOK_SECONDS = 0.2

@@ -9,26 +9,26 @@ from typing import Self
 
 from tests.chaos import faults
 from tests.chaos.account import Account
-from tests.chaos.clock_strikes import ClockStrikes
 from tests.chaos.crowd import Crowd, settling_of
 from tests.chaos.installation import set_up
 from tests.chaos.kept import Kept
-from tests.chaos.link_strikes import AnswerStrikes, LinkStrikes, lead_through
-from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.monkey import Monkey
 from tests.chaos.oracle import Oracle
-from tests.chaos.process_strikes import ProcessStrikes
-from tests.chaos.relays import Relays
 from tests.chaos.sabotage import sabotaged
-from tests.chaos.server_strikes import DiskStrikes, ServerStrikes
-from tests.chaos.strikes import Chance, Strikes
-from tests.chaos.taps import RabbitTap, Tap, ValkeyTap
+from tests.chaos.strikes.base import Chance, Strikes
+from tests.chaos.strikes.clock_strikes import ClockStrikes
+from tests.chaos.strikes.link_strikes import AnswerStrikes, LinkStrikes, lead_through
+from tests.chaos.strikes.message_strikes import MessageStrikes
+from tests.chaos.strikes.process_strikes import ProcessStrikes
+from tests.chaos.strikes.relays import Relays
+from tests.chaos.strikes.server_strikes import DiskStrikes, ServerStrikes
+from tests.chaos.strikes.taps import RabbitTap, Tap, ValkeyTap
 from tests.chaos.workload import Workload
-from tests.support.inventory import find_faults
-from tests.support.model_service import use_impatient_front
-from tests.support.small_disks import CannotMount, SmallDisk, mounted_disk
-from tests.support.stack import Servers, Stack, free_port
-from tests.support.wrong_clock import with_wrong_clock
+from tests.support.data.inventory import find_faults
+from tests.support.models.model_service import use_impatient_front
+from tests.support.processes.stack import Servers, Stack, free_port
+from tests.support.processes.wrong_clock import with_wrong_clock
+from tests.support.servers.small_disks import CannotMount, SmallDisk, mounted_disk
 
 FRONTS = 2
 DISK_BYTES = 1 << 30

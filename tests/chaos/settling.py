@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.support.inventory import query, send_sweeps, staged_names
-from tests.support.stack import Stack, TookTooLong
+from tests.support.data.inventory import query, send_sweeps, staged_names
+from tests.support.processes.stack import Stack, TookTooLong
 
 RESEND_SECONDS = 1.0
 LOOK_SECONDS = 0.1

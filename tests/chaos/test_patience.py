@@ -8,7 +8,7 @@ from typing import Any
 from tests.chaos.installation import Installation
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import GIVE_UP_SECONDS, Patience
-from tests.support.agents import Client
+from tests.support.agents.rest_clients import Client
 
 TIMEOUT_SECONDS = 0.5
 

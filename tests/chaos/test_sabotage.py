@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.support import quick_starts
+from tests.support.processes import process_forks
 
 pytestmark = pytest.mark.skipif("SABOTAGE" not in os.environ, reason="make test-chaos takes minutes")
 
@@ -51,7 +51,7 @@ def test_chaos_notices_every_broken_rule(
 ) -> None:
     """Nine of ten charges, imports and holds go wrong, so that not one of so many does not happen."""
     arguments = ["--strikes", *strikes, "--seconds", "60", "--until", *enough, "--only", *workloads]
-    status, said = quick_starts.run("tests.chaos", *arguments, "--sabotage", *broken, seconds=220)
+    status, said = process_forks.run("tests.chaos", *arguments, "--sabotage", *broken, seconds=220)
     assert status == 1, said
     for rule, signs in broken.items():
         assert any(sign in said for sign in signs), f"{rule} is not noticed: {said}"
@@ -60,7 +60,7 @@ def test_chaos_notices_every_broken_rule(
 @pytest.mark.timeout(240)
 def test_the_neighbour_suite_notices_that_shares_are_switched_off() -> None:
     arguments = ["--unfair", "--seconds", "1", "--patience", "3", "--only", "uploads", "turns"]
-    status, said = quick_starts.run("tests.chaos.neighbours", *arguments, seconds=220)
+    status, said = process_forks.run("tests.chaos.neighbours", *arguments, seconds=220)
     assert status == 1, said
     for pool in ("uploads", "turns"):
         assert f"{pool}: alone" in said, said

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from tests.support.model_service import ModelService, running_model_service
+from tests.support.models.model_service import ModelService, running_model_service
 
 # The clients share their machine with what they ask: with many calls at once, or other work, they may send late.
 PATIENT = {"WEB_HEAD_SECONDS": "60", "WEB_SMALL_BODY_SECONDS": "60"}

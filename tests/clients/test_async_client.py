@@ -5,7 +5,7 @@ import asyncio
 import openai
 import pytest
 
-from tests.support.model_service import ModelService
+from tests.support.models.model_service import ModelService
 
 MANY = 400
 

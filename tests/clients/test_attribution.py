@@ -5,9 +5,9 @@ from uuid import UUID
 import openai
 
 from tests.clients.conftest import connect
-from tests.support.agents import exchange_token
-from tests.support.identity import IdentityFactory
-from tests.support.model_service import ModelService
+from tests.support.agents.rest_clients import exchange_token
+from tests.support.data.identity import IdentityFactory
+from tests.support.models.model_service import ModelService
 
 NOBODY: dict[str, str | None] = dict.fromkeys(
     ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id")

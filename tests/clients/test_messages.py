@@ -11,7 +11,7 @@ import pytest
 from shared.credits.balances import Policy
 from shared.credits.policies import set_policy
 from shared.identity.access.authorization import OPERATOR
-from tests.support.model_service import ModelService
+from tests.support.models.model_service import ModelService
 
 WEATHER: Any = {
     "name": "weather",

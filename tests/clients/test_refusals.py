@@ -12,10 +12,10 @@ from shared.credits.balances import Policy
 from shared.credits.policies import set_policy
 from shared.identity.access.authorization import OPERATOR
 from tests.clients.conftest import connect
-from tests.support.identity import Person
-from tests.support.inventory import query
-from tests.support.model_service import ModelService
-from tests.support.upstream_scripts import DIRECTIVE
+from tests.support.data.identity import Person
+from tests.support.data.inventory import query
+from tests.support.models.model_service import ModelService
+from tests.support.models.upstream_scripts import DIRECTIVE
 
 Ask = Callable[[openai.OpenAI, str], object]
 CREDITS = 1_000_000

@@ -21,9 +21,9 @@ from shared.identity.directory.deployments import disable_deployment
 from shared.identity.directory.organizations import suspend_organization
 from shared.identity.directory.role_bindings import unbind_role
 from tests.clients.conftest import connect
-from tests.support.inventory import query
-from tests.support.model_service import ModelService
-from tests.support.stack import wait_until
+from tests.support.data.inventory import query
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import wait_until
 
 ENDLESS = "!delay 200\n!tokens 600"
 """Two minutes of reply."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.discovered import found
-from tests.support.stack import ROOT
+from tests.support.processes.collected_cases import found
+from tests.support.processes.stack import ROOT
 
 RULES = ROOT / "deploy" / "alerts" / "quartermaster.yaml"
 CASES = ROOT / "tests" / "support" / "alert_cases.yaml"

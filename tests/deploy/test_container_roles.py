@@ -13,7 +13,7 @@ import pytest
 from deploy import make_secrets
 from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.wheels import find_program
-from tests.support.stack import free_port
+from tests.support.processes.stack import free_port
 
 DEPLOY = Path(make_secrets.__file__).parent
 DATABASE = "quartermaster"

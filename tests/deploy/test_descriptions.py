@@ -15,7 +15,7 @@ import yaml
 
 from deploy import process_types
 from shared.messaging.queues import WORKER_QUEUES
-from tests.support.descriptions import (
+from tests.support.data.deployment_files import (
     Descriptions,
     find_differences,
     read_compose,

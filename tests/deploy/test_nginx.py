@@ -16,8 +16,8 @@ from typing import ClassVar
 import pytest
 
 from deploy.embedded.ports import find_free_port
-from tests.support.nginx import CONFIGURATION, NGINX, SHIPPED, running_nginx
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
+from tests.support.servers.nginx import CONFIGURATION, NGINX, SHIPPED, running_nginx
 from tests.web.server.trivial_front import trivial_front
 from web.server.listeners import STOPPING_SECONDS
 from web.server.server_settings import ServerSettings

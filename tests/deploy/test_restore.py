@@ -38,9 +38,9 @@ from shared.files.store_identity import RecordedIdentity
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.credits.calls import Calls
 from tests.shared.files.conftest import Shelf, caller_with_everything
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.prepared_postgres import make_template, start_prepared
-from tests.support.stack import wait_until
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.stack import wait_until
+from tests.support.servers.prepared_postgres import make_template, start_prepared
 
 ROUNDS = 25
 PROGRAMS = "pginstall18/bin"

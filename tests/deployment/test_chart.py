@@ -15,8 +15,8 @@ from deploy.process_types import PROCESS_TYPES
 from shared.config.settings import Settings
 from shared.messaging.queues import QUEUES
 from tests.deployment.conftest import Render, RunTool
-from tests.support.descriptions import find_differences, read_chart
-from tests.support.discovered import found
+from tests.support.data.deployment_files import find_differences, read_chart
+from tests.support.processes.collected_cases import found
 from web.server.server_settings import ServerSettings
 
 FULL: Mapping[str, Any] = {

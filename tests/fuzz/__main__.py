@@ -20,8 +20,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.fuzz.hooks import DISTRIBUTION
-from tests.support.agents import exchange_token
-from tests.support.stack import Servers, Service, Stack
+from tests.support.agents.rest_clients import exchange_token
+from tests.support.processes.stack import Servers, Service, Stack
 
 HERE = Path(__file__).parent
 _SEED = 20261123

@@ -13,9 +13,9 @@ from deploy.process_types import WORKERS
 from tests.chaos.kept import Kept
 from tests.hosts.network import NETWORK, Host
 from tests.hosts.s3 import BUCKET, Bucket
-from tests.support.nginx import nginx_command
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.stack import Servers, Service, Stack
+from tests.support.processes.stack import Servers, Service, Stack
+from tests.support.servers.nginx import nginx_command
+from tests.support.servers.rabbitmq import RabbitMQ
 
 FRONT_PORT, EDGE_PORT = 8080, 80
 DATABASE_PORT = 5432

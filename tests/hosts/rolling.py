@@ -13,7 +13,7 @@ from deploy.process_types import PROCESS_TYPES
 from tests.chaos.kept import Kept
 from tests.chaos.oracle import Oracle
 from tests.hosts.installation import FRONT_PORT, Hosts
-from tests.support.stack import ROOT, Service, TookTooLong, wait_until
+from tests.support.processes.stack import ROOT, Service, TookTooLong, wait_until
 
 REPLACED = ("work-1", "work-2", "front-1", "front-2")
 """Hosts whose processes are replaced, in this order."""

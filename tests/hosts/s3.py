@@ -12,8 +12,8 @@ import boto3
 from deploy.supervision.child_processes import Program, kill, spawn
 from shared.files.blobs.marker import MARKER
 from tests.hosts.network import Host
-from tests.support.inventory import find_disagreeing_rows, query
-from tests.support.stack import Stack, wait_until
+from tests.support.data.inventory import find_disagreeing_rows, query
+from tests.support.processes.stack import Stack, wait_until
 
 BUCKET = "quartermaster"
 PORT = 9000

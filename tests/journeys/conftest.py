@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.agents import Client, exchange_token
-from tests.support.inventory import find_faults, request_sweeps, settle
-from tests.support.stack import Servers, Service, Stack
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.inventory import find_faults, request_sweeps, settle
+from tests.support.processes.stack import Servers, Service, Stack
 
 
 @pytest.fixture(scope="package")

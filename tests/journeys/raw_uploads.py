@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import requests
 
-from tests.support.agents import Client
+from tests.support.agents.rest_clients import Client
 
 
 def raw_upload(agent: Client, content: bytes) -> tuple[bytes, bytes]:

@@ -5,10 +5,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from deploy.process_types import beat_command, worker_command
-from tests.support.agents import Client
-from tests.support.inventory import end_retention, query
-from tests.support.stack import Service, Stack, wait_until
-from tests.support.wrong_clock import WrongClock, with_wrong_clock
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import end_retention, query
+from tests.support.processes.stack import Service, Stack, wait_until
+from tests.support.processes.wrong_clock import WrongClock, with_wrong_clock
 
 CONTENT = b"content"
 APART_SECONDS = 30

@@ -6,9 +6,9 @@ import redis
 
 from shared.files.lifecycle.placement import PlaceStaged
 from tests.journeys.conftest import assert_nothing_left_over
-from tests.support.agents import Client
-from tests.support.inventory import query
-from tests.support.stack import Stack, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import query
+from tests.support.processes.stack import Stack, wait_until
 
 CONTENT = b"content" * 10_000
 

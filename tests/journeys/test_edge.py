@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.support.agents import Client, exchange_token
-from tests.support.nginx import NGINX, running_nginx
-from tests.support.stack import Servers, Service, Stack, free_port, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.processes.stack import Servers, Service, Stack, free_port, wait_until
+from tests.support.servers.nginx import NGINX, running_nginx
 
 HALF = b"POST /oauth/token HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n" + b"x" * 17
 

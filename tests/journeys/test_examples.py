@@ -12,9 +12,9 @@ import httpx
 from deploy.embedded.ports import find_free_port
 from docs.site.request_collection import collection
 from tests.journeys.conftest import Installation
-from tests.support.agents import open_link
-from tests.support.documents import openapi_document
-from tests.support.stack import ROOT, wait_until
+from tests.support.agents.rest_clients import open_link
+from tests.support.processes.stack import ROOT, wait_until
+from tests.support.web.openapi_documents import openapi_document
 
 EXAMPLES = ROOT / "docs" / "examples"
 

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 from shared.db.database import Database
 from tests.journeys.conftest import Installation
 from tests.shared.credits.calls import Calls
-from tests.support.inventory import query
-from tests.support.stack import Stack, wait_until
+from tests.support.data.inventory import query
+from tests.support.processes.stack import Stack, wait_until
 
 FILES = 40_000
 _EXPIRE = """

@@ -18,10 +18,10 @@ import pytest
 import redis
 import requests
 
-from tests.support.agents import Client, exchange_token
-from tests.support.inventory import query
-from tests.support.small_disks import CannotMount, SmallDisk, mounted_disk
-from tests.support.stack import Servers, Stack, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.inventory import query
+from tests.support.processes.stack import Servers, Stack, wait_until
+from tests.support.servers.small_disks import CannotMount, SmallDisk, mounted_disk
 
 ALLOWED = {429, 503, 507}
 ROUNDS = 5

@@ -12,9 +12,9 @@ import pytest
 
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.raw_uploads import raw_upload
-from tests.support.agents import Client, exchange_token
-from tests.support.inventory import wait_until_receiving
-from tests.support.stack import Servers, Stack
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.inventory import wait_until_receiving
+from tests.support.processes.stack import Servers, Stack
 
 MEBIBYTE = 1 << 20
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from deploy.embedded.home import Home
-from tests.support.agents import Client, exchange_token
-from tests.support.small_disks import MEBIBYTE, CannotMount, SmallDisk, mounted_disk
-from tests.support.stack import FOREIGN, ROOT, Servers, Service, Stack, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.processes.stack import FOREIGN, ROOT, Servers, Service, Stack, wait_until
+from tests.support.servers.small_disks import MEBIBYTE, CannotMount, SmallDisk, mounted_disk
 
 GUIDES = ROOT / "docs" / "guides"
 WORKERS = ("files", "background", "models", "agents")

@@ -10,9 +10,9 @@ import pytest
 
 from shared.ids import new_id
 from tests.journeys.conftest import assert_nothing_left_over, run_until_dead
-from tests.support.agents import Client
-from tests.support.inventory import end_retention, query, settle
-from tests.support.stack import Stack, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import end_retention, query, settle
+from tests.support.processes.stack import Stack, wait_until
 
 CONTENT = b"content" * 10_000
 

@@ -14,10 +14,10 @@ import requests
 
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.raw_uploads import raw_upload
-from tests.support.agents import Client
-from tests.support.doomed import DoomedFront
-from tests.support.inventory import query, settle, staged_names, wait_until_receiving
-from tests.support.stack import Service, Stack, free_port, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import query, settle, staged_names, wait_until_receiving
+from tests.support.processes.crashing_web_process import DoomedFront
+from tests.support.processes.stack import Service, Stack, free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
 

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from tests.journeys.conftest import assert_nothing_left_over, run_until_dead
-from tests.support.agents import Client
-from tests.support.inventory import connect, query, request_sweeps
-from tests.support.stack import Stack, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import connect, query, request_sweeps
+from tests.support.processes.stack import Stack, wait_until
 
 CONTENT = b"content" * 10_000
 _WAITING_FOR_LOCK = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -16,9 +16,9 @@ import requests
 from shared.files.lifecycle.placement import PlaceStaged
 from shared.messaging.publisher import create_celery, send
 from tests.journeys.conftest import assert_nothing_left_over
-from tests.support.agents import Client
-from tests.support.inventory import connect, query
-from tests.support.stack import Servers, Stack, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import connect, query
+from tests.support.processes.stack import Servers, Stack, wait_until
 
 QUICKLY_SECONDS = 25.0
 """Six rounds of uploads that each waited for a mute broker would take thirty."""

@@ -15,9 +15,9 @@ import pytest
 import requests
 
 from tests.journeys.conftest import assert_nothing_left_over
-from tests.support.agents import Client, exchange_token
-from tests.support.small_disks import CannotMount, SmallDisk, mounted_disk
-from tests.support.stack import Servers, Service, Stack, free_port, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.processes.stack import Servers, Service, Stack, free_port, wait_until
+from tests.support.servers.small_disks import CannotMount, SmallDisk, mounted_disk
 
 REPAIR_SECONDS = 30.0
 RESERVE_BYTES = 1 << 20

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from tests.journeys.conftest import Installation, assert_nothing_left_over
-from tests.support.agents import Client, exchange_token, open_link
-from tests.support.inventory import end_retention, placed_paths, query
-from tests.support.stack import Stack, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token, open_link
+from tests.support.data.inventory import end_retention, placed_paths, query
+from tests.support.processes.stack import Stack, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
 

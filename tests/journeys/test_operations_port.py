@@ -7,8 +7,8 @@ from uuid import uuid4
 import requests
 
 from tests.journeys.test_full_store import small_disk as small_disk  # noqa: PLC0414 (a fixture)
-from tests.support.agents import Client, exchange_token
-from tests.support.stack import Servers, Stack, free_port, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.processes.stack import Servers, Stack, free_port, wait_until
 
 
 def test_every_process_of_a_host_is_seen_on_its_operations_port(servers: Servers, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 from contextlib import closing
 
 from deploy.embedded.ports import find_free_port
-from tests.support.stack import Stack, wait_until
+from tests.support.processes.stack import Stack, wait_until
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

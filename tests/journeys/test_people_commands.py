@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from deploy.cli.main import main
 from deploy.embedded import home
 from tests.journeys.conftest import Installation
-from tests.support.agents import open_link
-from tests.support.stack import Stack
+from tests.support.agents.rest_clients import open_link
+from tests.support.processes.stack import Stack
 
 OURS = (
     *("DATABASE_URL", "QM_HOME", "XDG_CONFIG_HOME"),

@@ -13,9 +13,9 @@ import pytest
 from deploy.embedded.home import Home
 from shared.models.catalog_format import read_catalog
 from tests.journeys.conftest import Installation
-from tests.support.agent_processes import DEVELOPMENT, running_agent
-from tests.support.agents import open_link
-from tests.support.stack import ROOT, Servers, Stack
+from tests.support.agents.rest_clients import open_link
+from tests.support.processes.agent_processes import DEVELOPMENT, running_agent
+from tests.support.processes.stack import ROOT, Servers, Stack
 
 pytestmark = pytest.mark.usefixtures("workers")
 

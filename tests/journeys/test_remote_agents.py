@@ -15,13 +15,13 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import Message, Part, Role, SendMessageRequest, TaskState
 from standardwebhooks import Webhook
 
-from tests.support.agent_processes import DEVELOPMENT, running_agent
-from tests.support.agents import TIMEOUT_SECONDS, Client, exchange_token, open_link
-from tests.support.catalog_text import model_text
-from tests.support.local_servers import LocalServer
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
-from tests.support.stack import Servers, Stack, wait_until
+from tests.support.agents.rest_clients import TIMEOUT_SECONDS, Client, exchange_token, open_link
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.models.catalog_text import model_text
+from tests.support.processes.agent_processes import DEVELOPMENT, running_agent
+from tests.support.processes.stack import Servers, Stack, wait_until
+from tests.support.servers.local_servers import LocalServer
 
 WORKERS = ("files", "models", "media", "agents")
 MODELS = '[providers.scripted]\nkind = "scripted"\n\n' + model_text(

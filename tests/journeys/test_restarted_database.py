@@ -8,8 +8,8 @@ import pytest
 import requests
 
 from tests.journeys.conftest import assert_nothing_left_over
-from tests.support.agents import Client
-from tests.support.stack import Servers, Stack, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.processes.stack import Servers, Stack, wait_until
 
 CLIENTS = 4
 PAUSE_SECONDS = 0.2

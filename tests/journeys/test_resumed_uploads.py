@@ -10,10 +10,10 @@ import pytest
 import requests
 
 from tests.journeys.conftest import assert_nothing_left_over
-from tests.support.agents import Client
-from tests.support.doomed import DoomedFront
-from tests.support.inventory import query
-from tests.support.stack import Stack, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import query
+from tests.support.processes.crashing_web_process import DoomedFront
+from tests.support.processes.stack import Stack, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
 

@@ -15,10 +15,10 @@ import requests
 from shared.files.blobs.marker import MARKER
 from tests.contracts.s3_servers import running_ministack
 from tests.journeys.raw_uploads import raw_upload
-from tests.support.agents import Client, exchange_token
-from tests.support.doomed import DoomedFront
-from tests.support.inventory import find_disagreeing_rows, query, settle
-from tests.support.stack import Servers, Stack, free_port, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.inventory import find_disagreeing_rows, query, settle
+from tests.support.processes.crashing_web_process import DoomedFront
+from tests.support.processes.stack import Servers, Stack, free_port, wait_until
 
 BUCKET = "quartermaster"
 MEBIBYTE = 1 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.model_service import ModelService, running_model_service
+from tests.support.models.model_service import ModelService, running_model_service
 
 HERE = Path(__file__).parent
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.openapi.conftest import HERE, run
-from tests.support.agents import exchange_token
-from tests.support.model_service import ModelService
+from tests.support.agents.rest_clients import exchange_token
+from tests.support.models.model_service import ModelService
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -16,8 +16,8 @@ from shared.errors import ServiceUnavailable
 from tests.proof.file_flows import PLACE, job
 from tests.proof.flows import Actor, Flow, State, Step
 from tests.proof.world import World
-from tests.support.media_samples import PNG
-from tests.support.media_sources import content, status
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import content, status
 from tests.web.a2a.asking import read_events, request
 from tests.web.a2a.conftest import give_behavior_to
 from tests.web.files.asking import succeed

@@ -24,11 +24,11 @@ from tests.proof.commits import watching_connections
 from tests.proof.later import database_later
 from tests.proof.world import World, make_world
 from tests.shared.models.model_calls import model_calls
-from tests.support.bound_worker import bound_worker
-from tests.support.front import LOCAL_EGRESS, Front, open_front
-from tests.support.media_sources import MediaSource
+from tests.support.agents.chosen_turns import make_execution
+from tests.support.data.media_sources import MediaSource
 from tests.support.networks.slack import SlackStandIn
-from tests.support.turns import make_execution
+from tests.support.processes.bound_worker import bound_worker
+from tests.support.web.web_process import LOCAL_EGRESS, Front, open_front
 from tests.web.credits.test_payments import SOURCES
 
 

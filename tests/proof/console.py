@@ -16,9 +16,9 @@ from shared.identity.directory.deployments import CreatedDeployment
 from tests.proof.administration import attempt_of, make_cast
 from tests.proof.world import World
 from tests.proof.writes import Ask, Write
-from tests.support.browser import begin_session, new_code
-from tests.support.identity import Person
-from tests.support.media_samples import PNG
+from tests.support.data.identity import Person
+from tests.support.data.media_samples import PNG
+from tests.support.web.browser import begin_session, new_code
 from tests.web.a2a.asking import request
 from tests.web.a2a.conftest import give_behavior_to
 from tests.web.console.test_action_items import push

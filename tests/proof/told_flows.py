@@ -15,9 +15,9 @@ from tests.proof.agent_flows import FETCH, IMPORTS, push_media, pushed_media, re
 from tests.proof.file_flows import PLACE, job
 from tests.proof.flows import Flow, State
 from tests.proof.world import World
-from tests.support.browser import begin_session, new_code
-from tests.support.media_samples import PNG
-from tests.support.media_sources import status
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import status
+from tests.support.web.browser import begin_session, new_code
 from tests.web.media.conftest import make_connector
 
 _DUE = "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held"

@@ -25,11 +25,11 @@ from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.observability.telemetry import JOBS
 from tests.shared.models.model_calls import ModelCalls
-from tests.support.bound_worker import BoundWorker
-from tests.support.front import Front
-from tests.support.inventory import list_disagreeing_rows
-from tests.support.media_sources import MediaSource
+from tests.support.data.inventory import list_disagreeing_rows
+from tests.support.data.media_sources import MediaSource
 from tests.support.networks.slack import SlackStandIn
+from tests.support.processes.bound_worker import BoundWorker
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker, stored_names
 from tests.web.files.conftest import agent_of, promote
 

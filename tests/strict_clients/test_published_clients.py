@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.model_service import ModelService
+from tests.support.models.model_service import ModelService
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from deploy.supervision.child_processes import Program, kill, spawn
-from tests.support.stack import Servers, Stack, free_port, wait_until
+from tests.support.processes.stack import Servers, Stack, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(os.environ.get("UPSTREAMS_VENV", str(Path(sys.prefix) / "upstreams"))) / "bin"

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.local_servers import ADDRESS
-from tests.support.stack import wait_until
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import wait_until
+from tests.support.servers.local_servers import ADDRESS
 
 BODY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}).encode()
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY

@@ -24,11 +24,11 @@ from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.distributions import CreatedDistribution
 from shared.identity.sign_in.console_sessions import issue_link, sign_in
 from shared.identity.tables import audit_events, deployments
-from tests.support.agent_worker import answering_turns
-from tests.support.documents import openapi_document
-from tests.support.front import Front
-from tests.support.identity import Person
-from tests.support.request_examples import CONTENT, RequestExamples
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data.identity import Person
+from tests.support.web.openapi_documents import openapi_document
+from tests.support.web.request_examples import CONTENT, RequestExamples
+from tests.support.web.web_process import Front
 from tests.web.media.conftest import sign
 from web.console.csrf import token_for
 from web.console.routes import PAGES

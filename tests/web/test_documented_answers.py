@@ -8,9 +8,9 @@ import pytest
 from flask import Flask, Response
 
 from shared.runtime.deferred_responses import DeferredResponse, WakeUp
-from tests.support.documented import Given, find_undocumented
-from tests.support.front import Front
-from tests.support.watched_processes import look
+from tests.support.processes.checked_processes import look
+from tests.support.web.checked_responses import Given, find_undocumented
+from tests.support.web.web_process import Front
 
 ID = "01890000-0000-7000-8000-000000000000"
 HEALTH = {"Content-Type": "application/json", "X-Request-Id": "x"}

@@ -14,7 +14,7 @@ from click import Context
 
 from deploy.cli.main import main
 from shared.config.settings import Settings
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from web.guide import routes
 
 ROOT = Path(__file__).parents[2]

@@ -17,12 +17,12 @@ import pytest
 from shared.credits.usage import usage_records
 from shared.files import listing, searching
 from shared.pagination import MAX_LIMIT
-from tests.support import large_owner
-from tests.support.agent_worker import answering_turns
-from tests.support.browser import begin_session
-from tests.support.discovered import found
-from tests.support.front import Front
-from tests.support.plans import Statement, recorded_statements, rows_read
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data import large_owner
+from tests.support.data.query_plans import Statement, recorded_statements, rows_read
+from tests.support.processes.collected_cases import found
+from tests.support.web.browser import begin_session
+from tests.support.web.web_process import Front
 from tests.web.test_cross_organization import DOCUMENT, Tenant, bearer, make_resources, make_tenant
 from web.console import queries as console_queries
 from web.console.pages import activity, files, ledger, tasks

@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.identity.access.roles import Role
-from tests.support.agent_worker import answering_turns
-from tests.support.front import Front
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.web.web_process import Front
 from tests.web.a2a.asking import request
 from tests.web.files.conftest import demote
 from tests.web.inbound.conftest import make_door

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.documents import openapi_document
+from tests.support.web.openapi_documents import openapi_document
 from tests.web.test_cross_organization import World, world
 from web.app import ROUTES
 from web.http.wire_types import CamelModel

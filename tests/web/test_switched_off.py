@@ -14,9 +14,9 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.db.database import Database
 from shared.ids import new_id
-from tests.support.databases import clone
-from tests.support.front import Front, open_front
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
+from tests.support.servers.databases import clone
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.asking import succeed
 from tests.web.files.conftest import agent_of
 

@@ -12,8 +12,8 @@ from shared.a2a.types import TaskState
 from shared.db.database import Database
 from shared.messaging.queues import AGENTS
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
-from tests.support.bound_worker import bound_worker
-from tests.support.stack import wait_until
+from tests.support.processes.bound_worker import bound_worker
+from tests.support.processes.stack import wait_until
 from workers import agents as agent_jobs
 from workers.agents import TurnConsumer
 from workers.handling import WorkerContext

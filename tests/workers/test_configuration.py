@@ -17,7 +17,7 @@ from shared.messaging.jobs import HANDLERS, sweep
 from shared.messaging.publisher import create_celery
 from shared.messaging.queues import QUEUES, RETENTION, WORKER_QUEUES
 from shared.runtime.clock_skew import CLOCKS_APART_SECONDS
-from tests.support.discovered import found
+from tests.support.processes.collected_cases import found
 from workers.handling import WorkerContext
 from workers.registry import MODULES, bind_queues, handlers_of
 from workers.schedule import build_schedule

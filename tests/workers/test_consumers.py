@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from workers import consumers
 from workers.consumers import ConsumerPool
 

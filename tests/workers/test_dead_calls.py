@@ -8,8 +8,8 @@ import pytest
 from shared.db.database import Database
 from shared.messaging.queues import LEDGER
 from tests.shared.credits.calls import Calls
-from tests.support.bound_worker import BoundWorker, bound_worker
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.bound_worker import BoundWorker, bound_worker
 from workers.schedule import build_schedule
 
 PROMISED_SECONDS = 120

@@ -13,8 +13,8 @@ from shared.deliveries.sealed_addresses import seal_address
 from shared.encryption import Encryption
 from shared.messaging.queues import NOTIFICATIONS
 from tests.shared.egress.servers import content, serve
-from tests.support.bound_worker import BoundWorker, bound_worker
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
+from tests.support.processes.bound_worker import BoundWorker, bound_worker
 
 
 @pytest.fixture

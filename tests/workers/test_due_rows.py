@@ -38,11 +38,11 @@ from shared.messaging.jobs import HANDLERS
 from shared.observability.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.credits.calls import Calls
 from tests.shared.media.conftest import attachment, make_mailbox
-from tests.support.bound_worker import BoundWorker, bound_worker
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
-from tests.support.planting import plant
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.data.row_factory import plant
+from tests.support.processes.bound_worker import BoundWorker, bound_worker
 from workers.schedule import build_schedule
 
 NOW = datetime.now(UTC)

@@ -14,7 +14,7 @@ from shared.files.blobs.local import LocalBlobStore
 from shared.files.lifecycle import expiry
 from shared.files.lifecycle.expiry import expire_due
 from shared.ids import new_id
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 _FILE = """
 INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision,

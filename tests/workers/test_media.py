@@ -20,10 +20,10 @@ from shared.media.network_setup.network_administration import put_network_settin
 from shared.media.networks.registry import NETWORKS
 from shared.messaging.queues import MEDIA, RETENTION
 from tests.shared.media.conftest import attachment, make_mailbox
-from tests.support.bound_worker import BoundWorker, bound_worker
-from tests.support.identity import make_settings
-from tests.support.media_samples import PNG
-from tests.support.media_sources import Handler, MediaSource, content
+from tests.support.data.identity import make_settings
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import Handler, MediaSource, content
+from tests.support.processes.bound_worker import BoundWorker, bound_worker
 from workers.handling import WorkerContext
 
 

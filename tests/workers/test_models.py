@@ -29,9 +29,9 @@ from shared.messaging.valkey import connect_valkey
 from shared.models.execution import CallScheduler
 from shared.models.heartbeats import Heartbeats
 from shared.models.queue.call_queue import TASK, CallQueue, QueuedCall, parked_queue, queue_of, write_message
-from tests.support.call_messages import forget_calls, waiting_calls
-from tests.support.identity import make_settings
-from tests.support.stack import wait_until
+from tests.support.data.identity import make_settings
+from tests.support.models.call_messages import forget_calls, waiting_calls
+from tests.support.processes.stack import wait_until
 from workers import models
 from workers.call_strategy import CallStrategy
 from workers.handling import WorkerContext

@@ -18,7 +18,7 @@ from shared.messaging.broker import ValkeyBroker
 from shared.messaging.publisher import PENDING_LIMIT, Publisher, create_celery
 from shared.messaging.valkey import connect_valkey
 from shared.observability.telemetry import PUBLISH_FAILURES
-from tests.support.stack import PATIENCE_SECONDS, free_port, wait_until
+from tests.support.processes.stack import PATIENCE_SECONDS, free_port, wait_until
 
 LONGEST_HANDOVER_SECONDS = 4.5
 """Who waited for a broker that does not answer would wait five seconds, once at the least."""

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.models.settlements import Settlements
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 from workers.agents import TurnConsumer
 from workers.handling import WorkerContext
 from workers.models import ModelCallConsumer

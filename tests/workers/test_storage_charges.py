@@ -10,8 +10,8 @@ from shared.credits.balances import get_balance
 from shared.db.database import Database
 from shared.messaging.queues import LEDGER
 from tests.shared.files.metering.stored_months import DAY, Month
-from tests.support.bound_worker import BoundWorker, bound_worker
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.bound_worker import BoundWorker, bound_worker
 
 GIB = 1 << 30
 

@@ -24,7 +24,7 @@ from shared.messaging.jobs import Handler
 from shared.messaging.publisher import create_celery
 from shared.messaging.queues import RETENTION
 from shared.runtime.batches import BUDGET_SECONDS, Budget, budget, drain
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 from workers.handling import WorkerContext, bind
 
 KIND = "test.sweep"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.support.stack import Servers, Service, Stack
+from tests.support.processes.stack import Servers, Service, Stack
 
 from sdk.tests.forms import Connect
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 from quartermaster import errors
 from sdk.tests.faulty_proxy import Cut, FaultyProxy, Refusal

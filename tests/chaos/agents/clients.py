@@ -14,7 +14,7 @@ from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT,
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import PIECE, Manner, Order
 from tests.chaos.patience import ATTEMPT_SECONDS, GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send, reported
-from tests.support.agents import Client, open_link
+from tests.support.agents.rest_clients import Client, open_link
 
 BREATH_SECONDS = 0.05
 PING_SECONDS, MOST_PINGS = 1.0, 120

@@ -14,7 +14,7 @@ from tests.chaos.listener import Listener
 from tests.chaos.models.catalog import is_offered
 from tests.chaos.settling import AGENTS, DELIVERIES
 from tests.chaos.workload import Person, Workload
-from tests.support.inventory import query
+from tests.support.data.inventory import query
 
 CLIENTS = 4
 SETTINGS = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true", "A2A_WAIT_SECONDS": "10"}

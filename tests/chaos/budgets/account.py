@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.chaos.models.calls import Order, Told, Verdict
 from tests.chaos.models.clients import CallLog
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
 
 PRICES = {"limited/chat": 2, "limited/responses": 3}
 """µcr for a piece of a reply, and its credits for a million."""

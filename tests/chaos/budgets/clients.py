@@ -11,7 +11,7 @@ from tests.chaos.budgets.limits import PLENTY, Administration, Budget, Figures, 
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import Told, Verdict
 from tests.chaos.patience import reported
-from tests.support.inventory import query
+from tests.support.data.inventory import query
 
 RAISED = (200, 3_000)
 """An amount, or by how much one is raised."""

@@ -16,7 +16,7 @@ import requests
 from shared.credits.amounts import MICRO, format_credits, parse_credits
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import Patience
-from tests.support.agents import Client
+from tests.support.agents.rest_clients import Client
 
 PLENTY = 1_000_000_000
 

@@ -10,8 +10,8 @@ from shared.identity.credentials.api_keys import issue_api_key
 from tests.chaos.budgets.calls import Credential
 from tests.chaos.budgets.limits import Administration, Budget, Limit, SpendingLimit, Subject, Terms
 from tests.chaos.installation import Installation
-from tests.support.agents import exchange_token
-from tests.support.identity import IdentityFactory, Person
+from tests.support.agents.rest_clients import exchange_token
+from tests.support.data.identity import IdentityFactory, Person
 
 FIRST_AMOUNT = 500
 REQUESTS, TOKENS = 20, 40_000

@@ -18,8 +18,8 @@ from tests.chaos.models.books import Books
 from tests.chaos.models.catalog import offer
 from tests.chaos.settling import CREDITS
 from tests.chaos.workload import Person, Workload
-from tests.support.catalog_text import model_text
-from tests.support.inventory import query
+from tests.support.data.inventory import query
+from tests.support.models.catalog_text import model_text
 
 OWN_BUDGET_CLIENTS = 2
 CATALOG = '[providers.limited]\nbase_url = "ADDRESS"\nidle_timeout_seconds = 3.0\n' + "".join(

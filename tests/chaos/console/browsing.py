@@ -10,7 +10,7 @@ import requests
 from tests.chaos.console.records import OpenSession
 from tests.chaos.installation import Installation
 from tests.chaos.patience import ATTEMPT_SECONDS, Send
-from tests.support.browser import token_in
+from tests.support.web.browser import token_in
 from web.console.cookies import ATTEMPT, SESSION
 
 SIGN_IN = "/console/in"

@@ -20,8 +20,8 @@ from tests.chaos.console.links import Links
 from tests.chaos.console.records import Key, OpenSession, Records
 from tests.chaos.installation import Installation
 from tests.chaos.patience import NeverAnswered, reported
-from tests.support.browser import token_in
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.browser import token_in
 
 BREATH_SECONDS = 0.05
 SESSIONS_KEPT, KEYS_KEPT = 5, 10

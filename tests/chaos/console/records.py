@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from shared.identity.secrets import hash_secret
 from shared.identity.sign_in.console_sessions import LINK_LIFE
-from tests.support.inventory import query
-from tests.support.stack import Stack
+from tests.support.data.inventory import query
+from tests.support.processes.stack import Stack
 
 _SESSIONS = """
 SELECT s.hash, s.revoked_at IS NOT NULL, count(l.id), s.created_at > now() - %s,

@@ -15,7 +15,7 @@ import requests
 from tests.chaos.files.records import Link, Operations, StoredFile, StoredVersion
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Patience, Send, reported
-from tests.support.agents import Client, open_link
+from tests.support.agents.rest_clients import Client, open_link
 
 SIZES = (0, 1, 4_096, 50_000, 300_000, 2_000_000, 6_000_000)
 SIZE_WEIGHTS = (1, 2, 10, 10, 4, 2, 1)

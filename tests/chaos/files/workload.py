@@ -9,7 +9,7 @@ from tests.chaos.files.records import Operations
 from tests.chaos.installation import Installation
 from tests.chaos.settling import FILES
 from tests.chaos.workload import Person, Workload
-from tests.support.inventory import query
+from tests.support.data.inventory import query
 
 CLIENTS = 6
 _OPERATIONS = """

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.media.servers import slowly
-from tests.support.media_samples import PNG
-from tests.support.media_sources import (
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import (
     MediaSource,
     Respond,
     chunked,

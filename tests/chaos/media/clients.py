@@ -16,9 +16,9 @@ from tests.chaos.installation import Installation
 from tests.chaos.media.attachments import PAGE, Offer, Offers
 from tests.chaos.media.servers import signature
 from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Send, reported
-from tests.support.agents import Client
-from tests.support.inventory import query
-from tests.support.media_sources import MediaSource
+from tests.support.agents.rest_clients import Client
+from tests.support.data.inventory import query
+from tests.support.data.media_sources import MediaSource
 
 BREATH_SECONDS = 0.05
 VERIFIED = 20

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.chaos.listener import Listener
-from tests.support.media_sources import Handler, Respond, begin
+from tests.support.data.media_sources import Handler, Respond, begin
 
 SLOW_PIECES = 8
 SLOW_PAUSE_SECONDS = 0.15

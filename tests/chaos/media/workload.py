@@ -11,8 +11,8 @@ from tests.chaos.media.clients import Distribution, MediaClient, Pushed
 from tests.chaos.media.servers import Endpoint
 from tests.chaos.settling import DELIVERIES, MEDIA
 from tests.chaos.workload import Person, Workload
-from tests.support.inventory import query
-from tests.support.media_sources import MediaSource
+from tests.support.data.inventory import query
+from tests.support.data.media_sources import MediaSource
 
 CLIENTS = 2
 SETTINGS = {

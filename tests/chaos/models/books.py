@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.models.calls import Order, Told, Verdict
-from tests.support.inventory import query
-from tests.support.stack import Stack
-from tests.support.upstreams import Served
+from tests.support.data.inventory import query
+from tests.support.models.upstreams import Served
+from tests.support.processes.stack import Stack
 
 _RECORDS = """
 SELECT u.invocation_id::text, u.organization_id::text, u.status, u.provider, u.prompt_tokens, u.completion_tokens,

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from tests.support.upstream_scripts import DIRECTIVE
+from tests.support.models.upstream_scripts import DIRECTIVE
 
 PIECE = "abc "
 """Four bytes, which an estimate counts as one token."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.stack import Stack
+from tests.support.processes.stack import Stack
 
 _SETTING = "MODELS_CONFIG"
 

@@ -12,7 +12,7 @@ from tests.chaos.models.calls import PIECE, Order, Told, Verdict, make_call
 from tests.chaos.models.orders import make_order
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import Patience, reported
-from tests.support.agents import Client
+from tests.support.agents.rest_clients import Client
 
 FIRST_NUMBER = 1_000
 ABANDONED_SECONDS = 0.5

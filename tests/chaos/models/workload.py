@@ -10,8 +10,8 @@ from tests.chaos.models.catalog import offer
 from tests.chaos.models.clients import CallLog, ModelClient, Payer
 from tests.chaos.settling import CREDITS
 from tests.chaos.workload import Person, Workload
-from tests.support.catalog_text import FAKE, FAKE_RESPONSES, model_text
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.catalog_text import FAKE, FAKE_RESPONSES, model_text
+from tests.support.models.upstreams import FakeUpstream
 
 CLIENTS = 6
 PLENTY = {"amount": "1000000", "reference": "plenty"}

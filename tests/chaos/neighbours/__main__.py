@@ -14,7 +14,7 @@ from tests.chaos.neighbours.comparing import Compared, compare, recovers
 from tests.chaos.neighbours.measuring import find_delay, find_failures
 from tests.chaos.neighbours.stage import open_stage
 from tests.chaos.neighbours.trials import TRIALS, Scene, Trial
-from tests.support.stack import Servers
+from tests.support.processes.stack import Servers
 
 ATTEMPTS = 3
 """A trial in which requests were late, and none failed, counts when they are late each time."""

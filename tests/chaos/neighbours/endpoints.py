@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Self
 
-from tests.support.local_servers import LocalServer
-from tests.support.media_sources import begin
+from tests.support.data.media_sources import begin
+from tests.support.servers.local_servers import LocalServer
 
 
 class PostedUpdates(LocalServer):

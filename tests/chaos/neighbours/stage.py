@@ -11,10 +11,10 @@ from tests.chaos.neighbours.endpoints import PostedUpdates, SilentEndpoint
 from tests.chaos.neighbours.tenants import give_agent, make_tenant
 from tests.chaos.neighbours.trials import Scene
 from tests.chaos.oracle import Oracle
-from tests.support.catalog_text import FAKE, model_text
-from tests.support.media_sources import MediaSource
-from tests.support.stack import Servers, Service, Stack, free_port, wait_until
-from tests.support.upstreams import FakeUpstream
+from tests.support.data.media_sources import MediaSource
+from tests.support.models.catalog_text import FAKE, model_text
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import Servers, Service, Stack, free_port, wait_until
 
 UNFAIR = "admission.unfair"
 FRONTS = 2

@@ -14,8 +14,8 @@ from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.distributions import CreatedDistribution
 from tests.chaos.installation import Installation
-from tests.support.agents import Client
-from tests.support.upstream_scripts import DIRECTIVE
+from tests.support.agents.rest_clients import Client
+from tests.support.models.upstream_scripts import DIRECTIVE
 
 PLENTY = 10**13
 SCRIPT = """

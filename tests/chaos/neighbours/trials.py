@@ -13,8 +13,8 @@ import requests
 from tests.chaos.neighbours.crowd import Behaviour, Crowd
 from tests.chaos.neighbours.endpoints import PostedUpdates, SilentEndpoint
 from tests.chaos.neighbours.tenants import Tenant, succeeded
-from tests.support.agents import Client
-from tests.support.media_sources import Handler, MediaSource, Respond, begin, content
+from tests.support.agents.rest_clients import Client
+from tests.support.data.media_sources import Handler, MediaSource, Respond, begin, content
 
 TIMES = 10
 """The crowd is so many times the size of the pool."""

@@ -20,9 +20,9 @@ from tests.chaos.oracle import Oracle
 from tests.chaos.patience import reported
 from tests.chaos.settling import AGENTS
 from tests.chaos.workload import Person, Workload
-from tests.support.genuine_agents import GenuineAgent
-from tests.support.inventory import query
-from tests.support.stack import TookTooLong, wait_until
+from tests.support.agents.a2a_sdk_process import GenuineAgent
+from tests.support.data.inventory import query
+from tests.support.processes.stack import TookTooLong, wait_until
 
 CLIENTS = 16
 REMOTE = "remote"

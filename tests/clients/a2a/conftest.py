@@ -18,8 +18,8 @@ from shared.a2a.agent_turns.updates import BehaviorKind, DeclaredExtension
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import CreatedDeployment
-from tests.support.model_service import ModelService
-from tests.support.stack import Service, free_port
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Service, free_port
 
 T = TypeVar("T")
 DEVELOPING = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}

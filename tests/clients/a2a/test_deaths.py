@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from tests.clients.a2a.conftest import Agents
-from tests.support.event_lines import event_lines
-from tests.support.inventory import query
-from tests.support.stack import wait_until
+from tests.support.data.inventory import query
+from tests.support.processes.stack import wait_until
+from tests.support.web.event_lines import event_lines
 
 COUNT = ["1 ", "2 ", "3 ", "4 ", "5 ", "6 "]
 

@@ -42,7 +42,7 @@ from shared.a2a.agent_turns.updates import DeclaredExtension
 from tests.clients.a2a import conftest
 from tests.clients.a2a.conftest import Agents, Talk, activating, run
 from tests.clients.a2a.receiving import receiving
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 THIRD = "https://example.com/extensions/third/v1"
 Talking = Callable[..., AbstractAsyncContextManager[Talk]]

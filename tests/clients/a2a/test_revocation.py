@@ -14,10 +14,10 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.credentials.api_keys import revoke_api_key
 from shared.identity.directory.organizations import suspend_organization
 from tests.clients.a2a.conftest import Agents, give_script
-from tests.support.event_lines import event_lines
-from tests.support.identity import Person
-from tests.support.inventory import query
-from tests.support.stack import wait_until
+from tests.support.data.identity import Person
+from tests.support.data.inventory import query
+from tests.support.processes.stack import wait_until
+from tests.support.web.event_lines import event_lines
 
 SCRIPT = "rules:\n- steps: [{status: Hanging}, {hang: true}]"
 HEADERS = {"A2A-Version": "1.0", "Content-Type": "application/json"}

@@ -12,10 +12,10 @@ import openai
 import pytest
 
 from tests.clients.a2a.conftest import Agents
-from tests.support.command_line import CommandLine
-from tests.support.event_lines import event_lines
-from tests.support.inventory import query
-from tests.support.stack import free_port, wait_until
+from tests.support.data.inventory import query
+from tests.support.processes.command_line import CommandLine
+from tests.support.processes.stack import free_port, wait_until
+from tests.support.web.event_lines import event_lines
 
 SCRIPT = """
 rules:

@@ -23,8 +23,8 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.credentials.client_credentials import extend_client_credential
 from shared.identity.directory.deployments import DeploymentKind, create_deployment
 from shared.identity.directory.repositories import RepositoryDraft, put_repository
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.stack import wait_until
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.stack import wait_until
 
 PROGRAM = """
 import json, os, pathlib, sys, time

@@ -25,7 +25,7 @@ from shared.identity.tokens.key_rotation import ensure_keys
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.importing.import_queue import queue_imports
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 
 # Told of elsewhere.
 PROCESSES = {"web", "worker", "beat", "migrate", "bootstrap", "run", "doctor", "status", "celery"}

@@ -14,8 +14,8 @@ from cryptography.fernet import Fernet
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
-from tests.support.command_line import CommandLine
-from tests.support.front import Front, open_front
+from tests.support.processes.command_line import CommandLine
+from tests.support.web.web_process import Front, open_front
 
 DYING_BEFORE_THE_COMMIT = """
 import os

@@ -21,10 +21,10 @@ from deploy.cli.display.progress_bars import progress_bar
 from shared.deliveries.tables import deliveries
 from shared.identity.access.roles import Role
 from shared.ids import new_id
-from tests.support.front import Front
-from tests.support.planting import plant_all
-from tests.support.served_front import serving
-from tests.support.stack import FOREIGN
+from tests.support.data.row_factory import plant_all
+from tests.support.processes.stack import FOREIGN
+from tests.support.web.served_web_process import serving
+from tests.support.web.web_process import Front
 
 
 @contextmanager

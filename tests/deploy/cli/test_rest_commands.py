@@ -8,8 +8,8 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.db.database import Database
 from tests.deploy.cli.test_administrative_commands import Operator, make_operator, tell_the_story
-from tests.support.front import open_front
-from tests.support.served_front import serving
+from tests.support.web.served_web_process import serving
+from tests.support.web.web_process import open_front
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from deploy.cli.main import main
 from deploy.cli.rest.rest_commands import write_request
 from deploy.cli.rest.rest_operations import OPERATIONS
 from tests.deploy.cli.test_administrative_commands import administrative_commands
-from tests.support.documents import openapi_document
+from tests.support.web.openapi_documents import openapi_document
 
 HERE_ONLY = {
     "blob-store adopt",

@@ -18,7 +18,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.messaging.valkey import writes_to_disk
 from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
-from tests.support.discovered import found
+from tests.support.processes.collected_cases import found
 
 
 def run(url: str, statement: str) -> list[tuple[object, ...]]:

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from deploy.embedded.ports import find_free_port
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 PATIENCE_SECONDS = 60
 SECRETS = re.compile(r"(?:sv[a-z]|whsec)_[A-Za-z0-9+/=]{20,}")

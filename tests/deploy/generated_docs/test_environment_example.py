@@ -9,7 +9,7 @@ from deploy import process_types
 from deploy.generated_docs import environment_example
 from shared.config.settings import Settings
 from shared.observability.tracing import ENDPOINTS
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 from web.server.server_settings import ServerSettings
 
 DEPLOY = Path(environment_example.__file__).parents[1]

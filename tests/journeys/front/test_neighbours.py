@@ -19,9 +19,9 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from tests.chaos.neighbours.crowd import ADDRESSES, Behaviour, Crowd
 from tests.journeys.conftest import Installation
-from tests.support.agents import Client, exchange_token
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.stack import Service, Stack, free_port, wait_until
+from tests.support.agents.rest_clients import Client, exchange_token
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.stack import Service, Stack, free_port, wait_until
 
 SLOTS = 6
 CROWD = 10 * SLOTS

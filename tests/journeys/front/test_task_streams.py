@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.stack import Servers, Service, Stack, wait_until
+from tests.support.processes.stack import Servers, Service, Stack, wait_until
 from tests.web.server.trivial_front import many_files
 
 STREAMS = 1000

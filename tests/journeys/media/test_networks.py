@@ -9,10 +9,10 @@ import pytest
 import requests
 
 from tests.journeys.conftest import Installation, assert_nothing_left_over
-from tests.support.agents import TIMEOUT_SECONDS
-from tests.support.media_samples import SAMPLES, Sample
+from tests.support.agents.rest_clients import TIMEOUT_SECONDS
+from tests.support.data.media_samples import SAMPLES, Sample
 from tests.support.networks import STAND_INS, StandIn
-from tests.support.stack import Service, free_port, wait_until
+from tests.support.processes.stack import Service, free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
 DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}

@@ -19,11 +19,11 @@ from shared.messaging.broker import KEY_PREFIX
 from shared.messaging.publisher import create_celery, send
 from shared.messaging.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
-from tests.support.agents import TIMEOUT_SECONDS
-from tests.support.inventory import let_leases_end, query, request_sweeps, settle, wait_until_receiving
-from tests.support.media_samples import SAMPLES, Sample
-from tests.support.media_sources import MediaSource, Respond, chunked, content, in_turn, status
-from tests.support.stack import Service, free_port, wait_until
+from tests.support.agents.rest_clients import TIMEOUT_SECONDS
+from tests.support.data.inventory import let_leases_end, query, request_sweeps, settle, wait_until_receiving
+from tests.support.data.media_samples import SAMPLES, Sample
+from tests.support.data.media_sources import MediaSource, Respond, chunked, content, in_turn, status
+from tests.support.processes.stack import Service, free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
 DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}

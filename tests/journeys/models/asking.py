@@ -9,9 +9,9 @@ from typing import Any
 
 import requests
 
-from tests.support.model_service import ModelService
-from tests.support.stack import Service
-from tests.support.upstream_scripts import DIRECTIVE
+from tests.support.models.model_service import ModelService
+from tests.support.models.upstream_scripts import DIRECTIVE
+from tests.support.processes.stack import Service
 
 PIECE = "abc "
 """Four bytes, which an estimate counts as one token."""

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from tests.support.model_service import ModelService, model_service, use_impatient_front
-from tests.support.stack import Servers, Service, Stack, wait_until
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.model_service import ModelService, model_service, use_impatient_front
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import Servers, Service, Stack, wait_until
 
 
 @pytest.fixture(scope="package")

@@ -4,8 +4,8 @@ import pytest
 import requests
 
 from tests.journeys.models.asking import ask, listening, scripted
-from tests.support.model_service import ModelService
-from tests.support.stack import free_port, wait_until
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("worker")
 LONG = scripted(chunks=2000, delay_seconds=0.02)

@@ -22,9 +22,9 @@ from tests.journeys.models.asking import (
     waiting,
 )
 from tests.journeys.models.conftest import running_worker
-from tests.support.inventory import query
-from tests.support.model_service import ModelService
-from tests.support.stack import free_port, wait_until
+from tests.support.data.inventory import query
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import free_port, wait_until
 
 LONG = scripted(chunks=2000, delay_seconds=0.02)
 SHORT = scripted(chunks=5)

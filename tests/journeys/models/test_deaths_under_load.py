@@ -11,8 +11,8 @@ import requests
 
 from deploy.embedded.valkey import EmbeddedValkey
 from tests.journeys.models.asking import ask, has_finished_well, listening, scripted
-from tests.support.model_service import ModelService
-from tests.support.stack import Servers, Service, TookTooLong, free_port, wait_until
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Servers, Service, TookTooLong, free_port, wait_until
 
 CLIENTS = 6
 PAUSE_SECONDS = 0.7

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.journeys.models.asking import ask, listening, scripted, waiting
-from tests.support.model_service import ModelService
-from tests.support.stack import free_port, wait_until
-from tests.support.upstreams import Served
+from tests.support.models.model_service import ModelService
+from tests.support.models.upstreams import Served
+from tests.support.processes.stack import free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("worker")
 WITHIN_SECONDS = 30.0

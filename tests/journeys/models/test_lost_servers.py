@@ -12,8 +12,8 @@ from tests.journeys.models.asking import (
     listening,
     scripted,
 )
-from tests.support.model_service import ModelService
-from tests.support.stack import Servers, wait_until
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Servers, wait_until
 
 pytestmark = pytest.mark.usefixtures("worker")
 SHORT = scripted(chunks=5)

@@ -10,8 +10,8 @@ import requests
 
 from tests.journeys.models.asking import ask, body_of
 from tests.journeys.models.conftest import running_worker
-from tests.support.model_service import ModelService
-from tests.support.stack import Service, free_port
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Service, free_port
 from tests.web.server.trivial_front import many_files
 
 CALLS = 400

@@ -8,8 +8,8 @@ import requests
 
 from tests.journeys.models.asking import ask, listening, waiting
 from tests.journeys.models.conftest import running_worker
-from tests.support.model_service import ModelService
-from tests.support.stack import free_port, wait_until
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import free_port, wait_until
 from tests.web.server.trivial_front import many_files
 
 STREAMS = 500

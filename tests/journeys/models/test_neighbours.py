@@ -14,8 +14,8 @@ from shared.models.concurrency_limits import KEY as ANNOUNCED
 from shared.models.concurrency_limits import SNAPSHOT_SECONDS, read_slots
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
 from tests.journeys.models.conftest import running_worker
-from tests.support.model_service import ModelService
-from tests.support.stack import wait_until
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import wait_until
 
 SLOTS = 16
 ALONE = SLOTS * 7 // 16

@@ -27,9 +27,9 @@ from shared.models.concurrency_limits import SNAPSHOT_SECONDS
 from shared.models.queue.call_queue import TASK, QueuedCall, key_of, parked_queue, write_message
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, scripted
 from tests.journeys.models.conftest import running_worker
-from tests.support.call_messages import KEYS, take_call, waiting_calls
-from tests.support.model_service import ModelService
-from tests.support.stack import Service, free_port, wait_until
+from tests.support.models.call_messages import KEYS, take_call, waiting_calls
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Service, free_port, wait_until
 
 SHORT = scripted(chunks=3)
 SECONDS = scripted(chunks=100, delay_seconds=0.02)

@@ -9,10 +9,10 @@ import redis
 from shared.models.concurrency_limits import SlotAnnouncer, read_slots
 from shared.models.queue.call_queue import CallQueue
 from tests.journeys.models.asking import ask, scripted
-from tests.support.call_messages import KEYS
-from tests.support.inventory import query
-from tests.support.model_service import ModelService
-from tests.support.stack import free_port, wait_until
+from tests.support.data.inventory import query
+from tests.support.models.call_messages import KEYS
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import free_port, wait_until
 
 
 def held(service: ModelService) -> int:

@@ -6,8 +6,8 @@ import pytest
 
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.sign_in.console_sessions import find_operator, issue_link
-from tests.support.browser import Browser
-from tests.support.model_service import ModelService
+from tests.support.models.model_service import ModelService
+from tests.support.web.browser import Browser
 
 pytestmark = pytest.mark.usefixtures("worker")
 ASK = "/console/models/ask"

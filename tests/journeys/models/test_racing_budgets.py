@@ -14,9 +14,9 @@ from uuid import UUID
 import requests
 
 from tests.journeys.models.asking import scripted
-from tests.support.inventory import Connection, ask, connect, query
-from tests.support.model_service import ModelService
-from tests.support.stack import Service, TookTooLong, free_port, wait_until
+from tests.support.data.inventory import Connection, ask, connect, query
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Service, TookTooLong, free_port, wait_until
 
 CALLS = 200
 THREADS = 6

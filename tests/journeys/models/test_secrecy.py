@@ -12,9 +12,9 @@ import requests
 from shared.credits.usage.rollups import roll_up_usage
 from tests.journeys.models.asking import ask, listening, scripted, waiting
 from tests.journeys.models.conftest import running_worker
-from tests.support.inventory import query
-from tests.support.model_service import ModelService
-from tests.support.stack import Servers, free_port, wait_until
+from tests.support.data.inventory import query
+from tests.support.models.model_service import ModelService
+from tests.support.processes.stack import Servers, free_port, wait_until
 
 KEPT_SECONDS = 300
 GONE = -2

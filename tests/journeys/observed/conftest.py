@@ -8,9 +8,9 @@ import pytest
 from deploy.embedded.ports import find_free_port
 from deploy.process_types import WORKERS
 from tests.journeys.test_remote_agents import MODELS, House, Network
-from tests.support.agent_processes import DEVELOPMENT, running_agent
-from tests.support.collector import Collector
-from tests.support.stack import Servers, Service, Stack
+from tests.support.processes.agent_processes import DEVELOPMENT, running_agent
+from tests.support.processes.stack import Servers, Service, Stack
+from tests.support.servers.trace_collector import Collector
 
 
 @dataclass(frozen=True, kw_only=True)

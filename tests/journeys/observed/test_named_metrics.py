@@ -13,11 +13,11 @@ from deploy.process_types import WORKERS
 from tests.deploy.test_alerts import rules
 from tests.journeys.observed.conftest import Observed
 from tests.journeys.test_remote_agents import attachment, is_over
-from tests.support.agents import Client
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
-from tests.support.prometheus import Selector, read_expression, scrape
-from tests.support.stack import ROOT, TookTooLong, wait_until
+from tests.support.agents.rest_clients import Client
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.processes.stack import ROOT, TookTooLong, wait_until
+from tests.support.servers.prometheus import Selector, read_expression, scrape
 
 DEPLOY = ROOT / "deploy"
 PAGES = (DEPLOY / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

@@ -7,9 +7,9 @@ from uuid import uuid4
 import requests
 
 from tests.journeys.observed.conftest import Observed
-from tests.support.agents import TIMEOUT_SECONDS
-from tests.support.collector import SpanSeen
-from tests.support.stack import TookTooLong, wait_until
+from tests.support.agents.rest_clients import TIMEOUT_SECONDS
+from tests.support.processes.stack import TookTooLong, wait_until
+from tests.support.servers.trace_collector import SpanSeen
 
 CANARY = "canary-3f9c1d"
 

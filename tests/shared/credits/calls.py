@@ -17,7 +17,7 @@ from shared.credits.settlement import Outcome, Settlement, Status, settle
 from shared.db.database import Database
 from shared.identity.access.authorization import OPERATOR
 from shared.ids import new_id
-from tests.support.prices import prices_of
+from tests.support.models.prices import prices_of
 
 UNIT_PRICES = prices_of(prompt=1_000_000, completion=1_000_000)
 GIB = 1 << 30

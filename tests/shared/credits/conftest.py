@@ -4,7 +4,7 @@ import pytest
 
 from shared.db.database import Database
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from shared.credits.sweeps import (
 from shared.identity.access.authorization import OPERATOR
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from shared.credits.usage.usage_query import Dimension
 from shared.credits.usage.usage_reports import UsageCriteria, Window, usage
 from shared.db.database import Database
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 TOKENS = st.integers(0, 30)
 ROLL_UP_ALL = timedelta()

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from shared.credits.amounts import MAX_AMOUNT, MAX_BALANCE, MAX_PRICE, MAX_TOKENS
 from shared.credits.prices import COMPONENTS, MAX_COST, Prices, TokenCounts, parse_price
 from shared.db.database import Database
-from tests.support.prices import prices_of
+from tests.support.models.prices import prices_of
 
 PRICES = st.builds(Prices, **dict.fromkeys(COMPONENTS, st.integers(0, MAX_PRICE)))
 _PARTS = ("uncached", "cached", "written", "said", "reasoned")

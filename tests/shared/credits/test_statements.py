@@ -13,7 +13,7 @@ from shared.db.database import Database
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.errors import ResourceNotFound
 from tests.shared.credits.calls import Calls
-from tests.support.plans import recorded_statements, rows_read
+from tests.support.data.query_plans import recorded_statements, rows_read
 
 _INSERT = text(
     "INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)"

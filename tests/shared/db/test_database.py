@@ -17,8 +17,8 @@ from shared.db import database as pools
 from shared.db.database import Database
 from shared.db.statements import is_closed_by_server
 from shared.errors import ServiceUnavailable
-from tests.support.links import Link
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
+from tests.support.servers.links import Link
 
 
 def test_the_first_use_after_a_restart_of_postgres_meets_no_dead_connection(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from shared.errors import ServiceUnavailable
 from shared.files.blobs.local import LocalBlobStore
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.files.conftest import Shelf, caller_with_everything
-from tests.support.identity import make_settings
-from tests.support.poolers import COMMAND, MISSING, SERVER_CONNECTIONS, running_pooler
-from tests.support.prepared_postgres import make_template, start_prepared
+from tests.support.data.identity import make_settings
+from tests.support.servers.pgbouncer import COMMAND, MISSING, SERVER_CONNECTIONS, running_pooler
+from tests.support.servers.prepared_postgres import make_template, start_prepared
 
 pytestmark = pytest.mark.skipif(COMMAND is None, reason=MISSING)
 

@@ -14,7 +14,7 @@ from shared.db import database as module
 from shared.db.database import Database, LockTimeout
 from shared.db.statements import Prepared
 from shared.errors import ServiceUnavailable
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 PID = "SELECT pg_backend_pid() AS pid"
 

@@ -18,7 +18,7 @@ from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
 from shared.fairness.fair_queueing import RoundRobin
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 
 KIND = "test"
 BODY = b'{"hello": "world"}'

@@ -27,8 +27,8 @@ from shared.ids import new_id
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import BODY, claim_due, enqueue, enqueue_many, let_time_pass, read
 from tests.shared.egress.servers import Server, content, silence
-from tests.support.plans import explain
-from tests.support.stack import wait_until
+from tests.support.data.query_plans import explain
+from tests.support.processes.stack import wait_until
 
 OK = content(b"")
 

@@ -20,7 +20,7 @@ from shared.encryption import Encryption
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import SETTINGS, claim_due, enqueue, let_time_pass, read, row
 from tests.shared.egress.servers import Server, content
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 OK = content(b"")
 FAILS = content(b"", status="500 Failed")

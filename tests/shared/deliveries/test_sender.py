@@ -20,8 +20,8 @@ from shared.deliveries.sender import MAX_LAPSES, Sender
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import BODY, ORGANIZATION, claim_due, enqueue, let_time_pass, read, row
 from tests.shared.egress.servers import Answer, Server, content, redirect
-from tests.support import quick_starts
-from tests.support.stack import wait_until
+from tests.support.processes import process_forks
+from tests.support.processes.stack import wait_until
 
 OK = content(b"")
 FAILS = content(b"", status="500 Failed")
@@ -389,7 +389,7 @@ def test_a_message_survives_the_death_of_its_worker(
     server.on("/hook", OK)
     destination = uuid4()
     delivery_id = enqueue(database, server.url("/hook"), destination, headers={"X-Id": "the same"})
-    assert quick_starts.run("tests.shared.deliveries.send_due", database_url, point)[0] == -9
+    assert process_forks.run("tests.shared.deliveries.send_due", database_url, point)[0] == -9
     assert sender.send_due() == 0
     let_time_pass(database)
     sender.send_due()

@@ -23,7 +23,7 @@ from shared.egress.urls import parse_url
 from shared.runtime.log_writer import configure_logging
 from tests.shared.egress.asking import HASTY, LENIENT, LIMITS, fetched
 from tests.shared.egress.servers import Answer, Server, content, drip, endless, redirect, say, serve, silence
-from tests.support.monotonic_clock import MonotonicClock
+from tests.support.data.monotonic_clock import MonotonicClock
 
 MEBIBYTE = 1 << 20
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

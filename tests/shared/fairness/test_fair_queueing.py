@@ -13,7 +13,7 @@ from shared.db.database import Database, Session
 from shared.fairness.admission import ANONYMOUS, UNFAIR
 from shared.fairness.fair_queueing import REMEMBERED_TENANTS, RoundRobin, next_round_robin
 from shared.ids import new_id
-from tests.support.plans import explain
+from tests.support.data.query_plans import explain
 
 HEAD = next_round_robin(
     table="fair_jobs",

@@ -29,7 +29,7 @@ from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner
 from shared.identity.access.permissions import FILE_PERMISSIONS
 from shared.identity.tables import organizations
 from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
-from tests.support.sudden_ends import die_once
+from tests.support.processes.simulated_deaths import die_once
 
 _BUCKET = "content"
 

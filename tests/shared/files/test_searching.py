@@ -12,7 +12,7 @@ from shared.files.resources import Availability
 from shared.files.searching import SCANNED_FILES
 from shared.identity.access.callers import Caller, Executor, ExecutorKind
 from shared.identity.access.permissions import Permission
-from tests.support.plans import recorded_statements, rows_read
+from tests.support.data.query_plans import recorded_statements, rows_read
 
 FILES, PAGE = 3 * SCANNED_FILES, 10
 LOOKED_AT_ROWS = 2 * SCANNED_FILES  # each file, and its words

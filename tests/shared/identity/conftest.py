@@ -11,7 +11,7 @@ from shared.db.database import Database
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.distributions import CreatedDistribution
 from shared.identity.tokens.usage_attribution import Attribution, MintedAttribution, mint_usage_attribution
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ from shared.identity.directory.users import create_user, list_users
 from shared.identity.directory.versions import deploy_version, list_versions, revoke_version
 from shared.identity.errors import ResourceNotFound
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 @dataclass(frozen=True, kw_only=True)

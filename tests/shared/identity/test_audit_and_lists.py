@@ -25,7 +25,7 @@ from shared.identity.directory.versions import revoke_version
 from shared.identity.errors import ResourceNotFound
 from shared.identity.tables import audit_events
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 def test_every_change_is_audited_with_actor_and_request_and_reads_are_not(

@@ -17,7 +17,7 @@ from shared.identity.directory.users import create_user, find_user
 from shared.identity.errors import AlreadyExists, ResourceNotFound
 from shared.identity.sign_in.console_sessions import sign_in_as
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 LIKE_IT = [("k", "\u212a"), ("i", "\u0130"), ("x", "\u00d7"), ("i", "\u0456")]
 """The Kelvin sign, a dotted capital I, a sign of multiplication, and a Cyrillic letter."""

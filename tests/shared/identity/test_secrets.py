@@ -16,7 +16,7 @@ from shared.identity.secrets import Prefix, Secret, hash_secret, is_well_formed,
 from shared.identity.tables import distributions
 from shared.observability.telemetry import redact
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 @pytest.mark.parametrize("prefix", Prefix)

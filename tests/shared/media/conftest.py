@@ -24,10 +24,10 @@ from shared.media.attachments import Attachment
 from shared.media.importing.fetch_job import Fetcher, fetch_due
 from shared.media.importing.import_queue import queue_imports
 from shared.media.importing.imports import STANDARD, Import, get_import
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.media_samples import PNG, Sample
-from tests.support.media_sources import MediaSource
-from tests.support.sudden_ends import die_once
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.data.media_samples import PNG, Sample
+from tests.support.data.media_sources import MediaSource
+from tests.support.processes.simulated_deaths import die_once
 
 
 @dataclass(frozen=True, kw_only=True)

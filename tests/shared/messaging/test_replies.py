@@ -19,7 +19,7 @@ from shared.messaging.reply_publisher import BUNDLES, Bundle, ReplyMessage, Repl
 from shared.messaging.valkey import connect_valkey
 from shared.models.queue.call_queue import cancel, find_cancelled, is_cancelled
 from shared.runtime.deferred_responses import WakeUp
-from tests.support.stack import free_port, wait_until
+from tests.support.processes.stack import free_port, wait_until
 
 PATIENCE_SECONDS = 60
 

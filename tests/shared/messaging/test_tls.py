@@ -18,8 +18,8 @@ from shared.messaging.broker import Broker
 from shared.messaging.publisher import create_celery, send_kind
 from shared.messaging.queues import UPLOADS
 from shared.messaging.valkey import connect_valkey
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.tls import Certificates, ending_tls, make_certificates
+from tests.support.servers.rabbitmq import RabbitMQ
+from tests.support.servers.tls import Certificates, ending_tls, make_certificates
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from shared.db.schema import metadata
 from shared.migrations.functions import function_files
 from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
-from tests.support.discovered import found
-from tests.support.stack import wait_until
+from tests.support.processes.collected_cases import found
+from tests.support.processes.stack import wait_until
 
 for _module in walk_packages(shared.__path__, "shared."):
     if _module.name.endswith("tables"):

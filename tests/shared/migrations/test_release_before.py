@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from tests.support.schema_contract import breaks, describe, read_released
+from tests.support.data.schema_contract import breaks, describe, read_released
 
 VOID = "DROP FUNCTION credits_void; CREATE FUNCTION credits_void"
 ENTER = """

@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from shared.migrations.runner import NEWEST, migrate
 from tests.shared.migrations.test_migrations import revisions
-from tests.support.representative_rows import Shape, add_rows, count_rows
+from tests.support.data.representative_rows import Shape, add_rows, count_rows
 
 FIRST, STEP = 3, 4
 """From the first schema that has an installation, rows are added every few: each migration meets some."""

@@ -12,8 +12,8 @@ from shared.messaging.replies import ReplyChannel
 from shared.messaging.valkey import connect_valkey
 from shared.models import heartbeats
 from tests.shared.models.model_calls import ModelCalls, model_calls
-from tests.support.call_messages import forget_calls
-from tests.support.stack import free_port
+from tests.support.models.call_messages import forget_calls
+from tests.support.processes.stack import free_port
 
 
 @pytest.fixture(scope="package")

@@ -35,8 +35,8 @@ from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.providers.routing import Router
 from shared.models.queue.call_queue import CallQueue, find_cancelled
 from shared.models.settlements import Settlements
-from tests.support.call_messages import forget_calls
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.models.call_messages import forget_calls
 
 CREDITS = 1_000_000
 LIMITS = Limits(queued_calls=1000, reserved_completion_tokens=4096)

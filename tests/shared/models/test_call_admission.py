@@ -22,9 +22,9 @@ from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.concurrency_limits import Shares
 from shared.models.model_slots import ModelSlots
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.prices import prices_of
-from tests.support.stack import wait_until
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.models.prices import prices_of
+from tests.support.processes.stack import wait_until
 
 
 class Share(Shares):

@@ -26,7 +26,7 @@ from shared.models.queue.call_queue import (
     queue_of,
     read_message,
 )
-from tests.support.call_messages import count_aside, take_call
+from tests.support.models.call_messages import count_aside, take_call
 
 SLOTS = 8
 ENTRY = CatalogFile(None).current().entries[0]

@@ -17,8 +17,8 @@ from shared.models.cancellations import Cancellations
 from shared.models.queue.call_queue import CallQueue, find_cancelled
 from shared.models.reply_timeouts import replies
 from tests.shared.models.model_calls import ModelCalls
-from tests.support.links import Link
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
+from tests.support.servers.links import Link
 
 
 @pytest.fixture(autouse=True)

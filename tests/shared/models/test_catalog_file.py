@@ -12,7 +12,7 @@ from shared.models import catalog_file
 from shared.models.catalog import ProviderKind
 from shared.models.catalog_file import CatalogFile
 from shared.models.catalog_format import CatalogInvalid
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 HEAD = '[providers.p]\nbase_url = "https://example.com/v1"\n'
 MODEL = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deploy.cli.main import main
 from shared.models.catalog_format import parse_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
-from tests.support.prices import prices_of
+from tests.support.models.prices import prices_of
 
 
 def listed(**changes: Any) -> dict[str, Any]:

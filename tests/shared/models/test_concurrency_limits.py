@@ -17,7 +17,7 @@ from shared.models.call_admission import CallAdmission
 from shared.models.concurrency_limits import KEY, Shares, SlotAnnouncer, read_slots, share_of
 from shared.models.reply_timeouts import replies
 from tests.shared.models.model_calls import ModelCalls
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 SLOTS = 512
 

@@ -31,9 +31,9 @@ from shared.models.invocations import invoke
 from shared.models.queue.call_queue import CallQueue, cancel
 from shared.models.reply_timeouts import replies
 from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received
-from tests.support.stack import free_port, wait_until
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import free_port, wait_until
 
 WORDS = ("!tokens 9", 2, 9)
 ENDPOINTS = pytest.mark.parametrize("endpoint", ["chat", "respond"])

@@ -9,7 +9,7 @@ from shared.messaging.replies import Inbox, Reply, ReplyKind
 from shared.models import heartbeats
 from shared.models.queue.call_queue import cancel
 from tests.shared.models.model_calls import ModelCalls, data_of, received
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,8 @@ from shared.models.execution import execute
 from shared.models.invocations import invoke
 from shared.models.queue.call_queue import AcceptedRequest, CallQueue, queue_of
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
-from tests.support.call_messages import KEYS, take_call
-from tests.support.stack import free_port
+from tests.support.models.call_messages import KEYS, take_call
+from tests.support.processes.stack import free_port
 
 
 def held_for(calls: ModelCalls, inbox: Inbox) -> int:

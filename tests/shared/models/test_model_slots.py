@@ -14,7 +14,7 @@ from redis.retry import Retry
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.models import model_slots
 from shared.models.model_slots import ModelSlots
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 A, B, C = (UUID(int=at) for at in (1, 2, 3))
 _models = count()

@@ -17,9 +17,9 @@ from shared.models.dialects import UPSTREAM_DIALECTS, Dialect, ParsedRequest, pa
 from shared.models.dialects.token_counts import read_usage
 from shared.models.invocations import invoke
 from tests.shared.models.model_calls import ModelCalls, data_of, received
-from tests.support.prices import prices_of
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.prices import prices_of
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
 
 PRICES = prices_of(
     prompt=2 * MICRO,

@@ -23,9 +23,9 @@ from shared.models.cancellations import Cancellations
 from shared.models.queue.call_queue import CallQueue, cancel, is_cancelled
 from shared.models.reply_timeouts import CallFailed, CallLost, replies
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
-from tests.support.call_messages import take_call
-from tests.support.monotonic_clock import MonotonicClock
-from tests.support.stack import PATIENCE_SECONDS, free_port, wait_until
+from tests.support.data.monotonic_clock import MonotonicClock
+from tests.support.models.call_messages import take_call
+from tests.support.processes.stack import PATIENCE_SECONDS, free_port, wait_until
 
 
 @pytest.fixture

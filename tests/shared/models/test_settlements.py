@@ -16,7 +16,7 @@ from shared.messaging.replies import Inbox, ReplyKind
 from shared.models import settlements
 from shared.models.settlements import Settlements
 from tests.shared.models.model_calls import ModelCalls, data_of, received
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 REPORTED = Outcome(
     status=Status.COMPLETED, counts=TokenCounts(prompt_tokens=5, completion_tokens=7), provider="scripted"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from shared.models.stream_loop import StreamLoop
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 PATIENCE_SECONDS = 60
 STREAMS = 20

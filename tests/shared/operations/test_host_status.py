@@ -9,7 +9,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.messaging.queues import QUEUES
 from shared.observability.multiprocess_metrics import HostMetrics
 from shared.operations.host_status import SweepState, measure_queues, read_host_state
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 
 
 def test_processes_and_sweeps_are_read_from_what_the_host_has_written(tmp_path: Path) -> None:

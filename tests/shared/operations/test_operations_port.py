@@ -20,8 +20,8 @@ from shared.observability.multiprocess_metrics import HostMetrics
 from shared.operations import operations_port as operations
 from shared.operations.health_checks import Check, HealthChecks
 from shared.operations.operations_port import OperationsPort
-from tests.support.front import open_front
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
+from tests.support.web.web_process import open_front
 
 
 def serve(checks: dict[str, Check], *, is_draining: bool = False) -> int:

@@ -20,7 +20,7 @@ from shared.operations.service_metrics import (
     measure_store,
     measure_valkeys,
 )
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 
 def test_waiting_model_calls_have_an_age(valkey_server: EmbeddedValkey) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from shared.observability.telemetry import LOST_LOG_LINES, JsonFormatter
 from shared.runtime.log_writer import FLUSH_SECONDS, MAX_BUFFERED_LINES, LineHandler
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 LOG_AND_GO_ON = (
     "from shared.runtime.log_writer import configure_logging; "

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.support.media_samples import Sample
+from tests.support.data.media_samples import Sample
 
 JSON = "application/json"
 _numbers = itertools.count(1)

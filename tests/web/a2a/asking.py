@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from shared.a2a.exact_json import parse
 from tests.contracts.a2a.schemas import check
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 
 
 @dataclass(frozen=True, kw_only=False)

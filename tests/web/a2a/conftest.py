@@ -11,9 +11,9 @@ from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import CreatedDeployment
-from tests.support.agent_worker import answering_turns
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 from tests.web.a2a.asking import Client
 
 SCRIPT = """

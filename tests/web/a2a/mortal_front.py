@@ -1,4 +1,4 @@
-"""A web process that accepts one message and can be killed, for `tests.support.mortals`."""
+"""A web process that accepts one message and can be killed, for `tests.support.processes.killable_processes`."""
 
 from typing import Any
 

@@ -6,7 +6,7 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment, disable_deployment
 from shared.identity.directory.identities import disable_identity
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import SCRIPT, give_script
 

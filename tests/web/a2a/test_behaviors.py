@@ -6,7 +6,7 @@ import pytest
 
 from shared.a2a.agents.default_agent import ASSISTANT, SCRIPT, equip_default_agent
 from shared.identity.access.roles import Role
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.a2a.asking import Client, text_of
 from tests.web.a2a.conftest import Cast
 

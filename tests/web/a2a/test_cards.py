@@ -7,7 +7,7 @@ from shared.a2a.agents.directory import LISTED_DISTRIBUTIONS, ROUTED
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior, remove_behavior
 from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
-from tests.support.plans import explain
+from tests.support.data.query_plans import explain
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import SCRIPT, Cast, give_script
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import Cast
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.a2a.asking import Client, reason, request
 from tests.web.a2a.conftest import Cast
 from web.a2a import tasks

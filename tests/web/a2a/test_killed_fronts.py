@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.mortals import die_at
+from tests.support.processes.killable_processes import die_at
 from tests.web.a2a import mortal_front
 from tests.web.a2a.asking import request
 from tests.web.a2a.conftest import Cast

@@ -9,8 +9,8 @@ import pytest
 from shared.a2a.tables import tasks
 from shared.identity.access.roles import Role
 from shared.ids import new_id
-from tests.support.front import Front
-from tests.support.planting import plant
+from tests.support.data.row_factory import plant
+from tests.support.web.web_process import Front
 
 NOW = datetime.now(UTC)
 

@@ -17,9 +17,9 @@ from shared.a2a.push.configurations import CONFIGURATIONS_LIMIT
 from shared.deliveries.sender import Sender
 from shared.migrations import versions
 from tests.contracts.a2a.schemas import check
-from tests.support.agent_worker import answering_turns
-from tests.support.front import Front, open_front
-from tests.support.stack import wait_until
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.processes.stack import wait_until
+from tests.support.web.web_process import Front, open_front
 from tests.web.a2a.asking import Client, reason, states
 from tests.web.a2a.conftest import Cast, make_cast
 

@@ -11,7 +11,7 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import disable_deployment
 from shared.identity.directory.memberships import change_member_role
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.a2a.asking import Client, events, reason, states
 from tests.web.a2a.conftest import Cast
 from web.a2a import streams

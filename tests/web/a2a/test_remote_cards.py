@@ -17,7 +17,7 @@ from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.shared.a2a.remote.agents import CARD, TRANSLATION, RawAgent, answers, sdk_agent
 from tests.shared.a2a.remote.installations import DEVELOPING
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.a2a.asking import Client, reason
 from tests.web.a2a.conftest import give_script
 

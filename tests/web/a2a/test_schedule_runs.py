@@ -10,7 +10,7 @@ from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.identities import Identity
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.a2a.conftest import Cast
 
 REPORTER = """

@@ -7,7 +7,7 @@ import pytest
 from shared.a2a.tables import behaviors
 from shared.identity.access.roles import Role
 from shared.ids import new_id
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 
 DIGITS = '{"n":9007199254740993,"d":1.10,"e":1e400}'
 SENT: dict[str, Any] = {

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from shared.a2a.exact_json import parse
 from shared.a2a.types import Task
 from tests.contracts.a2a.schemas import check
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.a2a.asking import Client, events, read_events, reason, states, text_of
 from tests.web.a2a.conftest import Cast
 

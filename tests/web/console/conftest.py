@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.browser import Browser, served
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.browser import Browser, served
+from tests.support.web.web_process import Front
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from shared.deliveries.tables import deliveries
 from shared.identity.access.roles import Role
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls
-from tests.support.browser import Browser
-from tests.support.front import Front
-from tests.support.identity import Person
-from tests.support.planting import plant
+from tests.support.data.identity import Person
+from tests.support.data.row_factory import plant
+from tests.support.web.browser import Browser
+from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
 from tests.web.media.conftest import Connector, make_connector, media, sql
 from web.console.action_items import list_credit_items

@@ -14,9 +14,9 @@ from markupsafe import escape
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.distributions import create_distribution
-from tests.support.browser import Browser
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.browser import Browser
+from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
 from tests.web.files.asking import Asker
 from tests.web.files.conftest import agent_of

@@ -15,8 +15,8 @@ import pytest
 
 from deploy.cli.main import main
 from shared.identity.access.permissions import Permission
-from tests.support.browser import Browser
-from tests.support.front import Front
+from tests.support.web.browser import Browser
+from tests.support.web.web_process import Front
 from web.console import pages
 from web.console.declarations import SIGN_IN, ConsoleAction, ConsoleRoutes
 from web.console.navigation import Group, Page

@@ -7,10 +7,10 @@ import pytest
 from shared.files import retention
 from shared.files.errors import RetentionRenewalNotSupported
 from shared.identity.access.roles import Role
-from tests.support.browser import Browser
-from tests.support.front import Front
-from tests.support.identity import Person
-from tests.support.media_samples import PNG
+from tests.support.data.identity import Person
+from tests.support.data.media_samples import PNG
+from tests.support.web.browser import Browser
+from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
 from tests.web.files.asking import Asker
 from tests.web.files.conftest import agent_of

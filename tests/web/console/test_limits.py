@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from shared.identity.access.roles import Role
-from tests.support.browser import Browser
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.browser import Browser
+from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
 
 SignedIn = Callable[[Person], Browser]

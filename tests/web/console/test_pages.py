@@ -22,9 +22,9 @@ from shared.identity.directory.organizations import rename_organization
 from shared.identity.directory.users import create_operator
 from shared.identity.tables import api_keys, identities, role_bindings
 from tests.shared.credits.calls import Calls
-from tests.support.browser import Browser
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.browser import Browser
+from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
 from web.console.navigation import Page
 from web.console.routes import PAGES

@@ -13,10 +13,10 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.users import disable_user
-from tests.support.browser import Answer, Browser
-from tests.support.front import Front, open_front
-from tests.support.identity import Person
-from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from tests.support.data.identity import Person
+from tests.support.servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from tests.support.web.browser import Answer, Browser
+from tests.support.web.web_process import Front, open_front
 
 BEGIN, BACK = "/console/in/provider", "/console/in/provider/back"
 SESSION, ATTEMPT = "__Host-qm", "__Host-qm-in"

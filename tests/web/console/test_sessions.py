@@ -12,9 +12,9 @@ from shared.identity.console_tables import console_links, console_sessions
 from shared.identity.directory.users import disable_user, enable_user
 from shared.identity.sign_in.console_sessions import sign_out_everywhere
 from shared.identity.tables import audit_events, users
-from tests.support.browser import Browser, new_code
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.browser import Browser, new_code
+from tests.support.web.web_process import Front
 
 SignedIn = Callable[[Person], Browser]
 SESSION = "__Host-qm"

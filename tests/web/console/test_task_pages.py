@@ -11,11 +11,11 @@ from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.credits.amounts import MICRO
 from shared.credits.tables import usage_records
 from shared.identity.access.roles import Role
-from tests.support.browser import Answer, Browser
-from tests.support.front import Front
-from tests.support.identity import Person
-from tests.support.planting import plant
-from tests.support.stack import wait_until
+from tests.support.data.identity import Person
+from tests.support.data.row_factory import plant
+from tests.support.processes.stack import wait_until
+from tests.support.web.browser import Answer, Browser
+from tests.support.web.web_process import Front
 from tests.web.a2a.conftest import SCRIPT, Cast, cast, give_script
 from tests.web.console.conftest import looking_at
 

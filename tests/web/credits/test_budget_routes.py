@@ -11,8 +11,8 @@ from shared.credits.holds import Attribution
 from shared.credits.spending_limits.budgets import SubjectKind
 from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 CHAT = {"model": "scripted/echo", "messages": [{"role": "user", "content": "hello"}]}
 MICRO = 1_000_000

@@ -11,8 +11,8 @@ from werkzeug.test import TestResponse
 from shared.credits.holds import Attribution
 from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 
 @dataclass(frozen=True, kw_only=True)

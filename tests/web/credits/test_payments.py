@@ -20,7 +20,7 @@ from shared.config.settings_errors import SettingsInvalid
 from shared.credits.balances import get_balance
 from shared.credits.payments.payment_entries import PaymentResult, enter_payment_event
 from shared.credits.reconciliation import reconcile
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 
 SECRET, OLDER = "whsec_of_the_test_endpoint", "whsec_that_was_replaced"
 KEY = b"thirty-two bytes of a secret....."

@@ -7,8 +7,8 @@ import pytest
 
 from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 
 @pytest.fixture

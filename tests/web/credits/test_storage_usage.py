@@ -11,9 +11,9 @@ from sqlalchemy import text
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.identity.access.roles import Role
 from tests.shared.files.metering.stored_months import DAY, Month, midnight_before
-from tests.support.front import Front
-from tests.support.identity import Person
-from tests.support.moved_clock import MovedClock
+from tests.support.data.identity import Person
+from tests.support.data.moved_clock import MovedClock
+from tests.support.web.web_process import Front
 
 GIB = 1 << 30
 

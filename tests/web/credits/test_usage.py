@@ -14,8 +14,8 @@ from shared.credits.holds import Attribution
 from shared.credits.usage import usage_reports
 from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 DAEMON, KEY = uuid4(), uuid4()
 

@@ -13,8 +13,8 @@ from shared.credits.settlement import Status
 from shared.credits.usage import usage_records
 from shared.identity.access.roles import Role
 from tests.shared.credits.calls import Calls
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 PATH = "/v1/usage/records"
 KEY, PRINCIPAL, DAEMON = uuid4(), uuid4(), uuid4()

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.messaging.valkey import connect_valkey
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.asking import refuse
 from tests.web.files.conftest import agent_of
 from web.dependencies.rate_limits import BATCHES_IN_LIMIT, RateLimiter

@@ -15,7 +15,7 @@ from werkzeug.exceptions import InternalServerError
 from shared.a2a.behaviors.script_parser import parse_script
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.access.roles import Role
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from web.error_responses.status_codes import answer_domain_error
 from web.http.requests import (
     MAXIMUM_JSON_CONTAINERS,

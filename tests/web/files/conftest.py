@@ -10,7 +10,7 @@ from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.role_bindings import list_role_bindings, unbind_role
 from shared.identity.tokens.usage_attribution import Attribution, mint_usage_attribution
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker
 
 ATTRIBUTION = "Service-Usage-Attribution"

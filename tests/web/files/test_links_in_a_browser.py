@@ -18,7 +18,7 @@ from werkzeug.serving import make_server
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.asking import succeed
 from tests.web.files.conftest import Cast, make_cast
 

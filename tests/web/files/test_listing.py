@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker, expire, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast, demote
 

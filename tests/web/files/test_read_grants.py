@@ -11,7 +11,7 @@ import pytest
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.organizations import resume_organization, suspend_organization
 from shared.identity.secrets import Prefix, is_well_formed, issue
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.asking import Asker, expire, fields_of, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 

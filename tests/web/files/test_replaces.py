@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.files.asking import expire, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.files import listing, searching
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker, refuse, succeed
 from tests.web.files.conftest import Cast
 

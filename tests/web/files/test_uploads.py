@@ -16,7 +16,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
 from shared.files.blobs.staging import LocalReceiver
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.asking import fields_of, leaving_nothing, refuse, succeed
 from tests.web.files.conftest import Cast
 

@@ -24,10 +24,10 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
 from shared.fairness.admission import ANONYMOUS, ConcurrencyLimited, Pool, PoolKey
 from shared.identity.access.roles import Role
-from tests.support.documents import openapi_document
-from tests.support.front import Front, open_front
-from tests.support.identity import make_settings
-from tests.support.stack import wait_until
+from tests.support.data.identity import make_settings
+from tests.support.processes.stack import wait_until
+from tests.support.web.openapi_documents import openapi_document
+from tests.support.web.web_process import Front, open_front
 from tests.web.crowds import HeldBody, Request, crowd
 from tests.web.files.asking import Asker, refuse, succeed
 from tests.web.files.bodies import CONTENT_TYPE, multipart

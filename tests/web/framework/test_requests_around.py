@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.observability.telemetry import JsonFormatter
 from shared.operations.health_checks import HealthChecks
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.asking import refuse
 
 

@@ -24,8 +24,8 @@ from shared.identity.directory.organizations import suspend_organization
 from shared.identity.secrets import hash_secret
 from shared.identity.sign_in.console_sessions import issue_link, sign_in
 from shared.identity.tables import api_keys, client_credentials, distributions, memberships, role_bindings
-from tests.support.front import Front, open_front
-from tests.support.statements import own_statements
+from tests.support.data.statements import own_statements
+from tests.support.web.web_process import Front, open_front
 from tests.web.test_cross_organization import BODIES, EXAMPLES, OPERATIONS, REFUSALS, World, world
 from web.console.csrf import FIELD, token_for
 from web.console.declarations import SIGN_IN

@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity.access.roles import Role
-from tests.support.front import Front, open_front
+from tests.support.web.web_process import Front, open_front
 from tests.web.framework.test_requests_around import lines as lines  # noqa: PLC0414 (a fixture)
 from web.http.client_address import apply_forwarded_for, client_address
 

@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from shared.identity.access.roles import Role
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from sqlalchemy import func, update
 
 from shared.identity.access.roles import Role
 from shared.identity.tables import signing_keys
-from tests.support.front import BASE_URL, Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import BASE_URL, Front
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from shared.identity.directory import role_bindings
 from shared.identity.directory.deployments import CreatedDeployment, DeploymentKind, create_deployment
 from shared.identity.directory.repositories import RepositoryDraft, put_repository
 from shared.identity.tables import audit_events
-from tests.support.documents import openapi_document
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.openapi_documents import openapi_document
+from tests.support.web.web_process import Front
 from web.app import ROUTES
 
 OPERATIONS = {

@@ -14,7 +14,7 @@ from shared.identity.directory import deployments, distributions, identities, or
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.distributions import CreatedDistribution
 from shared.identity.directory.identities import Identity
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 
 REPORTED = {
     "messageId": "m-1",

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.identity.access.roles import Role
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker, refuse, succeed
 from tests.web.files.conftest import agent_of
 

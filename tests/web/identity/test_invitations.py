@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.identity.access.roles import Role
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.web_process import Front
 
 
 def invite(front: Front, owner: Person, organization_id: UUID, **body: str) -> Any:

@@ -20,7 +20,7 @@ from shared.identity.directory import deployments, identities, organizations, ve
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.secrets import Prefix, issue
 from shared.identity.tokens.access_tokens import verify_access_token
-from tests.support.front import BASE_URL, Front, open_front
+from tests.support.web.web_process import BASE_URL, Front, open_front
 
 GRANT = {"grant_type": "client_credentials"}
 OTHER_SECRET = issue(Prefix.CLIENT_SECRET).value

@@ -15,9 +15,9 @@ from deploy.process_types import web_command
 from deploy.supervision.child_processes import Program, kill
 from shared.db.database import Database
 from shared.identity.bootstrap import Credentials, bootstrap
-from tests.support import quick_starts
-from tests.support.identity import make_settings
-from tests.support.stack import free_port, wait_until
+from tests.support.data.identity import make_settings
+from tests.support.processes import process_forks
+from tests.support.processes.stack import free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_SECONDS = 60
@@ -65,7 +65,7 @@ def served(
         directory=ROOT,
         log=directory / "web.log",
     )
-    process = quick_starts.start(program)
+    process = process_forks.start(program)
     try:
         wait_until(lambda: is_answering(url), f"the front answers; see {program.log}")
         yield Served(url, credentials)

@@ -18,9 +18,9 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import DeploymentKind, create_deployment
 from shared.identity.tokens.jwks_client import IssuerKeys
-from tests.support.front import BASE_URL, Front, open_front
-from tests.support.identity import make_settings
-from tests.support.media_sources import MediaSource, content
+from tests.support.data.identity import make_settings
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.web.web_process import BASE_URL, Front, open_front
 
 ISSUER = "https://token.actions.example.com/acme"
 OTHER_ISSUER = "https://git.example.org/_services/token"

@@ -15,9 +15,9 @@ from shared.a2a.inbound.dispatcher import MessageDispatcher, route_due_messages
 from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.identity.access.authorization import OPERATOR
 from shared.media.notifications.notification_endpoints import set_endpoint
-from tests.support.agent_worker import answering_turns
-from tests.support.front import LOCAL_EGRESS, Front
-from tests.support.media_sources import MediaSource
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data.media_sources import MediaSource
+from tests.support.web.web_process import LOCAL_EGRESS, Front
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import give_script
 from tests.web.media.conftest import Connector, make_connector, sign, sql

@@ -13,9 +13,9 @@ from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.a2a.inbound.intake import receive_message
 from shared.a2a.inbound.messages import InboundMessage, MessageState
 from shared.media.importing.imports import STANDARD
-from tests.support.front import Front
-from tests.support.media_samples import OGG, PNG
-from tests.support.media_sources import MediaSource, content, status
+from tests.support.data.media_samples import OGG, PNG
+from tests.support.data.media_sources import MediaSource, content, status
+from tests.support.web.web_process import Front
 from tests.web.inbound.conftest import Door, make_door
 from tests.web.media.conftest import fetch, sql
 

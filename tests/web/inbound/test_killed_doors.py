@@ -11,9 +11,9 @@ from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.a2a.tasks.router import Router
 from shared.config.settings import Settings
 from shared.db.database import Database
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
-from tests.support.mortals import die_at
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.processes.killable_processes import die_at
 from tests.web.inbound.conftest import Door, message
 from tests.web.media import mortal_front
 from tests.web.media.conftest import fetch, sql

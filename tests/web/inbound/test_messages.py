@@ -12,7 +12,7 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import disable_deployment
 from shared.identity.directory.distributions import disable_distribution, rotate_webhook_secret
 from shared.identity.directory.organizations import suspend_organization
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.inbound.conftest import Door, make_door, message
 from tests.web.media.conftest import sql
 

@@ -13,9 +13,9 @@ from shared.a2a.inbound.forwarder import MessageForwarder
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import get_distribution, update_distribution
 from tests.support import networks
-from tests.support.agent_worker import answering_turns
-from tests.support.front import Front
-from tests.support.media_samples import JPEG, PNG
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data.media_samples import JPEG, PNG
+from tests.support.web.web_process import Front
 from tests.web.a2a.conftest import give_behavior_to
 from tests.web.inbound.conftest import SCRIPT
 from tests.web.media.conftest import fetch, sql

@@ -12,11 +12,11 @@ from werkzeug.test import TestResponse
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import disable_deployment, enable_deployment
 from shared.identity.directory.distributions import disable_distribution, rotate_webhook_secret
-from tests.support.agent_worker import answering_turns
-from tests.support.front import Front
-from tests.support.media_samples import PNG
-from tests.support.media_sources import MediaSource, content
-from tests.support.stack import wait_until
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import MediaSource, content
+from tests.support.processes.stack import wait_until
+from tests.support.web.web_process import Front
 from tests.web.a2a.asking import events, states
 from tests.web.a2a.conftest import SCRIPT
 from tests.web.inbound.conftest import Door, make_door, message

@@ -9,8 +9,8 @@ import pytest
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.exact_json import parse
 from shared.a2a.inbound.updates import link_files
-from tests.support.agent_worker import answering_turns
-from tests.support.front import Front
+from tests.support.agents.agent_worker import answering_turns
+from tests.support.web.web_process import Front
 from tests.web.inbound.conftest import Door, make_door
 from tests.web.media.conftest import sql
 

@@ -22,8 +22,8 @@ from shared.identity.directory.deployments import CreatedDeployment
 from shared.media.importing.fetch_job import Fetcher, fetch_due
 from shared.media.importing.import_notifications import KIND
 from shared.media.notifications.notification_channel import DistributionChannel
-from tests.support.front import Front
-from tests.support.media_samples import PNG, Sample
+from tests.support.data.media_samples import PNG, Sample
+from tests.support.web.web_process import Front
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from shared.files.sweeps import sweep_staging
-from tests.support.front import Front
-from tests.support.media_samples import PDF
-from tests.support.mortals import die_at
+from tests.support.data.media_samples import PDF
+from tests.support.processes.killable_processes import die_at
+from tests.support.web.web_process import Front
 from tests.web.media import mortal_front
 from tests.web.media.conftest import Connector, encode, media, sql
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from shared.identity.access.roles import Role
-from tests.support.front import Front
-from tests.support.media_samples import OGG, PNG
+from tests.support.data.media_samples import OGG, PNG
+from tests.support.web.web_process import Front
 from tests.web.files.asking import Asker, expire, refuse, succeed
 from tests.web.files.conftest import agent_of, on_behalf_of, promote
 from tests.web.media.conftest import Connector, make_connector

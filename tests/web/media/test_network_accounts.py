@@ -17,8 +17,8 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.distributions import update_distribution
 from tests.support import networks
-from tests.support.front import LOCAL_EGRESS, Front
-from tests.support.media_samples import PDF, PNG, Sample
+from tests.support.data.media_samples import PDF, PNG, Sample
+from tests.support.web.web_process import LOCAL_EGRESS, Front
 from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
 

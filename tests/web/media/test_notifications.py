@@ -19,9 +19,9 @@ from shared.identity.access.roles import Role
 from shared.media.importing.import_notifications import notice_expired_media
 from shared.media.notifications import notification_endpoints
 from tests.shared.egress.servers import Server, content
-from tests.support.front import LOCAL_EGRESS, Front
-from tests.support.identity import make_settings
-from tests.support.media_samples import PNG
+from tests.support.data.identity import make_settings
+from tests.support.data.media_samples import PNG
+from tests.support.web.web_process import LOCAL_EGRESS, Front
 from tests.web.media.conftest import Connector, deliver, fetch, make_connector, media, sql
 
 OK = content(b"")

@@ -27,10 +27,10 @@ from shared.media.importing.paused_imports import resume_paused
 from shared.media.notifications.notification_channel import DistributionChannel
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
-from tests.support.front import LOCAL_EGRESS, Front
-from tests.support.media_samples import JPEG, PDF, PNG, Sample
-from tests.support.moved_clock import MovedClock
+from tests.support.data.media_samples import JPEG, PDF, PNG, Sample
+from tests.support.data.moved_clock import MovedClock
 from tests.support.networks.serving import Reply
+from tests.support.web.web_process import LOCAL_EGRESS, Front
 from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
 

@@ -23,9 +23,9 @@ from shared.identity.directory.deployments import disable_deployment, enable_dep
 from shared.media.importing.paused_imports import resume_paused
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
-from tests.support.front import LOCAL_EGRESS, Front
-from tests.support.media_samples import PDF, PNG
+from tests.support.data.media_samples import PDF, PNG
 from tests.support.networks import slack, twilio
+from tests.support.web.web_process import LOCAL_EGRESS, Front
 from tests.web.media.conftest import deliver, fetch, make_connector, media, sql
 from tests.web.media.webhook_senders import Line, open_line
 

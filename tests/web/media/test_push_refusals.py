@@ -18,8 +18,8 @@ from shared.identity.directory.distributions import (
     rotate_webhook_secret,
 )
 from shared.identity.directory.organizations import suspend_organization
-from tests.support.front import Front, open_front
-from tests.support.media_samples import PNG, Sample
+from tests.support.data.media_samples import PNG, Sample
+from tests.support.web.web_process import Front, open_front
 from tests.web.media.conftest import Connector, encode, fetch, make_connector, media, sql
 
 PAGE = Sample(file_name="a.png", media_type="image/png", content=b"<!doctype html><p>")

@@ -16,8 +16,8 @@ from shared.identity.directory.distributions import (
 from shared.media.networks.signatures import verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
-from tests.support.front import Front
-from tests.support.media_samples import PNG
+from tests.support.data.media_samples import PNG
+from tests.support.web.web_process import Front
 from tests.web.media.conftest import Connector, encode, make_connector, media, sign, sql
 
 # The example of the Standard Webhooks specification and of its libraries.

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.front import Front
-from tests.support.media_samples import PDF, PNG, SAMPLES, Sample
+from tests.support.data.media_samples import PDF, PNG, SAMPLES, Sample
+from tests.support.web.web_process import Front
 from tests.web.media.conftest import Connector, form, media, sql
 
 

@@ -27,11 +27,11 @@ from shared.media.network_settings import get_credentials
 from shared.media.network_setup.slack_installations import begin_installation
 from shared.media.networks.slack_installation import SCOPES
 from tests.support import networks
-from tests.support.front import LOCAL_EGRESS, Front
-from tests.support.identity import Person
-from tests.support.media_samples import PNG
+from tests.support.data.identity import Person
+from tests.support.data.media_samples import PNG
 from tests.support.networks.serving import Asked, Reply, say
 from tests.support.networks.slack import BOT_TOKEN, CLIENT_ID, CLIENT_SECRET
+from tests.support.web.web_process import LOCAL_EGRESS, Front
 from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
 

@@ -9,9 +9,9 @@ from werkzeug.test import TestResponse
 
 from shared.media.networks.registry import NETWORKS
 from shared.media.networks.signatures import Timestamp
-from tests.support.front import Front
-from tests.support.media_samples import PNG
+from tests.support.data.media_samples import PNG
 from tests.support.networks import STAND_INS, StandIn
+from tests.support.web.web_process import Front
 from tests.web.media.webhook_senders import Line, open_line
 
 UNTIMED = {

@@ -14,9 +14,9 @@ from shared.identity.directory.distributions import update_distribution
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_settings import get_credentials
 from shared.media.networks.webhooks import previous
-from tests.support.front import Front
-from tests.support.media_samples import PNG
+from tests.support.data.media_samples import PNG
 from tests.support.networks import STAND_INS, DiscordStandIn, SlackStandIn, StandIn, TelegramStandIn
+from tests.support.web.web_process import Front
 from tests.web.media.webhook_senders import Line, open_line
 
 

@@ -25,8 +25,8 @@ from shared.identity.directory.organizations import resume_organization, suspend
 from shared.media.importing import import_queue
 from shared.media.importing.paused_imports import resume_paused
 from tests.support import networks
-from tests.support.front import Front, open_front
-from tests.support.media_samples import JPEG, OGG, PDF, PNG
+from tests.support.data.media_samples import JPEG, OGG, PDF, PNG
+from tests.support.web.web_process import Front, open_front
 from tests.web.media.webhook_senders import Line, open_line
 from web.http.slots import Admission
 

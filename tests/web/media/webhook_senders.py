@@ -11,9 +11,9 @@ from werkzeug.test import TestResponse
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.distributions import update_distribution
 from shared.media.networks.registry import NETWORKS
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
 from tests.support.networks import StandIn
+from tests.support.web.web_process import Front
 
 
 @dataclass(frozen=True, kw_only=True)

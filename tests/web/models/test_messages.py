@@ -6,7 +6,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from shared.credits.tables import invocations
-from tests.support.front import Front
+from tests.support.web.web_process import Front
 from tests.web.models.test_model_routes import World, world
 
 __all__ = ["world"]

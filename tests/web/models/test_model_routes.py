@@ -11,9 +11,9 @@ from werkzeug.test import TestResponse
 from shared.credits.ledger import top_up
 from shared.identity.access.authorization import OPERATOR
 from shared.models import reply_timeouts
-from tests.support.documents import openapi_document
-from tests.support.front import Front
-from tests.support.identity import Person
+from tests.support.data.identity import Person
+from tests.support.web.openapi_documents import openapi_document
+from tests.support.web.web_process import Front
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

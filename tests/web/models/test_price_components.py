@@ -23,7 +23,7 @@ from shared.models.catalog_format import parse_catalog
 from shared.models.dialects import parse_chat
 from shared.models.invocations import new_invocation
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 from web.models.catalog_schemas import ModelBody
 
 PRIMES = dict(zip(COMPONENTS, (2, 3, 5, 7, 11, 13, 17, 19, 23), strict=False))

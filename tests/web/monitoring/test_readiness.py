@@ -14,7 +14,7 @@ from shared.observability.multiprocess_metrics import HostMetrics
 from shared.observability.telemetry import UPLOADED_BYTES
 from shared.operations import health_checks
 from shared.operations.health_checks import HealthChecks
-from tests.support.front import open_front
+from tests.support.web.web_process import open_front
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.server.trivial_front import TrivialFront, post, read_answer, trivial_front
 
 CLIENTS = 40

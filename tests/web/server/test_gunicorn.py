@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.process_types import GUNICORN_SETTINGS, web_command
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.server.trivial_front import ROOT, trivial_front
 
 _REQUEST = b"GET %s HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"

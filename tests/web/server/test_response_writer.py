@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.server.trivial_front import TrivialFront, many_files, post, read_answer, trivial_front
 from web.server.response_writer import BLOCKING_THREADS
 

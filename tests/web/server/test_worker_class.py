@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from tests.web.server.trivial_front import (
     TrivialFront,
     is_hung_up,

@@ -15,9 +15,9 @@ from shared.a2a.remote.request_tokens import mint_request_token
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.distributions import CreatedDistribution
 from shared.identity.directory.identities import Identity
-from tests.support.databases import database_url, migrated_template
-from tests.support.front import Front, open_front
-from tests.support.servers import postgres_server, valkey_server
+from tests.support.servers.databases import database_url, migrated_template
+from tests.support.servers.run_servers import postgres_server, valkey_server
+from tests.support.web.web_process import Front, open_front
 from tests.web.files.conftest import attribution_for
 from werkzeug.serving import make_server
 

@@ -22,8 +22,8 @@ from shared.fairness.admission import UNFAIR
 from shared.fairness.fair_queueing import RoundRobin
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
-from tests.support.plans import explain
-from tests.support.stack import TookTooLong, wait_until
+from tests.support.data.query_plans import explain
+from tests.support.processes.stack import TookTooLong, wait_until
 from workers.consumers import ConsumerPool
 
 SLOTS = 8

@@ -36,9 +36,9 @@ from shared.ids import new_id
 from shared.messaging.valkey import connect_valkey
 from tests.shared.a2a.behaviors.turns import message
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.stores import open_any_store
-from tests.support.turns import ClaimingLog, TellableExecution, make_execution
+from tests.support.agents.chosen_turns import ClaimingLog, TellableExecution, make_execution
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.servers.stores import open_any_store
 
 CREDITS = 1_000_000
 

@@ -18,9 +18,9 @@ from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.messaging.valkey import connect_valkey
-from tests.support import quick_starts
-from tests.support.stores import open_any_store
-from tests.support.turns import make_execution
+from tests.support.agents.chosen_turns import make_execution
+from tests.support.processes import process_forks
+from tests.support.servers.stores import open_any_store
 
 
 def let_die(settings: Settings, database_url: str, deaths: Sequence[tuple[UUID, str]]) -> list[int]:
@@ -39,7 +39,7 @@ def let_die(settings: Settings, database_url: str, deaths: Sequence[tuple[UUID, 
         },
         "deaths": [(str(turn_id), point) for turn_id, point in deaths],
     }
-    status, said = quick_starts.run("tests.shared.a2a.behaviors.dying_worker", json.dumps(document))
+    status, said = process_forks.run("tests.shared.a2a.behaviors.dying_worker", json.dumps(document))
     assert status == 0, said
     signals: list[int] = json.loads(said.splitlines()[-1])
     return signals

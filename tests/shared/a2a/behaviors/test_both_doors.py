@@ -33,7 +33,7 @@ from shared.models.invocations import require_model_access
 from shared.models.reply_timeouts import replies
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.models.model_calls import CREDITS, ModelCalls, model_calls, received
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 from web.framework.revocation import until_revoked
 
 NOTHING = ("failed", 0, 0, False)

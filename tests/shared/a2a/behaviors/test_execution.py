@@ -20,7 +20,7 @@ from shared.identity.directory.deployments import disable_deployment
 from shared.identity.directory.identities import disable_identity
 from shared.identity.directory.organizations import suspend_organization
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 
 def script(*steps: str) -> str:

@@ -24,9 +24,9 @@ from shared.files.uploads import upload
 from tests.shared.a2a.behaviors.agents import CREDITS, Agents, make_agents
 from tests.shared.a2a.behaviors.turns import message
 from tests.shared.credits.calls import Calls
-from tests.support.stack import wait_until
-from tests.support.upstream_scripts import DIRECTIVE, Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstream_scripts import DIRECTIVE, Script
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import wait_until
 
 CATALOG = """
 [providers.scripted]

@@ -21,8 +21,8 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.support.media_sources import Handler, MediaSource, Respond, begin
-from tests.support.stack import free_port, wait_until
+from tests.support.data.media_sources import Handler, MediaSource, Respond, begin
+from tests.support.processes.stack import free_port, wait_until
 
 CARD = "/.well-known/agent-card.json"
 TRANSLATION = "https://extensions.example/translation/v1"

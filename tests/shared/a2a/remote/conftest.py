@@ -12,7 +12,7 @@ from shared.a2a.remote import connection, task_polling
 from shared.db.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.a2a.remote.turns import use_endpoint
-from tests.support.genuine_agents import GenuineAgent, genuine_agent
+from tests.support.agents.a2a_sdk_process import GenuineAgent, genuine_agent
 
 RETRY_SECONDS = 8.0
 SILENCE_SECONDS = 6.0

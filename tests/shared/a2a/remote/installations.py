@@ -9,7 +9,7 @@ from shared.a2a.remote.endpoints import Endpoint, EndpointDraft, find_endpoint, 
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.identity.access.authorization import OPERATOR
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 DEVELOPING: dict[str, Any] = {"egress_allow_private": True, "egress_allow_http": True}
 

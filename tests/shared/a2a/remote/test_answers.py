@@ -7,7 +7,7 @@ import pytest
 from shared.a2a.types import TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.turns import counted, outline, said, text_of
-from tests.support.genuine_agents import GenuineAgent
+from tests.support.agents.a2a_sdk_process import GenuineAgent
 
 Use = Callable[..., GenuineAgent]
 

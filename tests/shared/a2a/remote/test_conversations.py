@@ -8,8 +8,8 @@ import pytest
 from shared.a2a.types import Task, TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.turns import outline, said, text_of
-from tests.support.genuine_agents import GenuineAgent
-from tests.support.stack import wait_until
+from tests.support.agents.a2a_sdk_process import GenuineAgent
+from tests.support.processes.stack import wait_until
 
 Use = Callable[..., GenuineAgent]
 

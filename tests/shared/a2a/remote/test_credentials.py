@@ -8,7 +8,7 @@ from shared.db.database import Database
 from shared.encryption import Encryption
 from shared.identity.credentials.reencryption import reencrypt
 from tests.shared.a2a.remote.installations import DEVELOPING, make_installation
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 
 
 def test_a_credential_is_encrypted_again_with_the_newest_key(database: Database) -> None:

@@ -8,7 +8,7 @@ from shared.a2a.types import TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.behaviors.dying_worker import let_die
 from tests.shared.a2a.remote.turns import counted, outline, said, text_of, use_endpoint
-from tests.support.genuine_agents import GenuineAgent, genuine_agent
+from tests.support.agents.a2a_sdk_process import GenuineAgent, genuine_agent
 
 POINTS = (
     "turn.claimed",

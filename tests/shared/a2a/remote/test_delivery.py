@@ -23,8 +23,8 @@ from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.servers import Wire, scripted_agent
 from tests.shared.a2a.remote.test_hostile_agents import status, task_of, update
 from tests.shared.a2a.remote.turns import use_endpoint
-from tests.support.stack import wait_until
-from tests.support.statements import own_statements
+from tests.support.data.statements import own_statements
+from tests.support.processes.stack import wait_until
 
 SUBMITTED = {"state": "TASK_STATE_SUBMITTED"}
 

@@ -14,9 +14,9 @@ from shared.db.database import Database
 from shared.identity.access.authorization import OPERATOR
 from tests.shared.a2a.remote.agents import BINDINGS, CARD, RawAgent, answers, sdk_agent
 from tests.shared.a2a.remote.installations import Installation, make_installation
-from tests.support.identity import make_settings
-from tests.support.media_sources import cut_off, endless, redirect
-from tests.support.stack import free_port
+from tests.support.data.identity import make_settings
+from tests.support.data.media_sources import cut_off, endless, redirect
+from tests.support.processes.stack import free_port
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from shared.a2a.remote.request_tokens import TYPE, mint_request_token
 from shared.db.database import Database
 from shared.errors import DomainError
 from shared.identity.tokens.key_rotation import KeyPurpose, lifetime_seconds
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 
 def test_a_request_token_is_verified_by_the_published_keys(database: Database) -> None:

@@ -7,7 +7,7 @@ from shared.a2a.remote.endpoints import EndpointDraft, put_endpoint
 from shared.a2a.types import Task, TaskState
 from shared.identity.access.authorization import OPERATOR
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 
 def use_endpoint(

@@ -13,8 +13,8 @@ from shared.a2a.schedules.scheduler import Scheduler, run_due_schedules
 from shared.identity.access.authorization import OPERATOR
 from shared.runtime.batches import budget
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.support.identity import IdentityFactory
-from tests.support.plans import explain
+from tests.support.data.identity import IdentityFactory
+from tests.support.data.query_plans import explain
 
 
 def schedule(agents: Agents, deployment_id: UUID, *, minutes_late: int) -> UUID:

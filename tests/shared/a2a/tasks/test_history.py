@@ -11,7 +11,7 @@ from shared.a2a.tasks.listing import TaskQuery, list_tasks
 from shared.a2a.types import Task
 from shared.db.database import StatementSession
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.support.plans import Statement, rows_read
+from tests.support.data.query_plans import Statement, rows_read
 
 COPIES = """
 WITH copies AS (

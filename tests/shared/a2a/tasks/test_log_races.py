@@ -22,7 +22,7 @@ from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.remote.turns import outline
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)

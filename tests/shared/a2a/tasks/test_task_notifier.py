@@ -13,7 +13,7 @@ from shared.a2a.tasks.task_notifier import TaskNotifier, TaskWatch
 from shared.db.database import Database
 from shared.ids import new_id
 from shared.messaging.valkey import connect_valkey
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 NOBODY = "redis://127.0.0.1:1/0"
 

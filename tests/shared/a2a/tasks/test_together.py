@@ -14,7 +14,7 @@ from shared.a2a.tasks.log import TaskLog
 from shared.a2a.types import Artifact, Part, TaskState
 from shared.errors import ServiceUnavailable
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.support.stack import wait_until
+from tests.support.processes.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)

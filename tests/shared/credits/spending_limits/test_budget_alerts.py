@@ -17,7 +17,7 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.errors import ResourceNotFound
 from tests.shared.credits.spending_limits.test_budgets import Limits, limits
 from tests.shared.egress.servers import Server, content
-from tests.support.identity import make_settings
+from tests.support.data.identity import make_settings
 
 __all__ = ["limits"]
 HOOK = "/alerts"

@@ -19,7 +19,7 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.errors import AlreadyExists, ResourceNotFound
 from tests.shared.credits.calls import Calls
 from tests.shared.credits.test_races import run_concurrently
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 MICRO = 1_000_000
 Found = TypeVar("Found")

@@ -37,10 +37,10 @@ from shared.ids import new_id
 from shared.messaging.queues import LEDGER
 from shared.runtime.batches import budget
 from tests.shared.credits.calls import Calls
-from tests.support.bound_worker import bound_worker
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.moved_clock import MovedClock
-from tests.support.sudden_ends import Died, die_once
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.data.moved_clock import MovedClock
+from tests.support.processes.bound_worker import bound_worker
+from tests.support.processes.simulated_deaths import Died, die_once
 
 KEPT = timedelta(days=35)
 MONTH = timedelta(days=40)

@@ -11,8 +11,8 @@ from shared.credits.usage.usage_query import Dimension, Interval
 from shared.credits.usage.usage_reports import UsageCriteria, Window, model_usage, usage
 from shared.db.database import Database
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.plans import recorded_statements, rows_expected, rows_read
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.data.query_plans import recorded_statements, rows_expected, rows_read
 
 RECORDS, DAYS, GROUPS = 60_000, 30, 2
 AN_HOUR = RECORDS / DAYS / 24

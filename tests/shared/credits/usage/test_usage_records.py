@@ -13,8 +13,8 @@ from shared.credits.tables import usage_records
 from shared.credits.usage import usage_records as usage
 from shared.credits.usage.usage_records import RecordFilter, list_usage_records
 from shared.db.database import Database
-from tests.support.plans import recorded_statements, rows_read
-from tests.support.planting import plant_all
+from tests.support.data.query_plans import recorded_statements, rows_read
+from tests.support.data.row_factory import plant_all
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 STATUSES = ("completed", "failed")

@@ -22,7 +22,7 @@ from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
 from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
 from tests.shared.files.conftest import Shelf, receiving
-from tests.support.sudden_ends import Died
+from tests.support.processes.simulated_deaths import Died
 
 LATER = datetime(2090, 1, 1, tzinfo=UTC)
 

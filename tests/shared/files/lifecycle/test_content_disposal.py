@@ -20,8 +20,8 @@ from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.resources import Receipt
 from shared.runtime.batches import budget
 from tests.shared.files.conftest import Shelf, caller_with_everything
-from tests.support.plans import explain
-from tests.support.sudden_ends import Died
+from tests.support.data.query_plans import explain
+from tests.support.processes.simulated_deaths import Died
 
 AT_ONCE, BATCH = 2, 3
 pytestmark = pytest.mark.parametrize("shelf", ["local"], indirect=True)

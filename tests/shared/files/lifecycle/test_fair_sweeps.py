@@ -18,8 +18,8 @@ from shared.files.tables import resumable_uploads
 from shared.ids import new_id
 from shared.runtime.batches import budget
 from tests.shared.files.conftest import Shelf
-from tests.support.plans import explain
-from tests.support.planting import plant
+from tests.support.data.query_plans import explain
+from tests.support.data.row_factory import plant
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from shared.files.resources import Receipt
 from shared.observability.telemetry import SCRUBBED
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.files.conftest import Shelf
-from tests.support.sudden_ends import Died
+from tests.support.processes.simulated_deaths import Died
 
 MONTH = timedelta(days=30)
 

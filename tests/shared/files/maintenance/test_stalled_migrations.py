@@ -11,7 +11,7 @@ from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStoreUnavailable
 from shared.files.maintenance.store_migration import _copy_one
 from shared.files.resources import Receipt
 from tests.shared.files.conftest import Move
-from tests.support.sudden_ends import Died, die_once
+from tests.support.processes.simulated_deaths import Died, die_once
 
 
 def stall_once(patch: pytest.MonkeyPatch, point: str, meanwhile: Callable[[], None]) -> list[str]:

@@ -30,7 +30,7 @@ from shared.files.store_identity import (
 from shared.identity.access.authorization import OPERATOR
 from tests.contracts.blob_stores import LocalBench, put
 from tests.shared.files.conftest import Move, Shelf
-from tests.support.sudden_ends import Died, die_once
+from tests.support.processes.simulated_deaths import Died, die_once
 
 POINTS = ("move.claimed", "move.read", "move.placed")
 

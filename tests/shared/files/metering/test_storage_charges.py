@@ -30,8 +30,8 @@ from tests.shared.files.metering.stored_months import (
     empty_month,
     midnight_before,
 )
-from tests.support.identity import IdentityFactory, make_settings
-from tests.support.sudden_ends import Died
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.simulated_deaths import Died
 
 POINTS = (
     "storage.folded",

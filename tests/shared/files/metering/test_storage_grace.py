@@ -17,7 +17,7 @@ from shared.files.metering.storage_check import find_storage_discrepancies
 from shared.files.metering.storage_prices import StoragePrice
 from shared.identity.access.authorization import OPERATOR
 from tests.shared.files.conftest import Shelf
-from tests.support.moved_clock import MovedClock
+from tests.support.data.moved_clock import MovedClock
 
 GIB = 1 << 30
 DAY = timedelta(days=1)

@@ -10,7 +10,7 @@ from shared.credits.storage_billing.storage_reports import StorageCriteria, stor
 from shared.db.database import Database
 from shared.files.metering.storage_prices import StorageMonth
 from tests.shared.files.metering.stored_months import DAY, MICROSECOND, Month, days_between, empty_month
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 GIB = 1 << 30
 PRICE = 28_293_031

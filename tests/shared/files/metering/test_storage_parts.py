@@ -31,7 +31,7 @@ from tests.shared.files.metering.stored_months import (
     empty_month,
     midnight_before,
 )
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 GIB = 1 << 30
 PURPOSE, OWNER, DISTRIBUTION = StorageDimension

@@ -17,7 +17,7 @@ from shared.identity.directory.organizations import resume_organization, suspend
 from shared.identity.directory.role_bindings import bind_identity_role, bind_user_role
 from shared.identity.errors import GrantExceedsGranter, ResourceNotFound
 from tests.shared.identity.conftest import World, make_world
-from tests.support.identity import IdentityFactory, Person
+from tests.support.data.identity import IdentityFactory, Person
 
 
 def admit(session: Session, person: Person, world: World, role: Role) -> None:

@@ -23,8 +23,8 @@ from shared.identity.expiring_cache import ExpiringCache
 from shared.identity.tables import api_keys
 from shared.identity.tokens.signing_keys import SigningKeys
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
-from tests.support.monotonic_clock import MonotonicClock
+from tests.support.data.identity import IdentityFactory
+from tests.support.data.monotonic_clock import MonotonicClock
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from shared.identity.errors import (
     OrganizationSuspended,
 )
 from tests.shared.identity.conftest import World, attribute, make_world
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 def test_a_direct_call_is_owned_and_paid_by_the_deployments_own(

@@ -25,8 +25,8 @@ from shared.identity.errors import ExpiredToken, InvalidToken, OrganizationSuspe
 from shared.identity.sign_in.console_sessions import issue_link, sign_in
 from shared.identity.sweeps import sweep_console_sessions
 from shared.identity.tables import api_keys, client_credentials, users
-from tests.support.identity import IdentityFactory, Person
-from tests.support.stack import wait_until
+from tests.support.data.identity import IdentityFactory, Person
+from tests.support.processes.stack import wait_until
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from shared.identity.credentials.api_keys import revoke_api_key
 from shared.identity.directory.memberships import change_member_role
 from shared.identity.directory.organizations import suspend_organization
 from shared.identity.errors import InvalidToken, OrganizationSuspended
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 TIMEOUT_SECONDS = 60.0
 

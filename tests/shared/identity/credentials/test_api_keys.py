@@ -20,7 +20,7 @@ from shared.identity.directory.organizations import list_organizations
 from shared.identity.directory.users import get_user, select_active_organization
 from shared.identity.errors import InvalidToken, ResourceNotFound, TooManyLive
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 def test_a_bound_key_stays_in_its_organization(

@@ -23,7 +23,7 @@ from shared.media.network_setup.network_administration import put_network_settin
 from shared.media.networks.registry import NETWORKS
 from shared.media.notifications.notification_endpoints import get_endpoint, set_endpoint
 from tests.shared.identity.conftest import make_world
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 NO_SECRETS = {"hash", "sha256", "checksums", "body"}

@@ -21,7 +21,7 @@ from shared.media.network_settings import get_credentials
 from shared.media.network_setup.network_administration import put_network_settings
 from shared.media.networks.registry import NETWORKS
 from tests.shared.identity.conftest import make_world
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 STEPS = ((OLD,), (OLD, NEW), (NEW, OLD), (NEW,))

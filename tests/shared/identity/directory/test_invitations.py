@@ -26,7 +26,7 @@ from shared.identity.directory.organizations import suspend_organization
 from shared.identity.directory.users import disable_user, get_user
 from shared.identity.secrets import Prefix, issue
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory, Person
+from tests.support.data.identity import IdentityFactory, Person
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from shared.identity.directory.organizations import list_organizations
 from shared.identity.directory.users import create_user, disable_user, enable_user, select_active_organization
 from shared.identity.errors import AlreadyExists, InvalidToken, LastOwner, ResourceNotFound
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 def test_an_organization_keeps_an_owner(factory: IdentityFactory, database: Database) -> None:

@@ -13,7 +13,7 @@ from shared.identity.errors import AttributionInvalid, OrganizationSuspended, Ta
 from shared.identity.token_endpoint.attribution_minting import mint_attribution
 from shared.identity.tokens.usage_attribution import verify_usage_attribution
 from tests.shared.identity.conftest import World, attribute
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 def test_a_minted_attribution_says_where_it_leads(factory: IdentityFactory, world: World) -> None:

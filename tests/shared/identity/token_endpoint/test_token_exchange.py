@@ -38,7 +38,7 @@ from shared.identity.token_endpoint.oauth_metadata import (
 from shared.identity.token_endpoint.token_exchange import exchange, introspect, revoke
 from shared.identity.tokens.access_tokens import revoke_token, verify_access_token
 from tests.shared.identity.conftest import World, make_world
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 def client(deployment: CreatedDeployment) -> dict[str, str]:

@@ -19,7 +19,7 @@ from shared.identity.errors import AttributionInvalid, AuthenticationRequired, I
 from shared.identity.tokens import access_tokens, usage_attribution
 from shared.identity.tokens.key_rotation import KeyPurpose
 from tests.shared.identity.conftest import World
-from tests.support.identity import IdentityFactory
+from tests.support.data.identity import IdentityFactory
 
 
 class Forger:

@@ -28,8 +28,8 @@ from shared.identity.tokens.key_rotation import (
 )
 from shared.identity.tokens.signing_keys import SigningKeys
 from tests.shared.identity.conftest import World
-from tests.support.discovered import found
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
+from tests.support.processes.collected_cases import found
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A worker in a process of its own, which fetches what is due; for `tests.support.mortals`."""
+"""A worker in a process of its own, which fetches what is due; for `tests.support.processes.killable_processes`."""
 
 from shared.config.settings import Settings
 from shared.db.database import Database
@@ -6,7 +6,7 @@ from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.fairness.admission import Pool
 from shared.media.importing.fetch_job import Fetcher, fetch_due
-from tests.support.stores import open_any_store
+from tests.support.servers.stores import open_any_store
 
 
 def work(settings: Settings) -> None:

@@ -15,10 +15,10 @@ from shared.ids import new_id
 from shared.media.importing import claims
 from shared.media.importing.imports import Import, ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
-from tests.support.media_samples import PNG
-from tests.support.media_sources import Handler, content
-from tests.support.plans import explain
-from tests.support.stack import wait_until
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import Handler, content
+from tests.support.data.query_plans import explain
+from tests.support.processes.stack import wait_until
 
 THREADS = 8
 

@@ -11,8 +11,8 @@ from shared.errors import DomainError
 from shared.files.blobs.base import BlobStore, BlobStoreUnavailable, Receiver, StorageFull, StorageReadOnly
 from shared.media.importing.imports import ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
-from tests.support.media_samples import PNG, SAMPLES, Sample
-from tests.support.media_sources import chunked, content, in_turn, status
+from tests.support.data.media_samples import PNG, SAMPLES, Sample
+from tests.support.data.media_sources import chunked, content, in_turn, status
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.media_type)

@@ -13,8 +13,8 @@ from shared.egress.policy import EgressPolicy
 from shared.media.attachments import Attachment
 from shared.media.importing.imports import Import, ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment, make_desk
-from tests.support.media_samples import JPEG, PDF, PNG, Sample
-from tests.support.media_sources import (
+from tests.support.data.media_samples import JPEG, PDF, PNG, Sample
+from tests.support.data.media_sources import (
     MediaSource,
     Respond,
     chunked,

@@ -23,8 +23,8 @@ from shared.media.importing import claims, leases
 from shared.media.importing.claims import LeaseLost, purge_imports
 from shared.media.importing.imports import FetchMedia, ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
-from tests.support.media_samples import PNG
-from tests.support.media_sources import Handler, content, in_turn, status
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import Handler, content, in_turn, status
 
 
 def test_fifty_pushes_at_once_are_one_import_and_one_file(desk: Desk, mailbox: Mailbox) -> None:

@@ -9,11 +9,11 @@ from shared.media.importing.imports import ImportState
 from tests.contracts.blob_stores import S3Bench
 from tests.shared.media.conftest import Desk, Mailbox, attachment, make_desk
 from tests.shared.media.importing import mortal_worker
-from tests.support.identity import make_settings
-from tests.support.media_samples import MP4
-from tests.support.media_sources import MediaSource, chunked, content, status
-from tests.support.mortals import die_at
-from tests.support.stores import open_any_store
+from tests.support.data.identity import make_settings
+from tests.support.data.media_samples import MP4
+from tests.support.data.media_sources import MediaSource, chunked, content, status
+from tests.support.processes.killable_processes import die_at
+from tests.support.servers.stores import open_any_store
 
 BEFORE_COMMIT = (
     "import.claimed",

@@ -4,7 +4,7 @@ import pytest
 
 from shared.media.errors import MediaTypeMismatch
 from shared.media.importing.media_types import label
-from tests.support.media_samples import JPEG, MP4, OGG, PDF, PNG, SAMPLES, Sample
+from tests.support.data.media_samples import JPEG, MP4, OGG, PDF, PNG, SAMPLES, Sample
 
 PAGE = b"<!doctype html><title>Sign in</title>"
 ELF = b"\x7fELF\x02\x01\x01" + bytes(100)

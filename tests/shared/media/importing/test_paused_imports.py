@@ -19,9 +19,9 @@ from shared.media.importing.imports import Import, ImportState
 from shared.media.importing.paused_imports import BATCH_SIZE, resume_paused
 from shared.media.importing.retries import retry_import, retry_imports
 from tests.shared.media.conftest import Desk, Mailbox, attachment
-from tests.support.identity import make_settings
-from tests.support.media_samples import PNG
-from tests.support.media_sources import content, status
+from tests.support.data.identity import make_settings
+from tests.support.data.media_samples import PNG
+from tests.support.data.media_sources import content, status
 
 
 def retry(desk: Desk, failed: Import, settings: Settings | None = None) -> Import:

@@ -6,7 +6,7 @@ from shared.credits.errors import StorageUnpaid
 from shared.db.database import Database
 from shared.media.importing.authority import authorize_import
 from tests.shared.credits.calls import Calls
-from tests.support.identity import IdentityFactory, make_settings
+from tests.support.data.identity import IdentityFactory, make_settings
 
 OWES = (
     "UPDATE credit_balances SET posted = -1, storage_overdue_since = now() - interval '15 days',"

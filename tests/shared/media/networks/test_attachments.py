@@ -13,8 +13,7 @@ from shared.media.attachments import Attachment
 from shared.media.importing.descriptions import normalize
 from shared.media.networks.registry import NETWORKS
 from tests.shared.media.networks.requests import network_of, request, signed, stand_ins
-from tests.support.discovered import found
-from tests.support.media_samples import JPEG, MP4, OGG, PDF, PNG
+from tests.support.data.media_samples import JPEG, MP4, OGG, PDF, PNG
 from tests.support.networks import (
     DiscordStandIn,
     SlackStandIn,
@@ -22,6 +21,7 @@ from tests.support.networks import (
     TwilioStandIn,
     WhatsAppStandIn,
 )
+from tests.support.processes.collected_cases import found
 
 Json = dict[str, Any]
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -16,8 +16,8 @@ from shared.media.networks.registry import NETWORKS
 from tests.shared.media.conftest import Desk, Mailbox, make_mailbox
 from tests.shared.media.networks.requests import network_of, signed
 from tests.support import networks
-from tests.support.identity import make_settings
-from tests.support.media_samples import JPEG, MP4, OGG, PDF, PNG, SAMPLES, Sample
+from tests.support.data.identity import make_settings
+from tests.support.data.media_samples import JPEG, MP4, OGG, PDF, PNG, SAMPLES, Sample
 from tests.support.networks.serving import Reply, give
 
 

@@ -17,7 +17,7 @@ from shared.media.networks.registry import NETWORKS
 from shared.media.networks.webhooks import Credentials
 from tests.shared.media.networks.requests import network_of, signed
 from tests.support import networks
-from tests.support.media_samples import PNG
+from tests.support.data.media_samples import PNG
 from tests.support.networks.serving import Reply, say
 from tests.support.networks.telegram import BOT_TOKEN
 

@@ -14,7 +14,7 @@ from shared.media.networks.registry import NETWORKS
 from shared.media.networks.signatures import Ed25519, Subject, verify
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest, previous
 from tests.shared.media.networks.requests import URL, network_of, request, signed, stand_ins
-from tests.support.media_samples import PNG
+from tests.support.data.media_samples import PNG
 from tests.support.networks import StandIn, WhatsAppStandIn
 
 FORM = "application/x-www-form-urlencoded"

@@ -8,8 +8,8 @@ import pytest
 from shared.models.providers import connections, openai_compatible, routing, watchdog
 from shared.models.providers.routing import Router
 from shared.models.providers.watchdog import Call, Watchdog
-from tests.support.monotonic_clock import MonotonicClock
-from tests.support.upstreams import FakeUpstream
+from tests.support.data.monotonic_clock import MonotonicClock
+from tests.support.models.upstreams import FakeUpstream
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from shared.models.providers.connections import GatheringResponse
 from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import FRAMINGS, NEVER, body, events_of, model, read, text_of
-from tests.support.monotonic_clock import MonotonicClock, once
-from tests.support.stack import wait_until
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.data.monotonic_clock import MonotonicClock, once
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import wait_until
 
 WHOLE = (
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n{                    }"

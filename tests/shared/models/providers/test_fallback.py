@@ -18,9 +18,9 @@ from shared.models.providers.errors import (
 )
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import NEVER, body, events_of, model, text_of
-from tests.support.monotonic_clock import MonotonicClock, once
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.data.monotonic_clock import MonotonicClock, once
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
 
 OVERLOADED = Script(status=429, body="later", headers={"Retry-After": "0"})
 

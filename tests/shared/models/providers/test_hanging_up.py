@@ -18,10 +18,10 @@ from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import FRAMINGS, NEVER, body, events_of, model, text_of, usage_of
 from tests.shared.models.providers.conftest import set_by
-from tests.support.monotonic_clock import MonotonicClock
-from tests.support.stack import wait_until
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.data.monotonic_clock import MonotonicClock
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import wait_until
 
 MORE_PIECES_THAN_ONE_READ = 4000
 

@@ -16,8 +16,8 @@ from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import events_of, model, text_of
 from tests.shared.models.providers.test_tls import certificate as certificate  # noqa: PLC0414 (a fixture)
 from tests.shared.models.providers.test_tls import secure_upstream as secure_upstream  # noqa: PLC0414
-from tests.support.stack import wait_until
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstreams import FakeUpstream
+from tests.support.processes.stack import wait_until
 
 RESET = struct.pack("ii", 1, 0)
 

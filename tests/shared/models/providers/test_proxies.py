@@ -2,7 +2,7 @@
 
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import events_of, model, text_of
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstreams import FakeUpstream
 
 
 def test_calls_go_through_the_configured_proxy(router: Router, upstream: FakeUpstream) -> None:

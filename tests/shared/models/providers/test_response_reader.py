@@ -19,8 +19,8 @@ from tests.shared.models.providers.calls import (
     text_of,
     usage_of,
 )
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
 
 WELL_FORMED: dict[str, Script] = {
     "as OpenAI does": Script(),

@@ -19,8 +19,8 @@ from shared.models.providers.errors import CallCancelled, ProviderError, Provide
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of, usage_of
 from tests.shared.models.providers.conftest import set_by
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from shared.models.providers.errors import (
 from shared.models.providers.routing import Router
 from shared.observability.telemetry import JsonFormatter
 from tests.shared.models.providers.calls import events_of, model
-from tests.support.upstream_scripts import Script
-from tests.support.upstreams import FakeUpstream
+from tests.support.models.upstream_scripts import Script
+from tests.support.models.upstreams import FakeUpstream
 
 MEANINGS = [
     (301, ProviderError, False),

@@ -15,7 +15,7 @@ from shared.messaging.queues import MODELS
 from shared.messaging.replies import ReplyAddress
 from shared.messaging.valkey import connect_valkey
 from shared.models.queue.call_queue import TASK, QueuedCall, key_of, queue_of, read_entry, write_message
-from tests.support.call_messages import forget_calls
+from tests.support.models.call_messages import forget_calls
 
 CALL = QueuedCall(
     address=ReplyAddress(invocation_id=UUID(int=7), channel="quartermaster:replies:x"),

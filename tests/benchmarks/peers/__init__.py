@@ -1,0 +1,1 @@
+"""The yardsticks: other servers that do a comparable job."""

@@ -1,0 +1,1 @@
+"""What runs, measures and reports the benchmarks."""

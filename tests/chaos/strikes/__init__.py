@@ -1,0 +1,1 @@
+"""What chaos does to the service: it kills processes, cuts links, moves clocks, loses messages."""

@@ -1,0 +1,55 @@
+"""Clocks of processes that are wrong from their start, or are set while they run; the database's stays right."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.kept import Kept
+from tests.chaos.strikes.base import Chance, Strikes
+from tests.support.processes.wrong_clock import VARIABLE, WrongClock
+
+APART_SECONDS = 30
+"""By how much a host's clock may differ from the database's (deploy/README.md#clocks)."""
+WRONG_SHARE = 0.5
+"""Of processes, those that start with a wrong clock."""
+
+
+class ClockStrikes(Strikes):
+    """Gives processes clocks of their own, and sets some of them now and then."""
+
+    pause_seconds = (1.0, 4.0)
+
+    def __init__(self, kept: Sequence[Kept], directory: Path, chance: Chance) -> None:
+        self._kept = kept
+        self._directory = directory
+        self._chance = chance
+        self._numbers = itertools.count()
+
+    def arm(self, points: Sequence[str]) -> dict[str, str]:
+        """Give it a clock of its own, which is wrong or right."""
+        del points
+        path = self._directory / f"clock-{next(self._numbers)}"
+        if self._chance.random.random() < WRONG_SHARE:
+            return self._count("clock wrong from the start", WrongClock(path, seconds=self._choose()))
+        return WrongClock(path).settings
+
+    def strike(self) -> None:
+        """Have the clocks of some running processes jump, each by a time of its own."""
+        running = [kept.service for kept in self._kept if kept.service.is_running]
+        paths = [service.settings[VARIABLE] for service in running if VARIABLE in service.settings]
+        count = self._chance.random.randint(0, len(paths))
+        for path in self._chance.random.sample(paths, count):
+            self._count("clock set", WrongClock(Path(path), seconds=self._choose()))
+
+    def tend(self) -> None:
+        """A clock stays as wrong as it is."""
+
+    def mend(self) -> None:
+        """Processes that are started anew have the right one."""
+
+    def _choose(self) -> int:
+        return self._chance.random.randint(-APART_SECONDS, APART_SECONDS)
+
+    def _count(self, what: str, clock: WrongClock) -> dict[str, str]:
+        self._chance.done[what] += 1
+        return clock.settings

@@ -1,0 +1,86 @@
+"""Messages that come doubled, late, out of order, or again when their work is under way or done.
+
+For a moment one more consumer takes what waits (`taps`), and decides of each message: two workers get it at once, one
+gets it and another later, or it is held back. A message is a hint: nothing that clients were told may depend on it.
+"""
+
+import contextlib
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Sequence
+
+from tests.chaos.strikes.base import Chance, Strikes
+from tests.chaos.strikes.taps import BrokerAway, Taken, Tap
+
+TAKING_SECONDS = 0.15
+LATE_SECONDS = (0.1, 8.0)
+AGAIN_SECONDS = 0.5
+"""After which a message is put that found the broker away."""
+MOST_HELD = 500
+
+
+class MessageStrikes(Strikes):
+    """Holds messages back and sends them again."""
+
+    pause_seconds = (0.1, 0.5)
+
+    def __init__(self, taps: Sequence[Tap], chance: Chance) -> None:
+        self._taps = taps
+        self._chance = chance
+        self._held: list[tuple[float, int, Tap, Taken]] = []
+        self._number = itertools.count()
+
+    def strike(self) -> None:
+        """Be a consumer of each broker for a moment."""
+        for tap in self._taps:
+            self._consume(tap)
+
+    def tend(self) -> None:
+        """Put what has been held back for long enough."""
+        while self._held and self._held[0][0] <= time.monotonic():
+            self._put_next()
+
+    def mend(self) -> None:
+        """Put back everything; what the broker does not take is lost."""
+        while self._held:
+            _, _, tap, taken = heapq.heappop(self._held)
+            with contextlib.suppress(BrokerAway):
+                tap.put(taken)
+
+    def _consume(self, tap: Tap) -> None:
+        over = time.monotonic() + TAKING_SECONDS
+        with contextlib.suppress(BrokerAway):
+            while time.monotonic() < over and len(self._held) < MOST_HELD:
+                if (taken := tap.take()) is not None:
+                    self._divert(tap, taken)
+
+    def _divert(self, tap: Tap, taken: Taken) -> None:
+        self._chance.choose(
+            (self._counted("doubled", tap, taken, (0.0, 0.0)), 2),
+            (self._counted("sent again", tap, taken, (0.0, self._later())), 3),
+            (self._counted("late", tap, taken, (self._later(),)), 3),
+            (self._counted("late and doubled", tap, taken, (self._later(), self._later())), 1),
+        )
+
+    def _counted(self, what: str, tap: Tap, taken: Taken, delays: Sequence[float]) -> Callable[[], None]:
+        def hold() -> None:
+            self._chance.done[f"{tap.carried} {what}"] += 1
+            for seconds in delays:
+                self._hold(tap, taken, seconds)
+            self.tend()
+
+        return hold
+
+    def _later(self) -> float:
+        return self._chance.random.uniform(*LATE_SECONDS)
+
+    def _hold(self, tap: Tap, taken: Taken, seconds: float) -> None:
+        heapq.heappush(self._held, (time.monotonic() + seconds, next(self._number), tap, taken))
+
+    def _put_next(self) -> None:
+        _, _, tap, taken = heapq.heappop(self._held)
+        try:
+            tap.put(taken)
+        except BrokerAway:
+            self._hold(tap, taken, AGAIN_SECONDS)

@@ -1,0 +1,146 @@
+"""What takes messages out of a broker, and puts them back: each as it was, as often as it is put."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.messaging.broker import KEY_PREFIX, Broker
+from shared.messaging.publisher import create_celery, send_kind
+from shared.messaging.queues import MODELS, MODELS_ASIDE, RETENTION, UPLOADS
+from tests.chaos.strikes import taps
+from tests.chaos.strikes.base import Chance
+from tests.chaos.strikes.message_strikes import MessageStrikes
+from tests.chaos.strikes.taps import BrokerAway, RabbitTap, Tap, ValkeyTap
+from tests.support.processes.stack import wait_until
+from tests.support.servers.rabbitmq import RabbitMQ
+
+NOWHERE = "127.0.0.1:9/0"
+
+
+def over_valkey(request: pytest.FixtureRequest) -> tuple[str, Tap]:
+    server: EmbeddedValkey = request.getfixturevalue("valkey_server")
+    url = server.url.rpartition("/")[0] + "/63"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url, ValkeyTap(url, Random(1))
+
+
+def over_rabbitmq(request: pytest.FixtureRequest) -> tuple[str, Tap]:
+    node: RabbitMQ = request.getfixturevalue("rabbitmq")
+    url = node.new_installation_url()
+    return url, RabbitTap(url, Random(1))
+
+
+@pytest.fixture(params=[over_valkey, over_rabbitmq])
+def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, Tap]]:
+    url, tap = request.param(request)
+    with closing(tap):
+        yield url, tap
+
+
+def test_a_message_comes_back_as_it_was_and_as_often_as_it_is_put(opened: tuple[str, Tap]) -> None:
+    url, tap = opened
+    send(url, UPLOADS)
+    taken = tap.take()
+    assert taken is not None
+    assert tap.take() is None
+    tap.put(taken)
+    tap.put(taken)
+    again = [tap.take(), tap.take(), tap.take()]
+    assert [each and (each.queue, body_of(each.content)) for each in again] == [
+        *[(taken.queue, body_of(taken.content))] * 2,
+        None,
+    ]
+
+
+def test_each_message_is_in_its_own_queue_again_once_all_is_mended(opened: tuple[str, Tap]) -> None:
+    url, tap = opened
+    for queue in (UPLOADS, RETENTION, MODELS[0]):
+        send(url, queue)
+    chance = Chance(1)
+    strikes = MessageStrikes([tap], chance)
+    while chance.done.total() < 3:
+        strikes.strike()
+    strikes.mend()
+    with closing(Broker.of(url)) as broker:
+        assert all(broker.depth(queue) for queue in (UPLOADS, RETENTION, MODELS[0]))
+    assert {kind.partition(" ")[0] for kind in chance.done} == {"message"}
+
+
+def test_calls_that_were_put_aside_are_reached(valkey_server: EmbeddedValkey) -> None:
+    url = valkey_server.url.rpartition("/")[0] + "/62"
+    key = f"{KEY_PREFIX}{MODELS_ASIDE}somebody"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+        client.lpush(key, "call")
+    with closing(ValkeyTap(url, Random(1), is_for_calls=True)) as tap:
+        taken = tap.take()
+    assert taken is not None
+    assert (taken.queue, taken.content) == (key, b"call")
+
+
+def test_who_has_waited_longest_does_not_come_first(
+    valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Idle workers wait all the time; the tap is given a message before them, and they the next."""
+    monkeypatch.setattr(taps, "TAKE_SECONDS", 20.0)
+    monkeypatch.setattr(taps, "SOCKET_SECONDS", 30.0)
+    url = valkey_server.url.rpartition("/")[0] + "/61"
+    key = KEY_PREFIX + MODELS[0]
+    given: list[Any] = []
+    sent_away = threading.Event()
+    with redis.Redis.from_url(url) as client, closing(ValkeyTap(url, Random(1), is_for_calls=True)) as tap:
+        client.flushdb()
+
+        def work() -> None:
+            while len(given) < 2:
+                if found := client.brpop([key], timeout=20):
+                    given.append(found)
+                else:
+                    sent_away.set()
+
+        def put_two_once_all_wait() -> None:
+            assert sent_away.wait(20)
+            wait_until(lambda: waiting_names(client) == ["", "tap"], "the tap waits behind nobody")
+            client.lpush(key, "first", "second")
+
+        with ThreadPoolExecutor(2) as pool:
+            working = pool.submit(work)
+            wait_until(lambda: waiting_names(client) == [""], "a worker waits")
+            putting = pool.submit(put_two_once_all_wait)
+            taken = tap.take()
+            putting.result()
+            client.lpush(key, "third")
+            working.result()
+    assert taken is not None
+    assert taken.content == b"first"
+    assert [content for _, content in given] == [b"second", b"third"]
+
+
+@pytest.mark.parametrize(
+    "tap", [ValkeyTap(f"redis://{NOWHERE}", Random(1)), RabbitTap(f"amqp://{NOWHERE}", Random(1))]
+)
+def test_a_broker_that_is_away_is_told(tap: Tap) -> None:
+    with closing(tap), pytest.raises(BrokerAway):
+        tap.take()
+
+
+def waiting_names(client: redis.Redis) -> list[str]:
+    clients: Any = client.client_list()
+    return sorted(each["name"] for each in clients if (each["cmd"], each["db"]) == ("brpop", "61"))
+
+
+def send(url: str, queue: str) -> None:
+    with closing(create_celery(url)) as app:
+        send_kind(app, "files.expire_due", queue=queue)
+
+
+def body_of(content: object) -> object:
+    return getattr(content, "body", content)

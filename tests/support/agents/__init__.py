@@ -1,0 +1,1 @@
+"""Agents and clients of agents for tests."""

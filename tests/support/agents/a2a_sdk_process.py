@@ -1,0 +1,112 @@
+"""A genuine agent of somebody else in a process of its own, which can be killed and started again at its address."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+
+from tests.support.processes.stack import ROOT, free_port, wait_until
+from tests.support.servers.local_servers import ADDRESS
+
+
+class GenuineAgent:
+    """a2a-sdk's server (`remote_agent.py`), which can be killed and started again at its address."""
+
+    def __init__(self, *, store: str | None = None) -> None:
+        self.port = free_port()
+        self.url = f"http://{ADDRESS}:{self.port}"
+        self._arguments = [str(self.port)] + ([store] if store else [])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._listen(self._prepare())
+
+    @contextmanager
+    def prepared_restart(self) -> Iterator[Callable[[], None]]:
+        """Within the block, have another of it wait; what is given kills the one and has the other listen.
+
+        So the agent is away for a moment, however long it takes to start a process.
+        """
+        successor = self._prepare()
+
+        def restart() -> None:
+            self.kill()
+            self._listen(successor)
+
+        try:
+            yield restart
+        finally:
+            if self._process is not successor:
+                _end(successor)
+
+    def kill(self) -> None:
+        """End it without a chance to say anything."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+    def seen(self) -> list[dict[str, Any]]:
+        """The heads of the requests since it was started."""
+        found: list[dict[str, Any]] = requests.get(f"{self.url}/seen", timeout=60).json()
+        return found
+
+    def sent(self) -> list[dict[str, Any]]:
+        """Those that sent a message."""
+        return [head for head in self.seen() if "idempotency-key" in head["headers"]]
+
+    def received(self, after: int) -> list[str]:
+        """The turns whose messages it was sent."""
+        return [head["headers"]["idempotency-key"] for head in self.sent()[after:]]
+
+    def state_of(self, task_id: str) -> str:
+        """Ask it for the state of a task."""
+        task = requests.get(f"{self.url}/tasks/{task_id}", headers={"A2A-Version": "1.0"}, timeout=60).json()
+        return str(task["status"]["state"])
+
+    def wait_for_a_task(self) -> None:
+        """Wait until it has one."""
+        headers = {"A2A-Version": "1.0"}
+        wait_until(
+            lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=60).json().get("tasks"),
+            "a task of the agent",
+        )
+
+    def _prepare(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.support.agents.remote_agent", "--when-told", *self._arguments]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the agent ended"
+        return process
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_until(self._answers, "the agent", seconds=60)
+
+    def _answers(self) -> bool:
+        try:
+            return requests.get(f"{self.url}/seen", timeout=60).ok
+        except requests.RequestException:
+            return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with process:
+        process.kill()
+
+
+@contextmanager
+def genuine_agent(**options: Any) -> Iterator[GenuineAgent]:
+    """Run one within the block."""
+    agent = GenuineAgent(**options)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        agent.kill()

@@ -1,0 +1,1 @@
+"""Rows, files and clocks for tests."""

@@ -1,0 +1,1 @@
+"""Upstreams, catalogs and prices for tests of models."""
