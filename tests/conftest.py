@@ -60,7 +60,7 @@ WAITING = (
         "tests/clients/",
     ),
     *("sdk/tests/live/", "tests/contracts/test_blob_store.py", "tests/deploy/", "tests/shared/a2a/remote/"),
-    "tests/web/files/test_links_in_a_browser.py",
+    "tests/web/files/test_shared_links.py",
 )
 """What waits more than it computes, the longest first: every other process begins with it."""
 COMPUTING = (

@@ -4,14 +4,18 @@ import base64
 import errno
 import hashlib
 import os
+import re
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+import web
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
@@ -240,3 +244,33 @@ def test_a_database_that_is_away_is_asked_again_later(
         for answer in (asker.upload(), asker.list(), asker.content(file), asker.delete(file)):
             refuse(answer, 503, "unavailable")
             assert answer.headers["Retry-After"] == "1"
+
+
+ROOT = Path(web.__file__).parents[1]
+MAX_FILES = 8
+
+
+def test_an_upload_passes_the_files_that_the_readme_names(cast: Cast) -> None:
+    text = (ROOT / "README.md").read_text()
+    walk = text[
+        text.index("3. `web/files/writes.py`") : text.index("\n## ", text.index("3. `web/files/writes.py`"))
+    ]
+    named = list(dict.fromkeys(re.findall(r"`([\w./-]+\.py)`", walk)))
+    assert len(named) <= MAX_FILES
+    assert [name for name in named if name not in files_passed(cast)] == []
+
+
+def files_passed(cast: Cast) -> set[str]:
+    """Upload a file, and return the files with functions that were called."""
+    passed = set()
+
+    def notice(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            passed.add(frame.f_code.co_filename)
+
+    sys.setprofile(notice)
+    try:
+        cast.agent.upload(b"content")
+    finally:
+        sys.setprofile(None)
+    return {path.removeprefix(f"{ROOT}/") for path in passed}
