@@ -22,7 +22,7 @@ from shared.media.networks.signatures import check_signed_headers, verify
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.models.providers.connections import ChunkDecoder
 from shared.models.providers.sse import SseParser
-from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
+from tests.support.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
 from web.files.ranges import MAXIMUM_RANGES, Selection, select_bytes
 from web.files.responses import read_preference
 from web.http.multipart import receive_file_part

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.errors import DomainError, Kind
-from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
+from tests.support.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
 from web.http.multipart import receive_file_part
 from web.http.part_headers import read_boundary, read_digests, read_part_header
 

@@ -18,9 +18,9 @@ from tests.proof.flows import Actor, Flow, State, Step
 from tests.proof.world import World
 from tests.support.data.media_samples import PNG
 from tests.support.data.media_sources import content, status
+from tests.support.files.file_requests import succeed
 from tests.web.a2a.asking import read_events, request
 from tests.web.a2a.conftest import give_behavior_to
-from tests.web.files.asking import succeed
 from tests.web.inbound.conftest import Door, make_door
 from tests.web.media.conftest import Connector, make_connector, media
 

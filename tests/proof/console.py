@@ -18,11 +18,11 @@ from tests.proof.world import World
 from tests.proof.writes import Ask, Write
 from tests.support.data.identity import Person
 from tests.support.data.media_samples import PNG
+from tests.support.files.file_requests import succeed
 from tests.support.web.browser import begin_session, new_code
 from tests.web.a2a.asking import request
 from tests.web.a2a.conftest import give_behavior_to
 from tests.web.console.test_action_items import push
-from tests.web.files.asking import succeed
 from tests.web.files.conftest import agent_of, promote
 from tests.web.identity.test_administration_matrix import OPERATIONS, address
 from tests.web.identity.test_administration_matrix import World as Cast

@@ -16,7 +16,7 @@ from tests.proof.flows import Flow, State
 from tests.proof.world import World
 from tests.shared.credits.calls import GIB, Calls
 from tests.shared.models.model_calls import data_of, received
-from tests.web.files.asking import succeed
+from tests.support.files.file_requests import succeed
 
 LEDGER = ("credits.release_overdue_holds", "credits.settle_unresolved")
 TOKENS = "!tokens 9"

@@ -12,7 +12,7 @@ from tests.proof import actors
 from tests.proof.actors import find_file
 from tests.proof.flows import UNSEEN, Flow, State, Step
 from tests.proof.world import World
-from tests.web.files.asking import path_of, stored_names, succeed
+from tests.support.files.file_requests import path_of, stored_names, succeed
 
 SMALL, LARGE = b"precious", bytes(range(256)) * 1300
 FILES = ("files.expire_due", "files.place_staged", "files.collect_doomed", "files.sweep_staging")

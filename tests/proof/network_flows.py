@@ -7,8 +7,8 @@ from werkzeug.test import TestResponse
 
 from tests.proof.flows import Flow, State
 from tests.proof.world import World
+from tests.support.files.file_requests import succeed
 from tests.support.networks.slack import CLIENT_ID, CLIENT_SECRET
-from tests.web.files.asking import succeed
 from tests.web.media.webhook_senders import open_line
 
 _ROUTED = "SELECT account, target_distribution_id::text FROM network_accounts WHERE distribution_id = %(id)s"

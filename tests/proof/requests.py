@@ -16,11 +16,11 @@ from tests.proof.console import agent_of_console, post, task_of_console
 from tests.proof.world import World
 from tests.proof.writes import Ask, Write
 from tests.support.data.media_samples import PNG
+from tests.support.files.file_requests import succeed
 from tests.support.networks.slack import SlackStandIn
 from tests.support.web.browser import new_code
 from tests.web.console.test_action_items import push
 from tests.web.credits.test_payments import Payer, stripe_header
-from tests.web.files.asking import succeed
 from tests.web.identity.test_administration_matrix import World as Cast
 from tests.web.identity.test_administration_matrix import address
 from tests.web.media.conftest import make_connector

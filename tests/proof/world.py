@@ -27,10 +27,10 @@ from shared.observability.telemetry import JOBS
 from tests.shared.models.model_calls import ModelCalls
 from tests.support.data.inventory import list_disagreeing_rows
 from tests.support.data.media_sources import MediaSource
+from tests.support.files.file_requests import Asker, stored_names
 from tests.support.networks.slack import SlackStandIn
 from tests.support.processes.bound_worker import BoundWorker
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, stored_names
 from tests.web.files.conftest import agent_of, promote
 
 _LEASES_END = """

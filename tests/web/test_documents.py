@@ -10,10 +10,10 @@ import pytest
 
 from shared.errors import Kind
 from shared.identity.errors import OAuthError
+from tests.support.files.file_requests import refuse
 from tests.support.processes.collected_cases import found
 from tests.support.processes.stack import wait_until
 from tests.support.web.web_process import Front
-from tests.web.files.asking import refuse
 from web.app import ROUTES
 from web.error_responses.a2a_errors import a2a_reason, a2a_status, is_a2a_path
 from web.error_responses.anthropic_errors import anthropic_status, is_anthropic_path

@@ -15,9 +15,9 @@ from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.db.database import Database
 from shared.ids import new_id
 from tests.support.data.identity import make_settings
+from tests.support.files.file_requests import succeed
 from tests.support.servers.databases import clone
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import succeed
 from tests.web.files.conftest import agent_of
 
 OFF = {

@@ -15,10 +15,10 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.distributions import create_distribution
 from tests.support.data.identity import Person
+from tests.support.files.file_requests import Asker
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
-from tests.web.files.asking import Asker
 from tests.web.files.conftest import agent_of
 from web.console.routes import PAGES
 

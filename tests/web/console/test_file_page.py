@@ -9,10 +9,10 @@ from shared.files.errors import RetentionRenewalNotSupported
 from shared.identity.access.roles import Role
 from tests.support.data.identity import Person
 from tests.support.data.media_samples import PNG
+from tests.support.files.file_requests import Asker
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
-from tests.web.files.asking import Asker
 from tests.web.files.conftest import agent_of
 from tests.web.media.conftest import sql
 from web.console.previews import MAXIMUM_TEXT_BYTES

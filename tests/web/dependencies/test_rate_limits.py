@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.messaging.valkey import connect_valkey
+from tests.support.files.file_requests import refuse
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import refuse
 from tests.web.files.conftest import agent_of
 from web.dependencies.rate_limits import BATCHES_IN_LIMIT, RateLimiter
 

@@ -10,8 +10,8 @@ from shared.identity.access.roles import Role
 from shared.identity.directory.deployments import CreatedDeployment
 from shared.identity.directory.role_bindings import list_role_bindings, unbind_role
 from shared.identity.tokens.usage_attribution import Attribution, mint_usage_attribution
+from tests.support.files.file_requests import Asker
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker
 
 ATTRIBUTION = "Service-Usage-Attribution"
 

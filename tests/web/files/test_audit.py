@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.web.files.asking import Asker, refuse, succeed
+from tests.support.files.file_requests import Asker, refuse, succeed
 from tests.web.files.conftest import Cast
 
 LATER, LATEST = "2100-01-01T00:00:00Z", "2100-06-01T00:00:00Z"

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.files.bodies import CONTENT_TYPE, HEADER, multipart
+from tests.support.files.file_requests import fields_of, leaving_nothing, refuse, run_sql, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import fields_of, leaving_nothing, refuse, run_sql, succeed
-from tests.web.files.bodies import CONTENT_TYPE, HEADER, multipart
 from tests.web.files.conftest import Cast
 
 WRONG_IDS = [

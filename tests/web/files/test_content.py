@@ -22,8 +22,8 @@ from shared.files.blobs.base import BlobDamaged, BlobReader
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
+from tests.support.files.file_requests import refuse, run_sql, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 
 CONTENT = bytes(range(256)) * 40

@@ -17,8 +17,8 @@ from shared.identity.directory.identities import disable_identity
 from shared.identity.directory.organizations import suspend_organization
 from shared.identity.secrets import Prefix, issue
 from tests.support.data.identity import IdentityFactory
+from tests.support.files.file_requests import Asker, leaving_nothing, refuse, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, leaving_nothing, refuse, succeed
 from tests.web.files.conftest import ATTRIBUTION, Cast, agent_of, attribution_for, on_behalf_of
 
 SELECTOR = "Service-Principal-Selector"

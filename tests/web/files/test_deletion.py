@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from shared.files.lifecycle.garbage_collection import collect_garbage
+from tests.support.files.file_requests import leaving_nothing, refuse, stored_names, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import leaving_nothing, refuse, stored_names, succeed
 from tests.web.files.conftest import Cast, agent_of, promote
 
 

@@ -21,7 +21,7 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from shared.files.blobs.base import BlobDamaged
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.resources import Version
-from tests.web.files.serving import ask, gunicorn
+from tests.support.files.serving import ask, gunicorn
 from web.files.content_response import content_response
 from web.files.presentation import Presentation
 from web.files.ranges import RangeNotSatisfiable

@@ -14,8 +14,8 @@ from quartermaster._async.files import AsyncFiles
 from deploy.cli.commands.files import ls
 from shared.files import listing, searching
 from shared.files.filters import FILTERS
+from tests.support.files.file_requests import Asker, expire, refuse, run_sql, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, expire, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 from web.console.pages.files import FORM, FilesQuery
 from web.files.schemas import ListQuery

@@ -26,7 +26,7 @@ from shared.files.lifecycle.expiry import expire_due
 from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
-from tests.web.files.asking import expire, refuse, run_sql, stored_names, succeed
+from tests.support.files.file_requests import expire, refuse, run_sql, stored_names, succeed
 from tests.web.files.conftest import Cast
 
 DEADLINES = [None, "2090-01-01T00:00:00Z", "2090-06-01T00:00:00Z", "2091-01-01T00:00:00Z"]

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from tests.support.files.file_requests import leaving_nothing, refuse, succeed
 from tests.support.servers.small_disks import CannotMount, SmallDisk, mounted_disk
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import leaving_nothing, refuse, succeed
 from tests.web.files.conftest import Cast, make_cast
 
 MEBIBYTE = 1 << 20

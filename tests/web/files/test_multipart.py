@@ -14,7 +14,7 @@ from shared.errors import DomainError
 from shared.files.errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from shared.files.resources import ReceivedContent
 from shared.files.staging import DiscardSink
-from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
+from tests.support.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
 from web.http.multipart import FilePartParser, receive_file_part
 from web.http.requests import MalformedRequest, UnsupportedMediaType
 

@@ -19,9 +19,16 @@ from shared.files.access import lock_file
 from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
+from tests.support.files.bodies import CONTENT_TYPE, multipart
+from tests.support.files.file_requests import (
+    count_rows,
+    expire,
+    leaving_nothing,
+    refuse,
+    stored_names,
+    succeed,
+)
 from tests.support.web.web_process import Front
-from tests.web.files.asking import count_rows, expire, leaving_nothing, refuse, stored_names, succeed
-from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.conftest import Cast, agent_of, demote, on_behalf_of, promote
 
 TIMES = 6

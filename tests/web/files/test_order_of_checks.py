@@ -12,9 +12,9 @@ import pytest
 
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.identities import disable_identity
+from tests.support.files.bodies import CONTENT_TYPE
+from tests.support.files.file_requests import Asker, expire, leaving_nothing, refuse, run_sql, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, expire, leaving_nothing, refuse, run_sql, succeed
-from tests.web.files.bodies import CONTENT_TYPE
 from tests.web.files.conftest import ATTRIBUTION, Cast, on_behalf_of
 
 NO_BODY: dict[str, Any] = {"data": b"no form", "content_type": "text/plain"}

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
+from tests.support.files.file_requests import Asker, refuse, run_sql, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast, demote
 
 ASKERS = (

@@ -19,8 +19,8 @@ from shared.files.lifecycle.expiry import expire_due
 from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from shared.files.sweeps import sweep_staging
+from tests.support.files.file_requests import refuse, run_sql, stored_names, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import refuse, run_sql, stored_names, succeed
 from tests.web.files.conftest import Cast
 
 ROUNDS = 12

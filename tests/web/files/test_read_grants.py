@@ -11,8 +11,16 @@ import pytest
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.organizations import resume_organization, suspend_organization
 from shared.identity.secrets import Prefix, is_well_formed, issue
+from tests.support.files.file_requests import (
+    Asker,
+    expire,
+    fields_of,
+    leaving_nothing,
+    refuse,
+    run_sql,
+    succeed,
+)
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import Asker, expire, fields_of, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 
 

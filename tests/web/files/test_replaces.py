@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.files.file_requests import expire, leaving_nothing, refuse, run_sql, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import expire, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 
 

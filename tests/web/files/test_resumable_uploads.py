@@ -22,8 +22,8 @@ from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.resumable import uploads
 from shared.files.resumable.expiry import expire_uploads, purge_uploads
 from shared.observability.telemetry import UPLOADED_BYTES
+from tests.support.files.file_requests import Asker, leaving_nothing, path_of, refuse, run_sql, succeed
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import Asker, leaving_nothing, path_of, refuse, run_sql, succeed
 from tests.web.files.conftest import ATTRIBUTION, Cast, demote, on_behalf_of
 
 CONTENT = os.urandom(1_000_000)

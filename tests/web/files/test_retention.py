@@ -14,8 +14,16 @@ from shared.files.errors import RetentionRenewalNotSupported
 from shared.files.imports import NewMedia, write_media
 from shared.files.resources import File, Purpose, ReceivedContent
 from shared.files.retention import RetentionPolicy
+from tests.support.files.file_requests import (
+    Asker,
+    expire,
+    fields_of,
+    leaving_nothing,
+    refuse,
+    run_sql,
+    succeed,
+)
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, expire, fields_of, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 
 DEADLINE, LATER, EARLIER = "2090-01-01T00:00:00Z", "2090-01-01T00:00:00.000001Z", "2089-12-31T23:59:59Z"

@@ -24,9 +24,9 @@ from shared.identity.directory.users import disable_user
 from shared.identity.directory.versions import revoke_version
 from shared.identity.tokens.access_tokens import revoke_token, verify_access_token
 from tests.support.data.identity import Person
+from tests.support.files.file_requests import Asker, leaving_nothing, refuse, run_sql, succeed
 from tests.support.processes.stack import wait_until
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import ATTRIBUTION, agent_of, demote
 from web.http import multipart
 

@@ -18,8 +18,8 @@ from werkzeug.wsgi import ClosingIterator
 
 from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
+from tests.support.files.file_requests import expire, refuse, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import expire, refuse, succeed
 from tests.web.files.conftest import Cast
 
 

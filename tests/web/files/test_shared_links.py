@@ -19,8 +19,8 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
+from tests.support.files.file_requests import refuse, succeed
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import refuse, succeed
 from tests.web.files.conftest import Cast, make_cast
 
 READABLE = ("Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "ETag", "Repr-Digest")

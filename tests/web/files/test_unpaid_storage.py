@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.shared.credits.calls import Calls
+from tests.support.files.file_requests import Asker, leaving_nothing, refuse, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, leaving_nothing, refuse, succeed
 from tests.web.files.conftest import make_cast
 
 OWES = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.web.files.serving import gunicorn
+from tests.support.files.serving import gunicorn
 
 CONTENT = os.urandom(3_000_000) + b"\r\n--"
 RECEIVED = {"name": 'naïve "q" 😀.bin', "sha256": hashlib.sha256(CONTENT).hexdigest()}

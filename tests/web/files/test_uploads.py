@@ -20,8 +20,8 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
 from shared.files.blobs.staging import LocalReceiver
+from tests.support.files.file_requests import fields_of, leaving_nothing, refuse, succeed
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import fields_of, leaving_nothing, refuse, succeed
 from tests.web.files.conftest import Cast
 
 RESULT = {"id", "versionId", "revision", "url", "purpose", "metadata", "replayed"}

@@ -22,8 +22,8 @@ from shared.files.lifecycle.expiry import expire_due
 from shared.files.lifecycle.garbage_collection import collect_garbage
 from shared.files.lifecycle.placement import place_staged
 from tests.contracts.blob_stores import S3Bench
+from tests.support.files.file_requests import Asker, count_rows, expire, refuse, run_sql, succeed
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import Asker, count_rows, expire, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast, make_cast
 
 

@@ -25,12 +25,12 @@ from shared import failpoints
 from shared.fairness.admission import ANONYMOUS, ConcurrencyLimited, Pool, PoolKey
 from shared.identity.access.roles import Role
 from tests.support.data.identity import make_settings
+from tests.support.files.bodies import CONTENT_TYPE, multipart
+from tests.support.files.file_requests import Asker, refuse, succeed
 from tests.support.processes.stack import wait_until
 from tests.support.web.openapi_documents import openapi_document
 from tests.support.web.web_process import Front, open_front
 from tests.web.crowds import HeldBody, Request, crowd
-from tests.web.files.asking import Asker, refuse, succeed
-from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.conftest import agent_of, on_behalf_of
 from web.dependencies.pools import build_pools
 from web.framework.admission import credential_key

@@ -12,8 +12,8 @@ from prometheus_client import generate_latest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.observability.telemetry import JsonFormatter
 from shared.operations.health_checks import HealthChecks
+from tests.support.files.file_requests import refuse
 from tests.support.web.web_process import Front, open_front
-from tests.web.files.asking import refuse
 
 
 class Lines(logging.Handler):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shared.fairness.admission import ConcurrencyLimited, Pool
-from tests.web.files.bodies import CONTENT_TYPE, multipart
-from tests.web.files.serving import Reply, ask, begin_upload, gunicorn, read_reply
+from tests.support.files.bodies import CONTENT_TYPE, multipart
+from tests.support.files.serving import Reply, ask, begin_upload, gunicorn, read_reply
 from web.http.receive_deadlines import BodyReceiver
 from web.http.wsgi_middleware import BODY_READ
 

@@ -7,8 +7,8 @@ import pytest
 
 from shared.identity.access.roles import Role
 from tests.support.data.identity import Person
+from tests.support.files.file_requests import Asker, refuse, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, refuse, succeed
 from tests.web.files.conftest import agent_of
 
 

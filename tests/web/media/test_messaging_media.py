@@ -12,8 +12,8 @@ import pytest
 
 from shared.identity.access.roles import Role
 from tests.support.data.media_samples import OGG, PNG
+from tests.support.files.file_requests import Asker, expire, refuse, succeed
 from tests.support.web.web_process import Front
-from tests.web.files.asking import Asker, expire, refuse, succeed
 from tests.web.files.conftest import agent_of, on_behalf_of, promote
 from tests.web.media.conftest import Connector, make_connector
 

@@ -16,8 +16,8 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from shared.files.blobs.marker import MARKER
+from tests.support.files.bodies import CONTENT_TYPE, multipart
 from tests.support.web.web_process import Front
-from tests.web.files.bodies import CONTENT_TYPE, multipart
 
 TABLES = (
     "files",

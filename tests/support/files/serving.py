@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.web.files.bodies import CONTENT_TYPE
+from tests.support.files.bodies import CONTENT_TYPE
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def gunicorn(*, threads: int = 4, **environment: str) -> Iterator[int]:
         command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--threads", str(threads)]
         command += ["--bind", f"fd://{listener.fileno()}", "--no-control-socket", "--log-level", "warning"]
         process = subprocess.Popen(
-            [*command, "tests.web.files.application:application"],
+            [*command, "tests.support.files.application:application"],
             pass_fds=[listener.fileno()],
             env={**os.environ, **environment},
         )

@@ -1,0 +1,1 @@
+"""What tests of file routes use: an application over a store, requests, bodies and clients."""
