@@ -29,6 +29,7 @@ from web.server.worker_class import BufferingWorker
 
 try:
     _settings = load_server_settings()
+    # Tests start gunicorn without a blob store; the settings of the service are then incomplete.
     if "BLOB_STORE" in os.environ:
         load_settings()
 except SettingsInvalid as error:
@@ -47,6 +48,7 @@ worker_connections = _settings.web_connections
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection needs a file descriptor
 resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))
 if _hard != resource.RLIM_INFINITY:
+    # 512 descriptors, or half of a low limit, stay for Postgres, Valkey, files and logs.
     worker_connections = min(worker_connections, max(_hard - 512, _hard // 2))
 backlog = 1024
 preload_app = False  # connection pools and threads do not survive a fork
@@ -56,6 +58,7 @@ graceful_timeout = _settings.web_drain_seconds
 keepalive = _settings.web_keepalive_seconds
 BufferingWorker.send_seconds = _settings.web_send_seconds
 
+# The maximum of gunicorn. URLs carry read grants, and its default of 4,094 is needlessly short for them.
 limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
@@ -82,6 +85,7 @@ logconfig_dict = {
     "root": {"level": loglevel.upper(), "handlers": ["stdout"]},
     "loggers": {"gunicorn.error": {"level": loglevel.upper(), "handlers": ["stdout"], "propagate": False}},
 }
+# Workers touch a file there as their heartbeat, and a slow or full disk would make gunicorn kill them.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 proc_name = "quartermaster-web"
 
@@ -116,6 +120,7 @@ def _refuse_wrong_servers():
     from shared.db.role_limits import refuse_missing_limits
     from shared.files.stores import open_configured_store, refuse_wrong_store
 
+    # One connection: each check runs one query, and the workers open pools of their own.
     settings = load_settings()
     database = Database.of(settings, pool_size=1)
     refuse_missing_limits(settings, database)
@@ -149,6 +154,7 @@ def when_ready(server):
 
 def post_fork(server, worker):
     """Bind the worker to its master's life, and pause the garbage collector while the application loads."""
+    # SIGKILL: a worker whose master was killed can no longer be stopped or replaced, and it would keep the port.
     bind_to_parent(signal.SIGKILL)
     pause_while_loading()
 

@@ -45,6 +45,7 @@ def main(directory: Path) -> None:
 
 def write_catalog(directory: Path) -> None:
     """Write a catalog with one scripted model, unless there is a catalog."""
+    # Open, unlike the secrets: a catalog names the variables of API keys and holds none.
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     _keep(directory / "models.toml", FIRST_CATALOG)
 

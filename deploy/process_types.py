@@ -78,6 +78,7 @@ PROCESS_TYPES = {
     "release": ProcessType(
         command="migrate", settings=NEEDED | {"MIGRATIONS_DATABASE_URL"}, stop_seconds=None
     ),
+    # 5 s and more above the time in which a process drains by itself, so that SIGKILL truncates nothing.
     "web": ProcessType(command="web", settings=_WITH_CATALOG, stop_seconds=40),
     "worker-files": ProcessType(command="worker files"),
     "worker-models": ProcessType(
@@ -107,6 +108,7 @@ def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> li
         *_celery("workers.app:app", "worker", environment),
         *("--queues", ",".join(WORKER_QUEUES[name]), "--hostname", f"{name}@%h"),
         *("--pool", "threads", "--concurrency", threads),
+        # Workers need nothing of each other: the state of work is in Postgres.
         *("--without-gossip", "--without-mingle"),
         "--task-events" if _has_events(environment) else "--without-heartbeat",
     ]
@@ -127,6 +129,7 @@ def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def become(command: list[str]) -> NoReturn:
     """Replace this process by the command, with the allocator settings unless the environment overrides them."""
+    # exec discards the buffers of this process.
     sys.stdout.flush()
     os.execve(command[0], command, ALLOCATOR | dict(os.environ))  # noqa: S606
 

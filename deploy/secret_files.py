@@ -17,5 +17,7 @@ def read_secret_files(environment: MutableMapping[str, str]) -> None:
     if not directory.is_dir():
         return
     for path in sorted(directory.iterdir()):
+        # Kubernetes also mounts links such as `..data`; only names of variables are settings.
         if path.name.isidentifier() and path.is_file() and path.stat().st_size <= LIMIT_BYTES:
+            # strip: files written by `echo` end with a line break, which no setting may contain.
             environment.setdefault(path.name.upper(), path.read_text().strip())

@@ -34,6 +34,7 @@ from shared.identity.directory.versions import deploy_version
 from shared.runtime.periodic_thread import PeriodicThread
 
 SECRET_TTL = timedelta(minutes=10)
+# A tenth of the lifetime: the program survives an outage of the database of nine minutes.
 EXTENSION_SECONDS = 60.0
 HEALTH_CHECK_SECONDS = 10.0
 HEALTH_TIMEOUT_SECONDS = 5.0
@@ -110,6 +111,7 @@ class AgentProgram:
         """Record the commit as a version, and yield a client secret that is revoked after the block."""
         deployment_id = self._plan.deployment_id
         with self._database.transaction() as session:
+            # One transaction: no version is recorded for a run that gets no secret.
             version = deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label=commit)
             issued = issue_client_credential(
                 session,
@@ -127,6 +129,7 @@ class AgentProgram:
         try:
             with self._database.transaction() as session:
                 revoke_client_credential(session, actor=OPERATOR, credential_id=issued.credential.id)
+        # The secret expires by itself. Raising here would hide the error that ended the run.
         except DomainError as error:
             self._supervisor.log(
                 f"could not revoke the client secret, which expires within ten minutes: {error.detail}"
@@ -156,6 +159,7 @@ class AgentProgram:
             health = "healthy" if response.ok else f"not healthy: status {response.status_code}"
         except requests.RequestException as error:
             health = f"not healthy: {type(error).__name__}"
+        # Only changes: a line for each check would bury the output of the program.
         if health != self._health:
             self._health = health
             self._supervisor.log(f"agent is {health}")

@@ -13,6 +13,7 @@ class CheckoutFailed(Exception):
 
 def fetch(server: str, repository: str, ref: str | None, directory: Path) -> None:
     """Check out a repository into an empty directory, at `ref` or its default branch. Raises CheckoutFailed."""
+    # Not `git clone --branch`: it accepts neither a commit id nor a full ref.
     _git(directory, "init", "--quiet")
     _git(directory, "fetch", "--quiet", "--depth=1", f"{server.rstrip('/')}/{repository}.git", ref or "HEAD")
     _git(directory, "checkout", "--quiet", "--detach", "FETCH_HEAD")

@@ -138,6 +138,7 @@ def add_list(
     shown: str | None = None,
 ) -> None:
     """Add a command that prints one page of resources: those of the parent `of`, or all of the installation."""
+    # The name of the list is that in the response of the HTTP API, so both transports print the same document.
     shown = shown or to_camel(str(group.name).replace("-", "_"))
 
     def run(**given: Any) -> None:
@@ -171,7 +172,9 @@ def limit_option(default: int = DEFAULT_LIMIT) -> Callable[[Listing], Listing]:
 
 def _act(act: Act, resource: str, printer: Callable[[Any], None], resource_id: UUID, **_: object) -> None:
     with administration() as session:
+        # `_` takes the options that only the REST route needs, such as the parent resource in its path.
         changed = act(session, actor=OPERATOR, **{f"{resource}_id": resource_id})
+    # After the commit: the output must not report a change that was rolled back.
     if changed is not None:
         printer(changed)
 
@@ -193,6 +196,7 @@ def document_of(members: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
+        # isoformat() alone would write `+00:00`; the HTTP API writes `Z`.
         return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
     if isinstance(value, UUID):
         return str(value)
@@ -208,6 +212,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._done: Counter[str] = Counter()
+        # Not 0: a command that ends within the interval prints no progress at all.
         self._printed_at = time.monotonic()
 
     def add(self, what: str, count: int) -> None:
@@ -215,4 +220,5 @@ class Progress:
         self._done[what] += count
         if time.monotonic() - self._printed_at > PROGRESS_SECONDS:
             self._printed_at = time.monotonic()
+            # To the error output: scripts parse standard output as the JSON result.
             click.echo(", ".join(f"{done:,} {name}" for name, done in self._done.items()), err=True)

@@ -87,6 +87,7 @@ def check_content(database: Database, store: BlobStore, options: DeepCheckOption
     for found in audit(database, store, sample=options.sample, progress=options.progress):
         is_repaired = _repair(database, store, found, options)
         counted[found.kind, is_repaired] += 1
+        # A lost store may have millions of discrepancies: only counts and a few ids stay in memory.
         if len(shown[found.kind, is_repaired]) < SHOWN:
             shown[found.kind, is_repaired].append(found.version_id)
         if options.report is not None:
@@ -98,12 +99,14 @@ def check_content(database: Database, store: BlobStore, options: DeepCheckOption
 
 
 def _repair(database: Database, store: BlobStore, found: Discrepancy, options: DeepCheckOptions) -> bool:
+    # discard() acts on content of the kind UNKNOWN only; all other kinds need no option beside --repair.
     if options.discards_unknown and discard(database, found):
         return True
     return options.repairs and repair(database, store, found)
 
 
 def _line(found: Discrepancy, *, is_repaired: bool) -> dict[str, object]:
+    # Scripts read `isMended`, so it keeps its name. JSON has no bytes: the digest is written in hexadecimal.
     line = document(found) | {"isMended": is_repaired}
     sha256 = line.pop("contentSha256")
     return line | {"contentSha256": sha256.hex() if isinstance(sha256, bytes) else None}
@@ -127,6 +130,7 @@ def check_ledger(database: Database) -> Iterator[Finding]:
     """Yield whether the ledger's entries, balances, usage and stored bytes agree."""
     with database.transaction() as session:
         found = len(reconcile(session))
+    # Outside of the transaction: it reads the versions in batches, and no snapshot may stay open meanwhile.
     found += len(find_storage_discrepancies(database))
     if found:
         yield problem(

@@ -13,6 +13,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
+    # The code that click itself uses for a wrong command line.
     WRONG_USAGE = 2
     NOT_SIGNED_IN = 3
     TRY_LATER = 4
@@ -25,6 +26,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.NOT_SIGNED_IN: "No credential, or one that the service rejects: run `quartermaster login`.",
     ExitCode.TRY_LATER: "The service is unreachable, overloaded or rate limiting; retry later.",
 }
+# Scripts retry on TRY_LATER only. A kind that is not listed would fail again in the same way.
 _BY_KIND = {
     Kind.UNAUTHENTICATED: ExitCode.NOT_SIGNED_IN,
     Kind.LIMITED: ExitCode.TRY_LATER,

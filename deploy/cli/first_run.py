@@ -81,6 +81,7 @@ def _publish(draft: Path, path: Path) -> None:
     A file that is there already holds the credentials of an earlier database: it is renamed to `….earlier`.
     """
     with contextlib.suppress(FileNotFoundError):
+        # Check the draft too: after a concurrent run has renamed it, `path` holds the credentials that must stay.
         if path.exists() and draft.exists():
             path.rename(path.with_name(f"{path.name}.earlier"))
         draft.rename(path)
@@ -90,11 +91,14 @@ def _publish(draft: Path, path: Path) -> None:
 def _write_durably(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON file that only its owner can read, and flush it to the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Remove the draft of an earlier run: O_EXCL, which prevents that a prepared link is followed, needs a free
+    # name.
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(json.dumps(document, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
+    # A file that was synced can still lose its name in a crash; only the directory holds that.
     _sync_directory(path.parent)
 
 

@@ -29,6 +29,8 @@ from shared.operations.host_status import read_host_state
 from shared.operations.queue_depths import measure_waiting_work
 
 MIN_POSTGRES_VERSION = 15
+# Guarantees hold up to 30 s (deploy/README.md#clocks). NTP keeps clocks far closer, so 2 s already show that it
+# does not run.
 MAX_CLOCK_OFFSET_SECONDS = 2.0
 FULL_SHARE = 0.8  # of memory or connections, from which on a warning is due
 WAITING_SECONDS = 60.0
@@ -39,6 +41,7 @@ class State(StrEnum):
     """The severity of a finding. `wrong` means that the service, or a part of it, cannot work."""
 
     OK = "ok"
+    # Scripts read the state from the JSON output, so its value stays.
     REPAIRED = "mended"
     WARNING = "warning"
     WRONG = "wrong"
@@ -75,6 +78,7 @@ def run_checks(settings: Settings, database: Database, more: Checks | None = Non
     A check that found a problem reports only that; its findings without a problem are left out.
     """
     checks: Checks = {
+        # Servers first: findings about processes and backlogs mean little while a server is down.
         "Python": check_python,
         "Postgres": lambda: check_postgres(database),
         "Valkey": lambda: check_valkey("Valkey", settings.redis_url),
@@ -93,6 +97,7 @@ def run_checks(settings: Settings, database: Database, more: Checks | None = Non
         except DomainError as error:
             yield problem(subject, error.detail, _REMEDIES[subject], is_wrong=True)
         except Exception as error:  # noqa: BLE001 (client libraries raise errors of their own; each is a finding)
+            # The first line only: SQLAlchemy appends the statement with its parameters, libpq a hint.
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             yield problem(subject, detail, _REMEDIES[subject], is_wrong=True)
 
@@ -131,6 +136,7 @@ def check_postgres(database: Database) -> Iterator[Finding]:
         row = session.execute(_POSTGRES).one()
         # Postgres read its clock between the two local readings: compare with their middle.
         clock_offset = float(row.clock) - (sent_at + time.time()) / 2
+        # Look for the table first: a select from a missing table would abort the transaction.
         is_migrated = session.execute(_HAS_SCHEMA).scalar()
         revision = session.execute(_REVISION).scalar() if is_migrated else None
     version = row.version // 10_000
@@ -158,6 +164,7 @@ def check_postgres(database: Database) -> Iterator[Finding]:
     )
 
 
+# Only client backends count against max_connections; background processes have slots of their own.
 _POSTGRES = text(
     """
 SELECT current_setting('server_version_num')::integer AS version, extract(epoch FROM clock_timestamp()) AS clock,
@@ -176,6 +183,7 @@ def check_valkey(subject: str, url: str) -> Iterator[Finding]:
         memory = valkey.info("memory")
         version = valkey.info("server").get("valkey_version") or valkey.info("server")["redis_version"]
     most, used = memory.get("maxmemory") or 0, memory["used_memory"]
+    # Without maxmemory Valkey evicts nothing, and the policy has no effect.
     if most and memory.get("maxmemory_policy") != "noeviction":
         detail = f"evicts messages when it is full (maxmemory-policy {memory.get('maxmemory_policy')})"
         yield problem(subject, detail, "Set maxmemory-policy to noeviction.")
@@ -192,6 +200,7 @@ def check_models_valkey(settings: Settings) -> Iterator[Finding]:
     if keeps:
         remedy = "Point MODELS_REDIS_URL at a server that runs with --save '' --appendonly no."
         yield problem(subject, "writes prompts and replies to a disk", remedy)
+    # If both URLs are the same server, the check "Valkey" has reported on it.
     if settings.models_redis_url:
         yield from check_valkey(subject, url)
 
@@ -212,6 +221,7 @@ def check_broker(settings: Settings) -> Iterator[Finding]:
 def check_store(settings: Settings, database: Database) -> Iterator[Finding]:
     """Check that the blob store has this database's marker and accepts a write."""
     store = open_configured_store(settings, database)
+    # First compare the marker: check() writes, and must not write into the store of another database.
     store.require()
     store.check()
     yield passed("blob store", f"{settings.blob_store} accepts writes")
@@ -239,6 +249,7 @@ def check_processes(settings: Settings) -> Iterator[Finding]:
         return
     alive = count_processes(settings)
     expected = ("web", *(f"worker-{name}" for name in WORKERS), "beat")
+    # A warning and no error: the process may run on another host, which this one cannot see.
     for missing in (name for name in expected if not alive.get(name)):
         command = f"quartermaster {missing.replace('-', ' ')}"
         remedy = f"Start `{command}` here or on another host."
@@ -260,6 +271,7 @@ def measure_backlogs(database: Database) -> Iterator[tuple[str, int, float]]:
         work = measure_waiting_work(session)
     for backlog in work.backlogs:
         yield _NAMES.get(backlog.state, f"{backlog.state} content"), backlog.rows, backlog.oldest_seconds
+    # No age: no worker sends a dead notification again, so an age would not show whether workers keep up.
     yield _DEAD_NOTIFICATIONS, work.dead_deliveries, 0.0
 
 

@@ -53,12 +53,14 @@ def add_examples(command: click.Command, path: str) -> None:
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             add_examples(inner, f"{path} {name}")
+    # A command is looked up more than once in a process; it gets one example.
     elif command.epilog is None:
         command.epilog = f"\b\nExample:\n  {example_of(command, path)}"
 
 
 def example_of(command: click.Command, path: str) -> str:
     """Return a valid command line for a shell."""
+    # The path begins with the program name, which the keys of _ALSO leave out.
     also = [_ALSO.get(path.partition(" ")[2], "")]
     return " ".join(word for word in (path, *_options(command), *also, *_arguments(command)) if word)
 

@@ -77,6 +77,7 @@ _WITHOUT_REST_ADAPTER = {
 _PASSING_FLAGS = {"web", "worker", "beat", "celery", "run"}
 
 
+# Cached: enable_rest() replaces callbacks in place, and must not wrap them a second time.
 @cache
 def _load(name: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(_ADMINISTRATION[name]), name.replace("-", "_"))
@@ -125,11 +126,15 @@ def main(context: click.Context) -> None:
     At a terminal, commands print tables; otherwise, or with --json, they print JSON. With --field PATH they print one
     field of it, for example `--field id` or `--field files.0.id`.
     """
+    # Mounted secrets count as variables of the operator, so they are read before DATABASE_URL is checked.
     read_secret_files(os.environ)
+    # Record this before the settings of QM_HOME add their own DATABASE_URL: a caller who set the variable wants the
+    # database, and any other caller may have a saved login.
     context.meta[DATABASE_IS_CONFIGURED] = "DATABASE_URL" in os.environ
     if "DATABASE_URL" not in os.environ:
         from deploy.embedded import home
 
+        # A new shell has none of the variables of `make up`; setdefault lets those that it has win.
         for name, value in home.Home(Path(os.environ.get("QM_HOME") or home.DEFAULT)).read_settings().items():
             os.environ.setdefault(name, value)
 
@@ -170,6 +175,7 @@ def beat(flags: tuple[str, ...]) -> None:
 
 @main.command(
     help="Run a command of Celery against the job broker: inspect, control, status or events.",
+    # All options are those of Celery, `--help` too.
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @_flags
@@ -193,6 +199,7 @@ def migrate() -> None:
         owner = Database(url, pool_size=1) if url else Database.of(settings, pool_size=1)
         try:
             run_migrations(owner.engine)
+            # After the migrations, because the grants name the tables that these created.
             grant_access(owner.engine, current_role(database.engine))
             if settings.database_pooler:
                 set_limits(database)

@@ -17,6 +17,7 @@ def read_message(text: str | None, message: str | None) -> dict[str, Any]:
     if message is None:
         return {"parts": [{"text": text}]}
     try:
+        # Not json.loads: it would change numbers, and the service keeps them as the caller wrote them.
         read = exact_json.parse(message)
     except ValueError as error:
         raise click.BadParameter(f"is not JSON: {error}", param_hint="--message") from error

@@ -40,6 +40,7 @@ class Home:
     def claim(self) -> None:
         """Create and lock the directory until this process ends. Raises HomeInUse if another process has the lock."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # O_CLOEXEC: a child that outlives this process must not keep the lock.
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,6 +89,7 @@ class Home:
 def write_privately(path: Path, text: str) -> None:
     """Replace a file atomically and durably; only its owner can read it."""
     draft = path.with_suffix(".new")
+    # A killed process can leave its draft; O_EXCL guarantees that the mode is that of a new file.
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

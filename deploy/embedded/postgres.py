@@ -34,6 +34,7 @@ SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
 START_SECONDS = 60
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 SETTINGS = {
+    # No TCP: peer authentication, which needs no password, exists on unix sockets only.
     "listen_addresses": "",
     "shared_buffers": "128MB",
     "max_connections": "200",
@@ -100,6 +101,7 @@ class EmbeddedPostgres(EmbeddedServer):
             readable=(_installation(),),
             writable=(self.directory, self._sockets),
             prepare=self._prepare,
+            # SIGINT is Postgres' fast shutdown; on SIGTERM it would wait until all clients have disconnected.
             stop_signal=signal.SIGINT,
             death_signal=signal.SIGINT,
             stop_seconds=30.0,
@@ -199,6 +201,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
     def _write_access_rules(self) -> None:
         account = getpass.getuser() if os.geteuid() else "root"
+        # An explicit map: peer authentication otherwise requires that account and role have the same name.
         roles = (SUPERUSER, MIGRATIONS_ROLE, APPLICATION_ROLE)
         for name, text in (
             ("pg_hba.conf", f"local all all peer map=owner\n{self._access}"),
@@ -232,6 +235,7 @@ def _socket_directory(directory: Path) -> Path:
     in_home = directory / "socket"
     if len(os.fsencode(in_home / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
         return in_home
+    # A hash of the path: each home needs its own socket, and every process must find it again.
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"quartermaster-{os.geteuid()}-{digest}"
 

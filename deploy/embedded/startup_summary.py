@@ -55,6 +55,7 @@ class ProgramLogs:
             self._files.pop(name).close()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.directory / f"{name}.log"
+        # Check the file too: it may be the long log of an earlier run, which this one has not opened.
         if path.exists() and path.stat().st_size >= LOG_BYTES:
             path.rename(path.with_suffix(".log.1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -64,6 +65,8 @@ class ProgramLogs:
 
 def issue_link(environment: Mapping[str, str]) -> str | None:
     """Return a sign-in link for the console of the installation in this environment, or None if that fails."""
+    # A process of its own, because commands read their settings from the environment, and this one has those of the
+    # caller.
     command = [str(Path(sys.executable).parent / "quartermaster"), "console", "link"]
     try:
         done = subprocess.run(

@@ -107,6 +107,7 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: Iss
         supervisor.log(str(error))
         sys.exit(1)
     finally:
+        # Also after an interrupted start: the servers that had started by then must not stay.
         supervisor.stop_all()
         home.remove_metrics_directory()
         if logs:
@@ -145,6 +146,7 @@ def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str,
     release = replace(programs.pop("release"), environment=release_environment)
     supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
     _print_step("database schema")
+    # Without an operations port: it would take that of the web process, and it ends at once.
     first_owner = _program(
         "bootstrap", (*bootstrap, str(home.credentials)), root, _with_operations_port(None, environment)
     )
@@ -153,6 +155,7 @@ def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str,
         supervisor.start(program)
     _print_step(", ".join(programs))
     is_ready = _Throttled(lambda: _is_ready(address), seconds=POLL_SECONDS)
+    # is_steady first: the web process may be ready while a worker fails again and again.
     supervisor.run_until(
         lambda: supervisor.is_steady() and is_ready(), what="The service", timeout_seconds=START_SECONDS
     )
@@ -175,6 +178,7 @@ def _listening_address(environment: Mapping[str, str]) -> Address:
 
 def _require_free(address: Address) -> None:
     with socket.socket() as probe:
+        # Connections of an earlier run in TIME_WAIT do not occupy the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.reachable_host, address.port))
@@ -213,8 +217,10 @@ def _settings(
         "ENCRYPTION_KEYS": home.encryption_keys,
         "OPERATIONS_PORT": lambda: _operations_port(environment, address),
         "METRICS_DIRECTORY": lambda: str(home.make_metrics_directory()),
+        # Output goes to a pipe, for which Python would collect lines into blocks.
         "PYTHONUNBUFFERED": lambda: "1",
     }
+    # The `quartermaster` of the Procfile must be that of this installation.
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
     return {name: environment.get(name) or default() for name, default in defaults.items()} | {"PATH": path}
 

@@ -23,6 +23,8 @@ from deploy.supervision.child_processes import Program, kill, spawn
 
 START_SECONDS = 30
 # `hz 2`: at the default of 10, Valkey's housekeeping is the largest CPU cost of an idle installation.
+# `set-proc-title no`: the path of the configuration stays in the command line, by which a stale server is
+# recognized. `appendfsync everysec`: the messages of a lost second are only wake-ups.
 CONFIGURATION = """\
 bind {address}
 port {port}
@@ -73,6 +75,7 @@ class EmbeddedValkey(EmbeddedServer):
 
     def ensure_port(self) -> None:
         """Choose another port if another program uses the stored one. Call it before `url` is passed on."""
+        # Before the port is tested: a server that outlived its run still occupies it.
         stop_stale_process(
             self.directory / "valkey.pid",
             str(self._configuration),
@@ -109,6 +112,7 @@ class EmbeddedValkey(EmbeddedServer):
 
     def is_ready(self) -> bool:
         """Return whether the server responds and has loaded its data."""
+        # No retries in the client: the caller polls, and has a deadline of its own.
         client = redis.Redis.from_url(self.url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
         with contextlib.closing(client), contextlib.suppress(redis.RedisError):
             return bool(client.ping())

@@ -55,8 +55,10 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
             output = stack.enter_context(program.log.open("ab"))
         return subprocess.Popen(
             [*program.prefix, *command, "--", *program.command],
+            # The terminal belongs to this process; a child that reads it would be stopped (SIGTTIN).
             stdin=subprocess.DEVNULL,
             stdout=output,
+            # One pipe for both keeps the order of their lines.
             stderr=subprocess.STDOUT,
             cwd=program.directory,
             env=dict(program.environment),

@@ -18,6 +18,7 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 4
 LANDLOCK_VERSION, LANDLOCK_PATH_BENEATH = 1, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE = 1 << 13, 1 << 14
+# The kernel rejects a ruleset with rights that its version of Landlock does not know.
 RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 READING = EXECUTE | READ_FILE | READ_DIR
@@ -80,6 +81,7 @@ def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
         _allow(rules, path, READING & rights)
     for path in (*SYSTEM_TO_WRITE, *writable):
         _allow(rules, path, rights)
+    # The kernel requires this before landlock_restrict_self, unless the process is privileged.
     gain_no_privileges()
     check(_libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0), "landlock_restrict_self")
     os.close(rules)
@@ -88,6 +90,7 @@ def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
 def _allow(rules: int, path: str, rights: int) -> None:
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    # Not every system has all of these paths, for example /lib32; a missing file needs no rule.
     except FileNotFoundError:
         return
     if not os.path.isdir(path):  # noqa: PTH112 - importing pathlib would double the start time

@@ -145,6 +145,7 @@ class Supervisor:
         kill(child.process)  # other processes of its session
         if not child.restart:
             return
+        # Not 0 after a long run: a failure is one, and the delay grows again if more follow.
         child.failures = 1 if now - child.started_at > BACKOFF_RESET_SECONDS else child.failures + 1
         delay = backoff_seconds(child.failures, first=FIRST_RESTART_SECONDS, longest=SLOWEST_RESTART_SECONDS)
         child.restart_at = now + delay
@@ -170,6 +171,7 @@ class Supervisor:
         deadline = time.monotonic() + max((child.program.stop_seconds for child in running), default=0)
         signals_before = self._signals
         while any(child.process.poll() is None for child in running):
+            # A signal that arrives during the stop is the second: the user does not want to wait.
             if time.monotonic() > deadline or self._signals > signals_before:
                 break
             self._read_outputs()
@@ -181,6 +183,7 @@ class Supervisor:
 
     def _register_output(self, child: _Child) -> None:
         if child.process.stdout is not None:
+            # A read must never block: the one thread serves all programs.
             os.set_blocking(child.process.stdout.fileno(), False)
             self._selector.register(child.process.stdout, selectors.EVENT_READ, child)
 
@@ -241,6 +244,7 @@ class Supervisor:
             pass  # for example a full disk: only this line is lost
 
     def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
+        # Only count: an exception raised here could interrupt spawn() and leave a child that nothing stops.
         self._signals += 1
 
 

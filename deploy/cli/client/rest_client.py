@@ -47,11 +47,13 @@ def open_service(login: Login, *, prefers_deployment: bool) -> Iterator[Client]:
     Raises Failure, with the exit code of the cause, if the SDK is missing or the block raises an error of the SDK.
     """
     try:
+        # Imported here: the SDK is a package of its own that may be missing, and other commands work without it.
         from quartermaster import ApiError, Client, ConnectionFailed, QuartermasterError
     except ImportError:
         raise Failure("This command needs the SDK: run `pip install quartermaster-sdk`.") from None
     try:
         credential: dict[str, Any] = {**login.credential(prefers_deployment=prefers_deployment)}
+        # Fewer retries than the SDK's four: a person waits for the result.
         with Client(base_url=login.base_url, max_retries=2, **credential) as client:
             yield client
     except ApiError as error:
@@ -70,6 +72,8 @@ def find_active_organization() -> UUID | None:
     # A database has no active organization, so the caller has to choose one.
     if is_database_configured():
         return None
+    # The target is an installation of `make up`, whose first organization is in its credentials file: no request is
+    # needed.
     if find_remote_login() is None:
         found = find_home_organization()
     else:
@@ -95,6 +99,7 @@ def _failure_of(error: ApiError) -> Failure:
     code = ExitCode.FAILED
     if isinstance(error, Unauthenticated):
         code = ExitCode.NOT_SIGNED_IN
+    # A service that forbids a retry would fail again in the same way, so that is not TRY_LATER.
     elif isinstance(error, (RateLimited, ServerError)) and not error.is_final:
         code = ExitCode.TRY_LATER
     return Failure(f"{error.code}: {error.message}{fields}{remedy}", code)

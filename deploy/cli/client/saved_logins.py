@@ -65,6 +65,7 @@ def find_remote_login() -> Login | None:
     """Return the login of the environment or of `quartermaster login`; None if QM_HOME is the target."""
     if address := _read(BASE_URL):
         return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source="the environment"))
+    # A variable of this shell is a later choice than a login that was saved at some time.
     if os.environ.get("QM_HOME"):
         return None
     stored = read_login()
@@ -91,6 +92,7 @@ def store_login(login: Login) -> None:
     """Replace the saved login, in a file that only its owner can read."""
     path = login_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # The source is the path of the file itself, which read_login() adds.
     document = {name: value for name, value in asdict(login).items() if value and name != "source"}
     write_privately(path, json.dumps(document, indent=2) + "\n")
 
@@ -122,6 +124,7 @@ def _of_home(kept: Home) -> Login | None:
         return None
     deployment: Mapping[str, str] = document.get("deployment", {})
     login = Login(
+        # `make up` writes its settings at every start and the credentials once, so the port there may be old.
         base_url=kept.read_settings().get("BASE_URL") or document["baseUrl"],
         source=str(kept.credentials),
         api_key=document["ownerApiKey"],
@@ -134,6 +137,7 @@ def _of_home(kept: Home) -> Login | None:
 def _read_credentials(kept: Home) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(kept.credentials.read_text())
+    # ./var may be that of another account, or a first run may not have ended: there is no login then.
     except (FileNotFoundError, PermissionError, ValueError):
         return {}
     return document

@@ -13,6 +13,7 @@ from deploy.cli.display.output import is_json_requested, print_document
 from deploy.cli.display.streamed_replies import read_text, write_piece
 from deploy.cli.exit_codes import ExitCode, Failure
 
+# Without the header, A2A defines the version as 0.3, which the service refuses.
 _HEADERS = {"A2A-Version": "1.0"}
 _DEFAULT = "default"
 _FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED", "TASK_STATE_CANCELED"})
@@ -44,6 +45,7 @@ def talk(agent: str, text: str | None) -> None:
             conversation.send(line)
         return
     conversation.send(read_text(text))
+    # Only a single message decides the exit code: in a conversation the next message can succeed.
     if conversation.state in _FAILED:
         raise Failure(f"The task ended with state {conversation.state}.")
 
@@ -74,6 +76,7 @@ class Conversation:
 
         Raises Failure if the stream ends earlier, for example because the web process shuts down.
         """
+        # An ended task accepts no message: without its id, the next message creates a new task in the same context.
         self._task_id = self._task_id if self.state in _WAITING else None
         self._has_reply, self.state = False, ""
         ids = {"contextId": self._context_id, "taskId": self._task_id}
@@ -97,6 +100,7 @@ class Conversation:
             print_document(event)
         if "error" in event:
             raise Failure(str(event["error"].get("message")))
+        # An event has one member, whose name is its kind (A2A, StreamResponse).
         for kind, body in event.items():
             self._context_id = body.get("contextId", self._context_id)
             self._task_id = body.get("id" if kind == "task" else "taskId", self._task_id)
@@ -133,6 +137,7 @@ def _texts(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _root(agent: str) -> str:
+    # Convert the id here: other text could change the path of the request.
     return "" if agent == _DEFAULT else f"/agents/{click.UUID.convert(agent, None, None)}"
 
 

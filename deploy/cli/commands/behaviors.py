@@ -21,6 +21,7 @@ behaviors = click.Group("behaviors", help="Manage the behaviors of agents.")
 @click.option("--name", required=True, help="Name on the agent's card.")
 @click.option(
     "--kind",
+    # Not `remote`: the behavior of a remote agent exists as long as its endpoint (`endpoints set`).
     type=choice((BehaviorKind.MODEL, BehaviorKind.SCRIPT)),
     default="model",
     show_default=True,

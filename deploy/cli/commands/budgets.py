@@ -22,6 +22,8 @@ from shared.identity.access.authorization import OPERATOR
 
 _budget = click.argument("budget_id", type=click.UUID, metavar="ID")
 _key = required_id("key")
+# The unit of an existing budget is known to the database only. So every amount is parsed as credits, and the domain
+# converts it to requests or tokens.
 _amount = click.option(
     "--amount", type=Credits(), required=True, help="Limit per period, in the budget's unit."
 )

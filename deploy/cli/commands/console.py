@@ -23,6 +23,7 @@ console = click.Group("console", help="Manage sign-in links and sessions of the 
 def link(email: str | None) -> None:
     with installation() as (database, settings):
         address = issue_console_link(database, settings.base_url, email)
+    # A person gets the bare link to open, a script gets JSON.
     if sys.stdout.isatty():
         click.echo(address)
     else:

@@ -50,6 +50,7 @@ class Credits(click.ParamType[int, str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the amount in µcr; an amount that is not a decimal number fails the command."""
+        # click requires of a type that it accepts its own result.
         if isinstance(value, int):
             return value
         try:
@@ -138,6 +139,7 @@ def resume_spending(organization_id: UUID) -> None:
 @organization_option
 @page_options
 def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    # The cursor is the version of an entry, a number; other lists are paged by id.
     before = int(cursor) if cursor and cursor.isdecimal() else None
     with administration() as session:
         page = ledger.list_entries(
@@ -174,6 +176,8 @@ _MONTH = click.DateTime(formats=["%Y-%m"])
 @click.argument("event", type=click.File("rb"), metavar="FILE")
 def enter_payment(source: str, event: IO[bytes]) -> None:
     with installation() as (database, settings):
+        # Check before reading the file: a mistyped name is the likelier error, and the message can list the right
+        # ones.
         if source not in settings.payment_sources:
             known = ", ".join(sorted(settings.payment_sources)) or "none"
             raise click.BadParameter(
@@ -234,6 +238,7 @@ def list_storage(
     criteria = StorageCriteria(
         window=Window(window) if window else None,
         month=month,
+        # A repeated dimension counts once; fromkeys keeps the order of the command line.
         group_by=tuple(dict.fromkeys(map(StorageDimension, group_by))),
     )
     with administration() as session:
@@ -268,6 +273,7 @@ def reconcile() -> None:
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)
+        # Outside of the transaction: it reads the versions in batches, and no snapshot may stay open meanwhile.
         mismeasured = storage_check.find_storage_discrepancies(database)
     print_json(
         {
@@ -280,6 +286,7 @@ def reconcile() -> None:
 
 
 def _show(resource: Any, **more: object) -> None:
+    # The formatted amounts replace the fields of the same names, which are in µcr.
     show(resource, **_format_amounts(resource), **more)
 
 

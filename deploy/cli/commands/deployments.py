@@ -155,6 +155,7 @@ signing_keys = click.Group("signing-keys", help="Manage the keys that sign token
 def list_signing_keys() -> None:
     with administration() as session:
         keys = key_rotation.list_signing_keys(session, actor=OPERATOR)
+    # One page: rotation deletes old keys, so there are never many.
     show_page("signingKeys", Page(items=keys, next_cursor=None))
 
 

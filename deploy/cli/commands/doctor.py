@@ -70,6 +70,7 @@ def doctor(
         _finish(context, list(check_remote_service(find_login())))
         return
     with installation() as (database, settings), ExitStack() as files:
+        # Opened after the settings were read: invalid settings must not truncate an earlier report.
         lines = files.enter_context(report.open("w")) if report else None
         options = DeepCheckOptions(
             repairs=repair,
@@ -131,6 +132,7 @@ def status() -> None:
 
 def _local_status() -> tuple[dict[str, int], list[Backlog]]:
     with installation() as (database, settings):
+        # Without a shared directory each process knows only itself; the backlogs come from the database.
         processes = count_processes(settings) if settings.metrics_directory else {}
         return processes, list(measure_backlogs(database))
 

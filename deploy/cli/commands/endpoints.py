@@ -50,6 +50,8 @@ def set_endpoint(
     *,
     resends: bool,
 ) -> None:
+    # Read only if a header is set: standard input is the default, and the command must not wait for it otherwise.
+    # An editor ends the file with a line break, which no header value may contain.
     credential = domain.Credential(header=header, value=source.read().strip()) if header else None
     draft = domain.EndpointDraft(
         url=url,

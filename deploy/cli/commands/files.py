@@ -64,6 +64,7 @@ def put(
     is_piped = str(source) == _STANDARD
     named = {"file_name": file_name or ("standard-input" if is_piped else source.name)}
     content = sys.stdin.buffer if is_piped else source
+    # Only a deployment can own files, so its credentials come before the user's API key.
     with service_as_deployment() as client, progress_bar(named["file_name"]) as progress:
         options: dict[str, Any] = {**named, "media_type": media_type, "progress": progress}
         if replaced_id is None:
@@ -109,6 +110,7 @@ _OPTION_TYPES: dict[type, click.ParamType[Any]] = {UUID: click.UUID, datetime: I
 
 def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add an option for each declared filter of the list of files."""
+    # Decorators apply from the last to the first, and the help page lists them in the order of FILTERS.
     for each in reversed(FILTERS):
         kind = click.Choice(list(each.choices)) if each.choices else _OPTION_TYPES[each.kind]
         command = click.option(f"--{each.option}", each.name, type=kind, help=each.description)(command)
@@ -147,6 +149,7 @@ def show_file(file_id: UUID) -> None:
 )
 def share(file_id: UUID, version_id: UUID | None, minutes: int) -> None:
     with service() as client:
+        # A link is always for one exact version, so a later replace does not change what it shares.
         wanted = version_id or client.files.get(file_id).version_id
         link = client.raw.request(
             "POST", f"/files/{file_id}/versions/{wanted}/grants", query={"ttlSeconds": str(minutes * 60)}
@@ -174,6 +177,8 @@ def renew(file_id: UUID, expires_at: datetime | None, *, for_ever: bool) -> None
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def rm(file_ids: tuple[UUID, ...], *, yes: bool) -> None:
     if not yes and sys.stdin.isatty():
+        # err=True: standard output is the JSON result. Without a terminal there is no one to ask, so scripts need
+        # no --yes.
         click.confirm(f"Delete {len(file_ids)} of your files?", abort=True, err=True)
     with service() as client:
         deleted = [client.files.delete(file_id) for file_id in file_ids]

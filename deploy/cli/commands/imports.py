@@ -34,6 +34,7 @@ imports = click.Group("imports", help="Manage the media imports of distributions
 @page_options
 def list_imports(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
+        # list_imports() does not check the distribution: an unknown id would get an empty page.
         get_distribution(session, actor=OPERATOR, distribution_id=distribution_id)
         page = domain.list_imports(
             session,

@@ -38,6 +38,7 @@ def listen(distribution_id: UUID, *, past: bool, seconds: float | None) -> None:
     deadline = None if seconds is None else time.monotonic() + seconds
     with service() as client:
         poller = _NotificationPoller(client, f"/admin/distributions/{distribution_id}/notifications")
+        # Poll at first even without --past: the notifications that exist now are not to be printed later.
         existing = poller.poll()
         if past:
             _print_all(existing)
@@ -62,6 +63,7 @@ class _NotificationPoller:
         """
         listed = self._read()
         changed = [at for at in listed if self._is_changed(at)]
+        # Replace the states and do not add to them, so that they stay bounded however long the command runs.
         self._states = {at["id"]: at["state"] for at in listed}
         if listed:
             self._since = max(_created_at(listed[0]) - _OVERLAP, self._since or _BEGINNING)

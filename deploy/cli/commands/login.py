@@ -67,5 +67,6 @@ def _describe(login: Login) -> dict[str, Any]:
 def _read_secret(label: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
+    # No option for the secret: it would be in the shell's history and in the list of processes.
     secret: str = click.prompt(label, hide_input=True, err=True)
     return secret.strip()

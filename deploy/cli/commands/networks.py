@@ -159,6 +159,7 @@ def remove_network_account(distribution_id: UUID, network: str, account: str) ->
 def _read(source: TextIO) -> dict[str, str]:
     try:
         values: Any = json.load(source)
+    # The message does not quote the input, which holds secrets.
     except ValueError:
         values = None
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):

@@ -56,6 +56,7 @@ notifications = click.Group(
 @_distribution
 @_url
 def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
+    # Read before the transaction begins: standard input may block for as long as a person types.
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.set_endpoint(

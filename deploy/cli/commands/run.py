@@ -16,6 +16,7 @@ RUNS_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "S
 
 @click.command(
     help="Run the agent program of a GitHub deployment, with a client secret that is valid while it runs.",
+    # Options after the command name belong to the program.
     context_settings={"ignore_unknown_options": True},
 )
 @required_id("deployment")
@@ -45,6 +46,7 @@ def run(
     passed: tuple[str, ...],
     command: tuple[str, ...],
 ) -> None:
+    # A list of what passes, and not of what does not: a setting that is added later must not leak.
     environment = {name: os.environ[name] for name in (*RUNS_ON, *passed) if name in os.environ}
     plan = Plan(
         deployment_id=deployment_id,

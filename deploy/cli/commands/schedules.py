@@ -21,6 +21,7 @@ from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, Sched
 from shared.identity.access.authorization import OPERATOR
 
 _deployment = required_id("deployment")
+# The database finds a schedule by its id alone; the path of the REST route also has the deployment.
 _rest_deployment = click.option(
     "--deployment",
     "deployment_id",

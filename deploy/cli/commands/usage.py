@@ -60,6 +60,7 @@ def usage(
         starts_at=in_utc(starts_at),
         ends_at=in_utc(ends_at),
         interval=Interval(interval) if interval else None,
+        # A repeated dimension counts once; fromkeys keeps the order, which is that of the keys in each group.
         group_by=tuple(dict.fromkeys(map(Dimension, group_by))),
         filters={Dimension(name): _value(name, value) for name, value in only},
     )
@@ -122,6 +123,7 @@ def list_records(organization_id: UUID, cursor: UUID | None, limit: int, **filte
 
 def _value(name: str, value: str) -> str | UUID:
     try:
+        # Models have names; all other dimensions have ids, which are checked before the query.
         return value if name == Dimension.MODEL else UUID(value)
     except ValueError:
         raise click.BadParameter(f"{value} is not the id of a {name}", param_hint="--only") from None

@@ -78,6 +78,7 @@ def _field(document: Mapping[str, Any], path: str) -> str:
     value: Any = document
     for step in path.split("."):
         try:
+            # A list is indexed by position, so that `files.0.id` needs no other syntax.
             value = value[int(step)] if isinstance(value, list) else value[step]
         except (IndexError, KeyError, TypeError, ValueError):
             # The command has had its effect, and its result may hold a secret that is shown once: print all of it.

@@ -23,6 +23,7 @@ def read_text(text: str | None) -> str:
 
 def write_piece(piece: str) -> None:
     """Write and flush untrusted text; at a terminal its control characters are replaced."""
+    # Only at a terminal: a file or a pipe receives exactly the text of the model.
     if is_terminal():
         from deploy.cli.display.table_output import plain_text
 
@@ -43,6 +44,7 @@ class ReplyWriter:
         kind = event.get("type")
         if kind == "response.output_text.delta" and not self._is_quiet:
             write_piece(event["delta"])
+        # Only the last event has the complete response, with its usage and cost.
         elif kind in _ENDS:
             self._response = event["response"]
         elif kind == "error":
@@ -59,6 +61,7 @@ class ReplyWriter:
         error = self._response.get("error")
         if error:
             raise Failure(f"{error.get('code')}: {error.get('message')}")
+        # The connection can end between two events, which raises no error in the client.
         if not self._response:
             raise Failure("The stream ended before the reply was complete; send the request again.")
         return self._response

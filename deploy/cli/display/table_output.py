@@ -40,6 +40,8 @@ def _render_rows(name: str, rows: Sequence[Mapping[str, Any]], console: Console)
     if not rows:
         console.print(_styled(f"No {name}.", style="dim"))
         return
+    # Rows may have different members; a column stands where its name occurs first. Columns without a value only
+    # cost width.
     columns = [name for name in dict.fromkeys(key for row in rows for key in row) if _has_values(rows, name)]
     width = sum(max(len(column), *(len(plain(row.get(column))) for row in rows)) + 2 for column in columns)
     # A table that is wider than the terminal would be cut off: print each row as a list of fields.
@@ -51,6 +53,7 @@ def _render_rows(name: str, rows: Sequence[Mapping[str, Any]], console: Console)
     bars = _bars(rows)
     for column in columns:
         is_amount = all(_is_number(row.get(column)) for row in rows)
+        # no_wrap: an id that is broken over two lines cannot be copied.
         table.add_column(_styled(column), justify="right" if is_amount else "left", no_wrap=True)
     if bars:
         table.add_column("")
@@ -122,6 +125,7 @@ def _is_number(value: object) -> bool:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
+    # float(True) is 1.0, and a boolean is no amount.
     return not isinstance(value, bool)
 
 
@@ -146,4 +150,5 @@ def plain_text(value: str) -> str:
 
 
 def _replace_controls(value: str) -> str:
+    # Cf too: its characters have no width, and can reverse the direction of the text around them.
     return "".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cf") else each for each in value)

@@ -51,6 +51,7 @@ def read_service_metrics(login: Login) -> ServiceMetrics | None:
     Raises Failure if the service cannot be reached.
     """
     response = _get(login, "/metrics")
+    # PUBLIC_METRICS=false returns an error status; that is a decision of the operator and no defect.
     if not response.is_success:
         return None
     metrics = ServiceMetrics()
@@ -68,6 +69,7 @@ def read_service_metrics(login: Login) -> ServiceMetrics | None:
 def check_remote_service(login: Login) -> Iterator[Finding]:
     """Yield the findings of all remote checks; only one if the service cannot be reached."""
     try:
+        # First: without a response all other checks would fail for the same reason.
         response = _get(login, "/readyz")
     except Failure as error:
         remedy = "Start it, or correct its address, DNS name or certificate."
@@ -84,6 +86,7 @@ def _check_transport(login: Login) -> Iterator[Finding]:
     address = urlsplit(login.base_url)
     host = address.hostname or ""
     is_local = host == "localhost"
+    # A host that is a name and no address is local only if it is `localhost`.
     with suppress(ValueError):
         is_local = ip_address(host).is_loopback
     if address.scheme == "http" and not is_local:

@@ -45,6 +45,7 @@ def _database_or_rest(path: str, run_on_database: Callable[..., Any]) -> Callabl
     def run(*arguments: Any, **given: Any) -> Any:
         if not is_remote():
             return run_on_database(*arguments, **given)
+        # Refuse, and do not use the database of this host instead: the caller signed in to another installation.
         if path not in OPERATIONS:
             raise Failure(
                 f"`quartermaster {path}` does not work over REST: run it on the installation's host with DATABASE_URL"
@@ -60,6 +61,7 @@ def _send(operation: Operation, given: Parameters) -> None:
     target, query, body = write_request(operation, given)
     with service() as client:
         response = client.raw.request(operation.method, target, query=query, json=body)
+    # A 204 has no body, and the command prints nothing over the database either.
     if response is not None:
         print_json(operation.show(response))
         # `endpoints check` fails over the database too if the endpoint cannot be used.
@@ -82,13 +84,16 @@ def write_request(
     if missing := [name for name in names if prepared.get(name) is None]:
         option = missing[0].removesuffix("_id").replace("_", "-")
         raise click.UsageError(f"Over REST this command needs --{option}.")
+    # safe="": a slash in an account of a network must not add a segment to the path.
     path = operation.path.format(**{name: quote(str(prepared[name]), safe="") for name in names})
     rest = {name: value for name, value in prepared.items() if name not in names and value is not None}
     is_body = operation.method in _BODIES
     in_query = {name: value for name, value in rest.items() if not is_body or name in operation.query}
     query = {name: str(value) for name, value in _to_wire_names(operation, in_query).items()}
+    # An action such as `suspend` has no parameters beyond its path, and its route takes no body.
     if not is_body or prepared.keys() <= names | operation.query:
         return path, query, None
+    # click passes an empty tuple for an omitted repeatable option: the route's default applies.
     sent = {name: value for name, value in rest.items() if name not in in_query and value != ()}
     return path, query, _to_wire_names(operation, sent)
 

@@ -17,6 +17,8 @@ _DEPLOYMENT = "/admin/deployments/{deployment_id}"
 _DISTRIBUTION = "/admin/distributions/{distribution_id}"
 _SCHEDULE = f"{_DEPLOYMENT}/schedules/{{resource_id}}"
 
+# Text and no constructor calls: more than a hundred routes stay readable as a table. A test compares them with the
+# OpenAPI document.
 _LINES = f"""
 organizations create: POST /admin/organizations
 organizations list: GET /admin/organizations

@@ -65,6 +65,7 @@ def _create_user(given: Parameters) -> Parameters:
 
 
 def _usage_query(given: Parameters) -> Parameters:
+    # The route has no parameter for the organization: another one would silently get the usage of the active one.
     require_active(given["organization_id"])
     span = {"from": given["starts_at"], "to": given["ends_at"]}
     only = {name: str(value) for name, value in given["only"]}
