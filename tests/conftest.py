@@ -1,4 +1,4 @@
-"""What every test may ask for, and how the tests are shared between processes."""
+"""Fixtures for every test, and how the tests are distributed over processes."""
 
 import gc
 import os
@@ -72,9 +72,9 @@ COMPUTING = (
 
 
 class ByStack(LoadScopeScheduling):  # type: ignore[misc] # untyped
-    """Gives a file to one process, and likewise a folder with a stack.
+    """Assigns each file to one process, and likewise each folder that shares a stack.
 
-    Half of the processes take from the beginning and half from the end, until they meet at what is short.
+    Half of the processes take from the start of the list and half from its end, until they meet at short tests.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -88,7 +88,7 @@ class ByStack(LoadScopeScheduling):  # type: ignore[misc] # untyped
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Trace the processes of the tests alone, not what they start, which has its time to keep."""
+    """Trace only the test processes. The processes they start are not traced, because they have timeouts to keep."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
         os.environ.pop("COVERAGE_PROCESS_START", None)
     sys.addaudithook = _refuse_audit_hook  # type: ignore[assignment] # it takes none
@@ -97,25 +97,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
-    """Write what was traced before the process says that it is done: who hears that gives it ten seconds to end."""
+    """Write the trace before the process reports its end: the controller then gives it ten seconds to exit."""
     if tracer := coverage.Coverage.current():
         tracer.stop()
         tracer.save()
 
 
 def _refuse_audit_hook(*_: object) -> NoReturn:
-    """Keep a tracer and threads apart: `sys.settrace` asks audit hooks, and these let other threads run.
+    """Refuse to install an audit hook: `sys.settrace` calls audit hooks, and these let other threads run.
 
-    Until 3.12 CPython then fails whichever thread meanwhile begins to be traced: it ends before its first line. A hook
-    cannot be removed, and stays for all tests that follow (https://github.com/python/cpython/issues/98257).
+    Until 3.12, CPython then fails a thread that begins to be traced meanwhile: it ends before its first line. A hook
+    cannot be removed, and stays for all later tests (https://github.com/python/cpython/issues/98257).
     """
     raise RuntimeError("no process of the tests has an audit hook: traced threads would fail to begin")
 
 
 def _share_public_authorities() -> None:
-    """Have each HTTP client of the tests verify by the same context: to read all authorities takes 30 ms of processor.
+    """Share one TLS context between all HTTP clients of the tests: loading all authorities takes 30 ms of CPU.
 
-    None of them vouches for a server here, and no client changes what it was given.
+    None of these authorities signs a server of the tests, and no client changes the context.
     """
     create = ssl.create_default_context
     authorities = os.environ.get("SSL_CERT_FILE") or certifi.where()
@@ -129,7 +129,7 @@ def _share_public_authorities() -> None:
 
 
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[XSpec]) -> None:
-    """Make once what each of the processes would, side by side."""
+    """Create what all processes need once, in parallel."""
     compile_tests(config.rootpath)
     leaving = ExitStack()
     config.add_cleanup(leaving.close)
@@ -149,12 +149,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByStack
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
     unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
-    if unstable:  # its name is another in each process, and no process would begin
+    if unstable:  # A parametrized id that differs between processes stops xdist at collection.
         raise pytest.UsageError(f"a parameter needs an id: {unstable[0]}")
 
 
 def _rank(item: pytest.Item) -> int:
-    """Give the place among what waits, then all else, then among what computes."""
+    """Return the sort key of a test: those that wait come first, those that compute last."""
     waits = (at - len(WAITING) for at, folder in enumerate(WAITING) if item.nodeid.startswith(folder))
     computes = (at + 1 for at, file in enumerate(COMPUTING) if item.nodeid.startswith(file))
     return next(waits, next(computes, 0))
@@ -162,7 +162,7 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage meanwhile: nearly all that is made, stays."""
+    """Disable garbage collection during collection: nearly all new objects stay."""
     gc.disable()
     try:
         return (yield)
@@ -172,7 +172,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say of what passed only that it did: what was logged meanwhile is sent with each of a test's three reports."""
+    """Drop the captured log of tests that passed: xdist sends it with each of a test's three reports."""
     report = yield
     if report.passed:
         report.sections.clear()
@@ -180,6 +180,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what stays to the end, thousands of tests and all modules, and let it look less often."""
-    gc.freeze()  # without a look at all of it, which takes each process a second
+    """Freeze the objects that stay to the end, tests and modules, and collect garbage less often."""
+    gc.freeze()  # freeze() needs no full collection before it, which would take each process a second.
     gc.set_threshold(ALLOCATIONS, 10, 10)

@@ -1,4 +1,4 @@
-"""Messages that fronts send themselves: after the broker was away, what was connected before fails no call."""
+"""Messages that web processes publish themselves: after a broker outage, old connections fail no call."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def messages(rabbitmq: RabbitMQ) -> Iterator[BrokerMessages]:
         yield BrokerMessages(broker)
 
 
-def test_a_queue_that_is_full_keeps_nothing_from_others(
+def test_full_queue_does_not_block_other_queues(
     messages: BrokerMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared.messaging.broker, "CALLS_LIMIT", 2)
@@ -51,7 +51,7 @@ def test_a_queue_that_is_full_keeps_nothing_from_others(
     messages.send(MODELS[1], "{}", {})
 
 
-def test_a_connection_that_fails_while_others_bring_messages_keeps_nobody_back(
+def test_failing_connection_does_not_block_concurrent_publishers(
     messages: BrokerMessages,
 ) -> None:
     with contextlib.suppress(ServiceUnavailable), messages._producer():
@@ -60,7 +60,7 @@ def test_a_connection_that_fails_while_others_bring_messages_keeps_nobody_back(
     messages.send(MODELS[0], "{}", {})
 
 
-def test_a_broker_that_is_away_is_left_alone_for_a_moment(messages: BrokerMessages) -> None:
+def test_unavailable_broker_is_not_contacted_again_for_a_moment(messages: BrokerMessages) -> None:
     with pytest.raises(ServiceUnavailable), messages._producer():
         raise OperationalError("away")
     with pytest.raises(ServiceUnavailable):
@@ -73,7 +73,7 @@ def _send_often(messages: BrokerMessages) -> None:
 
 
 @pytest.mark.parametrize("befall", [kill, alarm])
-def test_once_a_message_is_taken_again_all_are(
+def test_one_accepted_message_makes_all_publishers_use_the_broker_again(
     rabbitmq: RabbitMQ, befall: Callable[[RabbitMQ, BrokerMessages], None]
 ) -> None:
     with (
@@ -81,7 +81,7 @@ def test_once_a_message_is_taken_again_all_are(
         ThreadPoolExecutor(CONNECTIONS) as pool,
     ):
         messages = BrokerMessages(broker)
-        for _ in range(3):  # until each connection has been used
+        for _ in range(3):  # Use every connection once.
             assert all(pool.map(sends, [messages] * CONNECTIONS))
         befall(rabbitmq, messages)
         wait_until(lambda: sends(messages), "a message is taken again")

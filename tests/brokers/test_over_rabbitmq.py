@@ -1,4 +1,4 @@
-"""The service over RabbitMQ: uploads, media, model calls and messages come to their ends, whatever is killed."""
+"""The service over RabbitMQ: uploads, media, model calls and messages finish although processes are killed."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ LONG = scripted(chunks=2000, delay_seconds=0.02)
 
 @pytest.fixture(scope="module")
 def service(rabbitmq: RabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
-    """An installation whose jobs and calls go by RabbitMQ, with a front."""
+    """Yield an installation whose jobs and calls go through RabbitMQ, with a web process."""
     servers = Servers(tmp_path_factory.mktemp("servers"))
     servers.start()
     stack = Stack(
@@ -66,7 +66,7 @@ def _books_agree(service: ModelService) -> Iterator[None]:
 
 @contextmanager
 def running(service: ModelService, *names: str) -> Iterator[list[Service]]:
-    """Run these workers; they are ready when the block begins."""
+    """Run these workers within the block; they are ready when it begins."""
     workers = [service.stack.worker(name) for name in names]
     with service.stack.running(*workers):
         for worker in workers:
@@ -83,7 +83,7 @@ def states(service: ModelService) -> set[str]:
     return {row[0] for row in query(service.stack, "SELECT DISTINCT state FROM blobs")}
 
 
-def test_an_upload_whose_worker_dies_goes_to_another_at_once(service: ModelService, agent: Client) -> None:
+def test_upload_of_a_dead_worker_goes_to_another_at_once(service: ModelService, agent: Client) -> None:
     doomed = service.stack.worker("files", FAULTS="placement.claimed")
     with service.stack.running(doomed):
         wait_until(lambda: doomed.has_logged(" ready."), "the worker is ready")
@@ -94,7 +94,7 @@ def test_an_upload_whose_worker_dies_goes_to_another_at_once(service: ModelServi
     assert agent.download(file["id"]).content == b"over RabbitMQ"
 
 
-def test_uploads_are_placed_although_the_broker_is_killed_under_running_workers(
+def test_uploads_are_placed_although_the_broker_dies_under_running_workers(
     service: ModelService, agent: Client, rabbitmq: RabbitMQ
 ) -> None:
     with running(service, "files", "background") as workers:
@@ -116,7 +116,7 @@ def is_taken(service: ModelService) -> bool:
     return depth(service, UPLOADS) == 0
 
 
-def test_media_that_is_pushed_is_stored(service: ModelService) -> None:
+def test_pushed_media_is_stored(service: ModelService) -> None:
     with MediaSource() as source, running(service, "media", "files", "background"):
         distribution = service.credentials["distribution"]
         answer = requests.post(
@@ -139,7 +139,7 @@ def test_media_that_is_pushed_is_stored(service: ModelService) -> None:
     assert (hashlib.sha256(PNG.content).hexdigest(),) in stored
 
 
-def test_calls_are_made_and_none_waits_in_a_worker_that_is_full(service: ModelService) -> None:
+def test_full_worker_holds_no_pending_calls(service: ModelService) -> None:
     with ThreadPoolExecutor(24) as pool:
         asked = [pool.submit(ask, service, scripted(chunks=20, delay_seconds=0.02)) for _ in range(24)]
         wait_until(lambda: depth(service, *MODELS) == len(asked), "all wait in the broker")
@@ -148,7 +148,7 @@ def test_calls_are_made_and_none_waits_in_a_worker_that_is_full(service: ModelSe
     assert depth(service, *MODELS) == 0
 
 
-def test_calls_that_a_killed_worker_had_not_begun_are_made_by_another(service: ModelService) -> None:
+def test_pending_calls_of_a_killed_worker_are_made_by_another(service: ModelService) -> None:
     before = len(service.upstream.served)
     with ThreadPoolExecutor(16) as pool:
         asked = [pool.submit(ask, service, scripted(chunks=100, delay_seconds=0.02)) for _ in range(16)]
@@ -164,7 +164,7 @@ def test_calls_that_a_killed_worker_had_not_begun_are_made_by_another(service: M
     assert len(calls) == len(set(calls))
 
 
-def test_a_call_is_refused_at_once_while_the_broker_is_away_and_made_when_it_is_back(
+def test_call_is_refused_while_the_broker_is_down_and_succeeds_afterwards(
     service: ModelService, rabbitmq: RabbitMQ
 ) -> None:
     with running(service, "models") as (worker,):
@@ -177,7 +177,7 @@ def test_a_call_is_refused_at_once_while_the_broker_is_away_and_made_when_it_is_
         assert worker.is_running
 
 
-def test_a_call_waits_for_no_broker_in_an_alarm(service: ModelService, rabbitmq: RabbitMQ) -> None:
+def test_call_does_not_wait_for_a_broker_in_alarm(service: ModelService, rabbitmq: RabbitMQ) -> None:
     with rabbitmq.in_alarm():
         asked = threading.Thread(target=ask, args=(service, SHORT), daemon=True)
         asked.start()
@@ -187,7 +187,7 @@ def test_a_call_waits_for_no_broker_in_an_alarm(service: ModelService, rabbitmq:
         wait_until(lambda: ask(service, SHORT).status_code == 200, "calls are made again")
 
 
-def test_a_worker_asked_to_stop_leaves_what_waits_to_others(service: ModelService) -> None:
+def test_terminating_worker_leaves_pending_calls_to_others(service: ModelService) -> None:
     with ThreadPoolExecutor(16) as pool:
         asked = [pool.submit(ask, service, scripted(chunks=50, delay_seconds=0.02)) for _ in range(16)]
         wait_until(lambda: depth(service, *MODELS) == len(asked), "all wait in the broker")
@@ -199,7 +199,7 @@ def test_a_worker_asked_to_stop_leaves_what_waits_to_others(service: ModelServic
             assert [at.result(TIMEOUT_SECONDS).status_code for at in asked] == [200] * len(asked)
 
 
-def test_a_message_to_an_agent_is_answered(service: ModelService) -> None:
+def test_message_to_an_agent_receives_a_reply(service: ModelService) -> None:
     with running(service, "agents", "models", "files"):
         body: dict[str, Any] = {
             "message": {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
@@ -225,7 +225,7 @@ def test_inspect_and_revoke_reach_workers_over_rabbitmq(service: ModelService) -
         inspect = app.control.inspect(timeout=2.0)
 
         def is_active() -> bool:
-            # The pool of connections has one from before the broker was killed.
+            # The pool holds a connection from before the broker was killed.
             with suppress(ConnectionError):
                 active[:] = [call for calls in (inspect.active() or {}).values() for call in calls]
             return bool(active)

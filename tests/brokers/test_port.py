@@ -1,4 +1,4 @@
-"""Brokers behind one port: an address says which kind, and each kind counts, bounds and refuses as the port says."""
+"""All brokers behind one port: the URL selects the kind, and each kind counts, bounds and refuses messages alike."""
 
 import inspect
 import threading
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 90.0
 
 @pytest.fixture(scope="module")
 def sentinel_url(valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a Sentinel that watches the session's Valkey; give the address by which it is reached."""
+    """Run a Sentinel that watches the session's Valkey; yield its URL."""
     directory, port = tmp_path_factory.mktemp("sentinel"), free_port()
     password, _, rest = valkey_server.url.removeprefix("redis://:").partition("@")
     primary = rest.partition(":")[2].partition("/")[0]
@@ -53,7 +53,7 @@ def sentinel_url(valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(params=["valkey", "sentinel", "rabbitmq"])
 def broker(request: pytest.FixtureRequest, valkey_server: EmbeddedValkey) -> Iterator[Broker]:
-    """A broker of each kind, without messages."""
+    """Yield a broker of each kind, without messages."""
     if request.param == "rabbitmq":
         url = request.getfixturevalue("rabbitmq").new_url()
     elif request.param == "sentinel":
@@ -80,7 +80,7 @@ def _is_answering(broker: Broker) -> bool:
         return False
 
 
-def test_depth_counts_what_waits(broker: Broker, app: Celery) -> None:
+def test_depth_counts_pending_messages(broker: Broker, app: Celery) -> None:
     assert broker.depth(UPLOADS) == 0
     for _ in range(3):
         send_kind(app, "x", queue=UPLOADS)
@@ -88,9 +88,7 @@ def test_depth_counts_what_waits(broker: Broker, app: Celery) -> None:
     assert broker.depth(MODELS[0]) == 0
 
 
-def test_hints_that_nobody_takes_are_bounded(
-    broker: Broker, app: Celery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unread_hints_are_bounded(broker: Broker, app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared.messaging.broker, "JOB_MESSAGES_LIMIT", 3)
     monkeypatch.setattr(PlaceAwaited, "spacing_seconds", 0.0)
     app.conf.update(Broker.of(broker.url).settings)
@@ -102,7 +100,7 @@ def test_hints_that_nobody_takes_are_bounded(
     wait_until(lambda: broker.depth(UPLOADS) == 3, "as many wait as may")
 
 
-def test_a_worker_receives_by_each_broker_what_was_sent(broker: Broker, app: Celery) -> None:
+def test_worker_receives_sent_messages_over_each_broker(broker: Broker, app: Celery) -> None:
     send_kind(app, "x", queue=UPLOADS, fields={"id": "1"})
     described: Any = broker.queue(UPLOADS)
     with app.connection_for_read() as connection, connection.SimpleQueue(described) as queue:
@@ -122,7 +120,7 @@ def test_a_worker_receives_by_each_broker_what_was_sent(broker: Broker, app: Cel
         ("amqps://host/vhost", RabbitBroker),
     ],
 )
-def test_the_scheme_tells_the_kind(url: str, kind: type[Broker]) -> None:
+def test_url_scheme_selects_the_broker(url: str, kind: type[Broker]) -> None:
     assert type(Broker.of(url)) is kind
     with closing(create_celery(url)) as app, app.connection_for_write() as connection:
         module = type(connection.transport).__module__
@@ -149,7 +147,7 @@ def test_sentinels_share_credentials_and_database() -> None:
         ("MODELS_REDIS_URL", "amqp://host/vhost", "redis://, rediss://"),
     ],
 )
-def test_an_address_of_another_kind_is_refused_at_the_start(
+def test_url_of_an_unknown_broker_is_refused_at_startup(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, known: str
 ) -> None:
     required = {
@@ -165,12 +163,12 @@ def test_an_address_of_another_kind_is_refused_at_the_start(
     assert f"{name} is not usable: must begin with one of {known}." in str(refused.value)
 
 
-def test_jobs_go_by_the_broker_and_all_else_by_valkey() -> None:
+def test_jobs_use_the_broker_and_everything_else_uses_valkey() -> None:
     assert make_settings().broker == make_settings().redis_url
     assert make_settings(broker_url="amqp://host/vhost").broker == "amqp://host/vhost"
 
 
-def test_a_broker_in_an_alarm_holds_up_no_publisher(rabbitmq: RabbitMQ) -> None:
+def test_broker_in_alarm_blocks_no_publisher(rabbitmq: RabbitMQ) -> None:
     url = rabbitmq.new_url()
     with closing(create_celery(url)) as app, closing(Broker.of(url)) as broker:
         send_kind(app, "x", queue=UPLOADS)
@@ -191,7 +189,7 @@ def test_a_broker_in_an_alarm_holds_up_no_publisher(rabbitmq: RabbitMQ) -> None:
         assert broker.depth(UPLOADS) > waiting
 
 
-def test_a_broker_that_accepts_and_does_not_answer_holds_up_no_publisher(rabbitmq: RabbitMQ) -> None:
+def test_unresponsive_broker_blocks_no_publisher(rabbitmq: RabbitMQ) -> None:
     with closing(create_celery(rabbitmq.new_url())) as app:
         send_kind(app, "x", queue=UPLOADS)
         publisher, before = Publisher(app), _failures()
@@ -203,7 +201,7 @@ def test_a_broker_that_accepts_and_does_not_answer_holds_up_no_publisher(rabbitm
         assert _failures() == before + 1
 
 
-def test_a_killed_broker_comes_back_with_what_it_had_confirmed(rabbitmq: RabbitMQ) -> None:
+def test_killed_broker_restores_confirmed_messages(rabbitmq: RabbitMQ) -> None:
     url = rabbitmq.new_installation_url()
     with closing(create_celery(url)) as app, closing(Broker.of(url)) as broker:
         for _ in range(20):
@@ -225,7 +223,7 @@ def _has_taken(app: Celery) -> bool:
     return True
 
 
-def test_a_call_too_many_is_refused_and_displaces_none(
+def test_call_beyond_the_limit_is_refused_and_displaces_none(
     rabbitmq: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared.messaging.broker, "CALLS_LIMIT", 2)
@@ -246,7 +244,7 @@ def _failures() -> float:
     return value
 
 
-def test_the_amqp_client_still_is_what_the_corrections_rely_on() -> None:
+def test_amqp_client_still_has_the_code_that_corrections_rely_on() -> None:
     """If this fails after an upgrade: compare `shared/messaging/amqp_transport.py` with the new code."""
     connection: Any = amqp.Connection
     assert issubclass(pyamqp.Connection, connection)

@@ -1,11 +1,11 @@
-"""Chaos: clients that remember every acknowledgement, while everything they rely on is killed at random.
+"""Chaos test: run the whole service under load, kill processes and servers at random, and count what was lost.
 
-`python -m tests.chaos --seconds 30` runs the whole service (`run`), several kinds of work in it (`files`, `models`,
-`media`, `agents`, each a `workload` with clients of its own) and a monkey (`monkey`, `faults`), which strikes at
-processes and their clocks, at servers, disks, links and messages (`…_strikes`). At the end all is restarted and time
-passes until nothing waits any more (`settling`); then what was acknowledged is compared with what is there: by each
-workload, by `tests.support.data.inventory` for rows and bytes, and by `ledger` for everybody's credits.
+`python -m tests.chaos --seconds 30` starts the service (`run`), client threads that remember every acknowledgement
+(`files`, `models`, `media`, `agents`: each has a `workload`), and a monkey (`monkey`, `faults`) that kills processes,
+moves clocks, and breaks servers, disks, links and messages (`strikes`). At the end everything restarts and simulated
+time passes until no work is pending. Then each workload compares what was acknowledged with the stored state,
+`tests.support.data.inventory` compares rows with bytes, and `ledger` reconciles all credits.
 
-With `--sabotage` the service's own processes run with rules broken (`sabotage`), to prove that the comparison notices:
-some need one kind of strikes for it, which `--strikes` chooses, others none at all.
+`--sabotage` breaks rules inside the service's own processes (`sabotage`), to verify that the comparison detects it.
+Some broken rules show only under one kind of strike, which `--strikes` selects; others show without any.
 """

@@ -1,4 +1,4 @@
-"""Run chaos for a while and say what came of it; the status is 1 if any promise was broken."""
+"""Run chaos for a number of seconds and print a report. The exit status is 1 if the service broke a promise."""
 
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ WORKLOADS: dict[str, type[Workload]] = {
 
 
 def main() -> int:
-    """Read the arguments, run, report."""
+    """Parse the arguments, run chaos, print the report, and return the exit status."""
     options = _parser().parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     names = options.only or list(WORKLOADS)
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _keeping_logs(directory: Path) -> Iterator[Callable[[], object]]:
-    """Keep what the processes logged, unless told that the run ended as expected: it is hard to repeat."""
+    """Copy the logs of all processes unless the run has succeeded: a failure is hard to reproduce."""
     with contextlib.ExitStack() as keeping:
         keeping.callback(_keep_logs, directory)
         yield keeping.pop_all

@@ -1,4 +1,4 @@
-"""What came of a run, in print: what was acknowledged, what befell the installation, and every broken promise."""
+"""The printed report of a run: counts of acknowledged operations, counts of faults, and every broken promise."""
 
 import re
 import time
@@ -12,7 +12,7 @@ SHOWN_CHARACTERS = 2000
 
 
 class Account:
-    """The account of one run, which begins when it is made."""
+    """The report of one run; its clock starts when it is created."""
 
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
@@ -20,11 +20,11 @@ class Account:
         self._phases: list[str] = []
 
     def note(self, phase: str) -> None:
-        """Note that a phase has ended."""
+        """Record that a phase has ended."""
         self._phases.append(f"{time.monotonic() - self._began:.0f} {phase}")
 
     def report(self, stack: Stack, befallen: Mapping[str, Counter[str]]) -> int:
-        """Print the counts; give the status to exit with."""
+        """Print the counts, and return the exit status."""
         oracle = self._oracle
         print(f"acknowledged: {_counts(oracle.acknowledged)}")
         print(f"calls: {_counts(oracle.calls)}")
@@ -41,7 +41,7 @@ class Account:
 
 
 def _show_failures(stack: Stack) -> None:
-    """Print what the processes themselves logged as failures; their logs go with the run."""
+    """Print the failures that processes logged, because the logs are deleted with the run."""
     for log in sorted(stack.directory.glob("*.log")):
         lines = log.read_text(errors="replace").splitlines()
         failures = [line for line in lines if '"level": "error"' in line]
@@ -55,7 +55,7 @@ def _counts(counter: Counter[str]) -> str:
 
 
 def _some_of_each(violations: Sequence[str]) -> Iterator[str]:
-    """Choose a few of each kind, which begin with the same words."""
+    """Yield a few violations of each kind; those of one kind begin with the same words."""
     shown = Counter[str]()
     for violation in violations:
         kind = " ".join(re.findall("[a-z]{3,}", violation)[:2])
@@ -65,7 +65,7 @@ def _some_of_each(violations: Sequence[str]) -> Iterator[str]:
 
 
 def _ends_of(line: str) -> str:
-    """Shorten a line in its middle: it begins with what failed, and a traceback ends with why."""
+    """Shorten a line in its middle: its start names the failure, and the end of a traceback names the cause."""
     if len(line) <= 2 * SHOWN_CHARACTERS:
         return line
     return f"{line[:SHOWN_CHARACTERS]} … {line[-SHOWN_CHARACTERS:]}"

@@ -1,4 +1,4 @@
-"""The clients of all workloads: let loose, brought to their end, and held against what the installation keeps."""
+"""The client threads of all workloads: start them, stop them, and compare what they know with the stored state."""
 
 import threading
 import time
@@ -17,13 +17,13 @@ SETTLE_SECONDS = 60.0
 
 
 def settling_of(stack: Stack, workloads: Sequence[type[Workload]]) -> Settling:
-    """Settle what these workloads leave to background work."""
+    """Return the pending background work of these workloads."""
     waiting = [FILES, CREDITS, *(each for work in workloads for each in work.waiting)]
     return Settling(stack, list(dict.fromkeys(waiting)))
 
 
 class Crowd:
-    """The clients of one run, each a thread."""
+    """The client threads of one run."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Crowd:
         self._threads: list[threading.Thread] = []
 
     def begin(self) -> None:
-        """Let them loose."""
+        """Start all threads."""
         self._people = [person for work in self._workloads for person in work.begin()]
         self._threads = [
             threading.Thread(target=person.run_until, args=(self._over,), daemon=True)
@@ -51,16 +51,19 @@ class Crowd:
             thread.start()
 
     def let_finish(self) -> None:
-        """Have everyone begin nothing new."""
+        """Ask all threads to begin nothing new."""
         self._over.set()
 
     def finish(self) -> None:
-        """Wait until what was begun is finished."""
+        """Wait until all threads have finished."""
         self._join(self._threads, "finishing its last operation")
         self._account.note("clients done")
 
     def compare(self, find_faults: Callable[[], Iterable[str]], *, meanwhile: Callable[[], None]) -> None:
-        """Settle, then have everyone verify what they know and everything compared; `meanwhile` keeps it running."""
+        """Finish background work, have every client verify, and compare.
+
+        `meanwhile` is called repeatedly and keeps the service running.
+        """
         oracle = self._installation.oracle
         try:
             self._settling.settle(seconds=SETTLE_SECONDS, meanwhile=meanwhile)

@@ -1,4 +1,4 @@
-"""Where each kind of process may be armed to die: between any two steps of its work (`shared/failpoints.py`)."""
+"""The fault points of each kind of process: between any two steps of its work (`shared/failpoints.py`)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The installation that chaos befalls: one stack, who uses it, and where its fronts listen."""
+"""The installation under chaos: one stack, its users, and the addresses of its web processes."""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ STORAGE_PRICE = 25
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """A stack that is set up; `identity` makes whatever a client needs to be somebody."""
+    """An installation that is set up; `identity` creates the users and credentials that clients need."""
 
     stack: Stack
     fronts: Sequence[str]
@@ -34,35 +34,35 @@ class Installation:
 
     @property
     def organization_id(self) -> UUID:
-        """The first organization, which has credits."""
+        """Return the id of the first organization, which has credits."""
         return UUID(self.credentials["organizationId"])
 
     @property
     def patience(self) -> Patience:
-        """Somebody's patience with the fronts."""
+        """Return a client that retries over all web processes."""
         return Patience(self.fronts, self.oracle)
 
     def chance(self, who: str) -> random.Random:
-        """Somebody's own chance, the same again with the same seed."""
+        """Return a client's own random generator; the same seed yields the same numbers."""
         return random.Random(f"{self.seed}/{who}")
 
     def agent(self) -> Client:
-        """The first deployment's agent; once a front answers."""
+        """Return the agent of the first deployment, once a web process responds."""
         return self.client(exchange_token(self.fronts[0], self.credentials))
 
     def owner(self) -> Client:
-        """The first organization's owner, who operates the installation too."""
+        """Return the first organization's owner, who is also the operator."""
         return self.client(self.credentials["ownerApiKey"])
 
     def client(self, token: str) -> Client:
-        """Somebody with a credential, who asks again when an answer is lost on its way."""
+        """Return a client with a credential, which repeats requests whose response is lost."""
         return Client(self.fronts[0], token, timeout_seconds=ATTEMPT_SECONDS)
 
 
 def set_up(
     stack: Stack, fronts: Sequence[str], oracle: Oracle, seed: int, *, loses_links: bool = False
 ) -> Installation:
-    """Migrate, and make the first owner and organization."""
+    """Migrate the database, and create the first owner and organization."""
     stack.environment["STORAGE_PRICE"] = str(STORAGE_PRICE)
     credentials = stack.set_up()
     settings = make_settings(

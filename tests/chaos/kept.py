@@ -1,4 +1,4 @@
-"""A process of the service that is to run: noticed when it begins to work, and put anew in its place when it ended."""
+"""A supervised process of the service: detected when it begins to work, and replaced when it has ended."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ MakeService = Callable[..., Service]
 
 @dataclass(slots=True)
 class Kept:
-    """A process that is to run, how to make it anew, and where it may be armed to die."""
+    """A process that must run, its factory, and the fault points that it may be armed with."""
 
     kind: str
     make: MakeService
@@ -23,12 +23,12 @@ class Kept:
     asleep_until: float | None = None
 
     def look(self) -> None:
-        """Notice that it has begun to work."""
+        """Record that the process has begun to work, if it has."""
         if self.ready_at is None and self._is_ready():
             self.ready_at = time.monotonic()
 
     def renew(self, service: Service) -> None:
-        """Put a new process in its place, and start it."""
+        """Replace the process by a new one, and start it."""
         self.service, self.ready_at, self.asleep_until = service, None, None
         service.start()
 

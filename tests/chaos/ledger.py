@@ -1,7 +1,7 @@
-"""The ledger of the whole installation at the end: storage charged by an independent calculation, then all proofs.
+"""The ledger check at the end: recompute the storage charge independently, then run all reconciliations.
 
-Storage is charged by the day, so the day is made to end at this moment: what was stored since its beginning is
-measured and charged, and must come to what the versions themselves say.
+Storage is charged by the day, so the check ends the day at this moment. The charge for the bytes stored since midnight
+must equal the sum over the versions.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _CHARGED = (
 
 
 def find_ledger_faults(installation: Installation) -> Iterator[str]:
-    """Charge what was stored today, and give everything on which anybody's books disagree."""
+    """Charge today's storage, and yield every disagreement in the ledger."""
     database = installation.database
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     midnight = today + timedelta(days=1)
@@ -45,7 +45,7 @@ def find_ledger_faults(installation: Installation) -> Iterator[str]:
 
 
 def _expected(installation: Installation, today: datetime, midnight: datetime) -> dict[str, int]:
-    """Calculate each payer's day from the versions themselves: bytes by microseconds, rounded down once."""
+    """Return each payer's charge for today, computed from the versions: bytes times microseconds, rounded down once."""
     sums: dict[str, int] = {}
     for payer_id, byte_size, created_at, ended_at in query(installation.stack, _STORED):
         stored_for = min(ended_at or midnight, midnight) - max(created_at, today)

@@ -1,4 +1,4 @@
-"""Somewhere that the service posts to: it misbehaves as real endpoints do, and remembers what it was told."""
+"""An unreliable HTTP endpoint that the service posts to: it misbehaves as real ones do, and records what it accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISBEHAVIOUR = {"answers": 85, "refuses": 8, "hangs up": 5, "dawdles": 2}
 
 
 class Listener(LocalServer):
-    """The server; `take` is what it does with a message."""
+    """The server; `take` handles an accepted message."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -25,15 +25,15 @@ class Listener(LocalServer):
 
     @property
     def url(self) -> str:
-        """Where messages are posted."""
+        """Return the URL to post to."""
         return f"{super().url}/events"
 
     def take(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Remember a message."""
+        """Record a message."""
         raise NotImplementedError
 
     def hear(self, path: str, headers: Mapping[str, str], body: bytes) -> str:
-        """Take a message, whatever the answer; give how to behave."""
+        """Receive a message and return the misbehavior of the response, if any."""
         with self._lock:
             self.take(path, headers, body)
             return self._random.choices(list(_MISBEHAVIOUR), list(_MISBEHAVIOUR.values()))[0]
@@ -42,7 +42,7 @@ class Listener(LocalServer):
         size = int(handler.headers["Content-Length"])
         body = handler.rfile.read(size)
         if len(body) < size:
-            return  # the sender was killed in the middle
+            return  # The sender was killed in the middle of the request.
         behaviour = self.hear(handler.path, dict(handler.headers.items()), body)
         if behaviour == "hangs up":
             return

@@ -1,6 +1,6 @@
-"""The monkey, which has all kinds of faults happen, and a keeper that starts again whatever ended, as supervisors do.
+"""The monkey, which injects all kinds of faults, and a supervisor that restarts every process that has ended.
 
-Everything is started from the one thread that calls `Monkey.play`, for its processes live as long as that thread.
+Only the thread that calls `Monkey.play` starts processes, because their lives are bound to that thread.
 """
 
 import random
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.2
 
 
 class Clock:
-    """Does something again and again, with a pause of a random length after each time."""
+    """Runs an action repeatedly, with a random pause after each run."""
 
     def __init__(
         self, act: Callable[[], None], pause_seconds: tuple[float, float], chance: random.Random
@@ -30,7 +30,7 @@ class Clock:
         self._wait()
 
     def tick(self) -> None:
-        """Do it if its time has come."""
+        """Run the action if it is due."""
         if time.monotonic() >= self._due_at:
             self._act()
             self._wait()
@@ -40,7 +40,7 @@ class Clock:
 
 
 class Monkey:
-    """Keeps a stack's processes running, and strikes at them and at what they rely on."""
+    """Keeps a stack's processes running, and strikes at them and at the servers they use."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Monkey:
         kept: list[Kept],
         strikes: Sequence[Strikes],
     ) -> None:
-        """Keep processes in `kept`, and strike by all of `strikes`; without any, only keep."""
+        """Keep processes in `kept`, and strike by each of `strikes`; if there are none, only keep."""
         self._settling = settling
         self._servers = servers
         self._chance = chance
@@ -61,17 +61,17 @@ class Monkey:
 
     @property
     def done(self) -> Counter[str]:
-        """What has been done, by its kind."""
+        """Return the count of injected faults, by kind."""
         return self._chance.done
 
     def keep(self, kind: str, make: MakeService, points: Sequence[str] = ()) -> None:
-        """Start a process and start it again whenever it ends; `make` takes its settings."""
+        """Start a process and restart it whenever it ends; `make` takes its settings."""
         kept = Kept(kind=kind, make=make, points=points, service=make(**self._arm(points)))
         kept.service.start()
         self.kept.append(kept)
 
     def play(self, seconds: float, has_seen_enough: Callable[[], bool] = lambda: False) -> None:
-        """Strike and keep for so long, or until enough has happened."""
+        """Strike and keep for a number of seconds, or until enough has happened."""
         over = time.monotonic() + seconds
         clocks = [Clock(self._request_sweeps, SWEEPS_PAUSE_SECONDS, self._chance.random)]
         clocks += [Clock(each.strike, each.pause_seconds, self._chance.random) for each in self._strikes]
@@ -82,7 +82,7 @@ class Monkey:
             time.sleep(0.02)
 
     def rest(self) -> None:
-        """End all harm, and have everything run anew and unarmed."""
+        """End all faults, and restart everything unarmed."""
         if not self._strikes:
             return
         self._is_resting = True
@@ -96,7 +96,7 @@ class Monkey:
                 kept.service.wait_until_answering()
 
     def tend(self) -> None:
-        """End harm that has lasted long enough, and start again what has ended."""
+        """End faults whose time is over, and restart what has ended."""
         for each in self._strikes:
             each.tend()
         for kept in self.kept:
@@ -118,7 +118,7 @@ class Monkey:
         kept.renew(kept.make(**self._arm(kept.points)))
 
     def _arm(self, points: Sequence[str]) -> dict[str, str]:
-        """Give the settings of a new process; one that is started while all rests is not struck at."""
+        """Return the settings of a new process. A process that starts while the monkey rests is not armed."""
         if self._is_resting:
             return {}
         return {name: value for each in self._strikes for name, value in each.arm(points).items()}

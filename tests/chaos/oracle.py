@@ -1,4 +1,4 @@
-"""Where all that clients see comes together: what was acknowledged, read and repeated, and every broken promise."""
+"""The shared record of all client observations: acknowledgements, reads, retries, and every broken promise."""
 
 import threading
 from collections import Counter
@@ -9,7 +9,7 @@ VIOLATIONS_SHOWN = 5
 
 
 class Oracle:
-    """Collects counts and violations from all clients."""
+    """Collects counts and violations from all clients; safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,12 +20,12 @@ class Oracle:
         self.violations: list[str] = []
 
     def acknowledge(self, kind: str) -> None:
-        """Count an operation that was answered with success."""
+        """Count an operation that succeeded."""
         with self._lock:
             self.acknowledged[kind] += 1
 
     def count_read(self, outcome: str) -> None:
-        """Count a read whose answer was checked."""
+        """Count a read whose response was checked."""
         with self._lock:
             self.reads[outcome] += 1
 
@@ -35,12 +35,12 @@ class Oracle:
             self.calls[outcome] += 1
 
     def count_retry(self, reason: str) -> None:
-        """Count an answer that said nothing definite."""
+        """Count a response without a definite result."""
         with self._lock:
             self.retries[reason] += 1
 
     def has_counted(self, wanted: Mapping[str, int], *, befallen: Counter[str]) -> bool:
-        """Tell whether so many operations, calls that ended so, or strikes, have been counted of each kind."""
+        """Return whether the counts of operations, call results and strikes have reached `wanted`."""
         with self._lock:
             counted = self.acknowledged + befallen
             for outcome, count in self.calls.items():
@@ -48,6 +48,6 @@ class Oracle:
         return all(counted[kind] >= count for kind, count in wanted.items())
 
     def violate(self, what: str) -> None:
-        """Note that the service broke a promise."""
+        """Record that the service broke a promise."""
         with self._lock:
             self.violations.append(what)

@@ -1,4 +1,4 @@
-"""Ask until there is a definite answer: a client's part in every operation that is safe to repeat."""
+"""Retry a request until its result is definite: the client's part in every idempotent operation."""
 
 import threading
 import time
@@ -22,29 +22,29 @@ Send = Callable[[str], requests.Response]
 
 
 class NeverAnswered(Exception):
-    """An operation got no definite answer for as long as a client has patience."""
+    """An operation got no definite response before the client's timeout."""
 
 
 @contextmanager
 def reported(oracle: Oracle, who: str) -> Iterator[None]:
-    """Have what ends a client within the block be a violation: a thread's failure must not pass for success."""
+    """Record an error that ends a client within the block as a violation: a failed thread must not pass for success."""
     try:
         yield
     except NeverAnswered as error:
         oracle.violate(str(error))
-    except Exception as error:  # noqa: BLE001 (whatever it is)
+    except Exception as error:  # noqa: BLE001 (an error of any kind is a violation)
         oracle.violate(f"{who} failed: {error!r}")
 
 
 class Patience:
-    """Sends a request to one front after the other; what the service must never answer is a violation."""
+    """Sends a request to one web process after the other; an invalid response is a violation."""
 
     def __init__(self, fronts: Sequence[str], oracle: Oracle) -> None:
         self._fronts = fronts
         self._oracle = oracle
 
     def ask(self, what: str, send: Send) -> requests.Response:
-        """Repeat a request until it has a definite answer."""
+        """Repeat a request until it has a definite response."""
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
         attempt = lost = 0
         while time.monotonic() < give_up_at:
@@ -61,12 +61,12 @@ class Patience:
         raise NeverAnswered(f"{what}: no definite answer in {GIVE_UP_SECONDS:.0f} s")
 
     def ask_once(self, what: str, send: Send, front: str) -> requests.Response | None:
-        """Send what is not safe to repeat to one front; None where nobody knows what became of it."""
+        """Send a request that is not idempotent to one web process. Return None if its result is unknown."""
         answer = self._send(send, front)
         return answer if answer is not None and self._is_definite(what, answer) else None
 
     def ask_when(self, what: str, send: Send) -> tuple[requests.Response, float]:
-        """Give the definite answer, and when it was asked for."""
+        """Return the definite response, and the time of its request."""
         asked_at = 0.0
 
         def send_and_note(front: str) -> requests.Response:
@@ -93,7 +93,7 @@ class Patience:
 
 
 def code_of(answer: requests.Response) -> str | None:
-    """Give the code of a problem; None for every other answer."""
+    """Return the code of a problem response; None for any other response."""
     if answer.headers.get("Content-Type") != "application/problem+json":
         return None
     code: str | None = answer.json().get("code")

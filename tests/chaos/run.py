@@ -1,4 +1,4 @@
-"""One run: a stack, the work that goes on in it, a monkey, and the comparison of everything at the end."""
+"""One run of chaos: a stack, its workloads, a monkey, and the comparison at the end."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -34,7 +34,7 @@ FRONTS = 2
 DISK_BYTES = 1 << 30
 SETTINGS = {
     "BLOB_STORE_RESERVE_BYTES": str(DISK_BYTES >> 4),
-    "ACCESS_TOKEN_SECONDS": "86400",  # clients of a long run do not refresh
+    "ACCESS_TOKEN_SECONDS": "86400",  # The clients of a long run do not refresh their tokens.
     "LOG_LEVEL": "WARNING",
     "WEB_DRAIN_SECONDS": "5",
     "WEB_THREADS": "128",
@@ -56,7 +56,7 @@ class Run:
         sabotage: Sequence[str],
         strikes: Collection[str],
     ) -> None:
-        """Set up; `strikes` are the kinds of what is struck at."""
+        """Prepare a run; `strikes` are the kinds of strikes to use."""
         self._closing = ExitStack()
         self._oracle = Oracle()
         self._account = Account(self._oracle)
@@ -82,19 +82,19 @@ class Run:
         self._monkey = Monkey(self._settling, servers, chance, kept, made)
 
     def __enter__(self) -> Self:
-        """Nothing runs yet."""
+        """Return the run; no process is started yet."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every process."""
+        """Kill every process."""
         self._stack.kill_all()
         self._installation.database.dispose()
         self._closing.close()
 
     def play(self, seconds: float, until: Mapping[str, int]) -> None:
-        """Let everything loose for so long, or until so much of each kind is done; finish, settle and compare."""
+        """Run load and strikes for a number of seconds, or until the counts are reached; then drain and compare."""
         self._start()
         self._account.note("started")
         crowd = Crowd(self._installation, self._workloads, self._settling, self._account)
@@ -108,13 +108,13 @@ class Run:
         crowd.compare(lambda: find_faults(self._stack), meanwhile=self._monkey.tend)
 
     def report(self) -> int:
-        """Print the counts; give the status to exit with."""
+        """Print the counts, and return the exit status."""
         return self._account.report(self._stack, {"faults injected": self._monkey.done})
 
     def _strikes(
         self, kept: Sequence[Kept], disk: SmallDisk | None, chance: Chance
     ) -> Mapping[str, Callable[[], Strikes]]:
-        """Say how to make ready for each kind of strikes."""
+        """Return the factory of each kind of strikes."""
         stack, enter = self._stack, self._closing.enter_context
 
         def at_messages() -> Strikes:
@@ -135,7 +135,7 @@ class Run:
         return strikes if disk is None else strikes | {"disk": partial(DiskStrikes, disk, chance)}
 
     def _mount_disk(self, directory: Path) -> SmallDisk | None:
-        """Give the blob store a disk of its own, to be filled, made read-only and lost, where one can be mounted."""
+        """Mount a small disk for the blob store, as a target of strikes. Return None if none can be mounted."""
         try:
             return self._closing.enter_context(mounted_disk(directory / "small", size_bytes=DISK_BYTES))
         except CannotMount as error:
@@ -143,7 +143,7 @@ class Run:
             return None
 
     def _wanted(self, count: int) -> int:
-        """So many processes of a kind, or one where none is killed."""
+        """Return the number of processes of a kind: one if no strikes kill any."""
         return min(count, 1) if self._is_calm else count
 
     def _start(self) -> None:
@@ -164,7 +164,7 @@ def _change_command(command: Sequence[str], sabotage: Sequence[str]) -> Sequence
 
 
 def _taps_of(stack: Stack, chance: Chance) -> list[Tap]:
-    """Reach all messages: a broker of its own carries model calls too."""
+    """Return access to all message queues; a separate broker may carry model calls."""
     if stack.servers.rabbitmq is not None:
         return [RabbitTap(stack.broker_url, chance.random)]
     calls = ValkeyTap(stack.models_redis_url, chance.random, is_for_calls=True)

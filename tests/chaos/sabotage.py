@@ -1,8 +1,8 @@
-"""The service's processes with rules broken, to prove that the comparison at the end notices.
+"""Start the service's processes with broken rules, to verify that the comparison at the end detects it.
 
-`python -m tests.chaos.sabotage MODE,… MODULE ARGUMENTS…` breaks the rules, then becomes the module, as `python -m`
-would. The suite runs some modes (`test_sabotage.py`); each of the others must fail by hand, as `python -m tests.chaos
---strikes --seconds 10 --only media --sabotage store-again` must.
+`python -m tests.chaos.sabotage MODE,… MODULE ARGUMENTS…` breaks the rules, then runs the module as `python -m` does.
+The suite runs some modes (`test_sabotage.py`). Each other mode must fail when run by hand, such as `python -m
+tests.chaos --strikes --seconds 10 --only media --sabotage store-again`.
 """
 
 import runpy
@@ -68,13 +68,13 @@ MODES: dict[str, Callable[[], None]] = {
 
 
 def sabotaged(command: Sequence[str], modes: Sequence[str]) -> list[str]:
-    """Give the command of a Python module with rules broken."""
+    """Return a Python module's command, changed so that rules are broken in its process."""
     at = command.index("-m")
     return [*command[:at], "-m", __name__, ",".join(modes), *command[at + 1 :]]
 
 
 def main() -> None:
-    """Break the rules and become the module."""
+    """Break the rules, then run the module in this process."""
     _, modes, module, *arguments = sys.argv
     for mode in modes.split(","):
         MODES[mode]()

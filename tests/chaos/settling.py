@@ -1,8 +1,8 @@
-"""Let background work come to its end: what each domain's sweeps are, what time does to it, and what still waits.
+"""Finish background work: each domain's sweeps, its deadlines and leases, and the queries for pending work.
 
-While everything runs leases are made to end now and then, as if their holders had been away for too long; at the end
-all time passes that anything waits for, until nothing does. A lease that somebody alive may hold is then left alone for
-a while, or work that takes longer than a look at it would never end.
+During the run, leases are made to expire now and then, as if their holders had been away too long. At the end,
+simulated time passes until no work is pending. Leases of live processes then rest for a while, because work that takes
+longer than the poll interval would otherwise never finish.
 """
 
 import time
@@ -18,7 +18,7 @@ LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """What waits in one domain: `left` is a query of it; `ended_leases` and `passed_time` are updates."""
+    """The pending work of one domain: `left` is a query of it; `ended_leases` and `passed_time` are updates."""
 
     kinds: Sequence[str]
     left: str
@@ -58,7 +58,7 @@ CREDITS = Waiting(
     left="SELECT id, state FROM invocations WHERE state IN ('held', 'dispatched', 'unresolved') LIMIT 5",
     ended_leases="UPDATE invocations SET lease_until = now() - interval '1 second'"
     " WHERE state IN ('held', 'dispatched') AND random() < 0.3",
-    # An unresolved call waits a day for its worker to come back, before it is charged by estimate.
+    # An unresolved call waits a day for its worker, before an estimate is charged.
     passed_time="UPDATE invocations SET lease_until = now() - interval '25 hours'"
     " WHERE state IN ('held', 'dispatched', 'unresolved') AND lease_until > now() - interval '24 hours'",
 )
@@ -81,23 +81,23 @@ AGENTS = Waiting(
 
 
 class Settling:
-    """Moves a stack's time on, for the domains at work."""
+    """Advances a stack's time for the domains in use."""
 
     def __init__(self, stack: Stack, domains: Sequence[Waiting]) -> None:
         self._stack = stack
         self._domains = domains
 
     def request_sweeps(self) -> None:
-        """Ask the workers for every sweep now, as beat does in its time."""
+        """Enqueue every sweep now, instead of waiting for beat."""
         send_sweeps(self._stack.broker_url, [kind for domain in self._domains for kind in domain.kinds])
 
     def let_leases_end(self) -> None:
-        """Let claims end: some holders have died, some live."""
+        """Expire the leases of dead and live holders."""
         for domain in self._domains:
             query(self._stack, domain.ended_leases)
 
     def settle(self, *, seconds: float, meanwhile: Callable[[], None]) -> None:
-        """Have the running workers do everything there is to do; raise `TookTooLong` with what is left."""
+        """Have the running workers finish all work; raise `TookTooLong` with the pending work."""
         gives_up_at = time.monotonic() + seconds
         while left := self._left():
             if time.monotonic() > gives_up_at:
@@ -114,6 +114,6 @@ class Settling:
             time.sleep(LOOK_SECONDS)
 
     def _left(self) -> list[str]:
-        """Describe what still waits, or some of it."""
+        """Return descriptions of pending work, at most a few."""
         left = [str(row) for domain in self._domains for row in query(self._stack, domain.left)]
         return left + [f"staged {name}" for name in sorted(staged_names(self._stack.blobs))[:5]]

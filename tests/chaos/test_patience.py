@@ -1,4 +1,4 @@
-"""An answer that is lost on its way, as on a link that is cut, is asked for again, and patience outlasts several."""
+"""A client repeats a request whose response was lost, such as on a cut link, and survives several such losses."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ from tests.support.agents.rest_clients import Client
 TIMEOUT_SECONDS = 0.5
 
 
-def test_an_answer_that_never_comes_is_asked_for_again() -> None:
+def test_request_without_response_is_repeated() -> None:
     oracle = Oracle()
     with socket.create_server(("127.0.0.1", 0)) as server:
         front = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -27,7 +27,7 @@ def test_an_answer_that_never_comes_is_asked_for_again() -> None:
     assert oracle.retries["ReadTimeout"] >= 1
 
 
-def test_a_client_has_the_patience_for_several_lost_answers() -> None:
+def test_client_timeout_outlasts_several_lost_responses() -> None:
     nothing: Any = None
     installation = Installation(
         stack=nothing,
@@ -42,7 +42,7 @@ def test_a_client_has_the_patience_for_several_lost_answers() -> None:
 
 
 def answer_all_but_the_first(server: socket.socket) -> None:
-    """Answer until nobody can connect any more; the first to ask is heard and never answered."""
+    """Respond to all connections but the first, which is read and never answered, until the server closes."""
     silent, _ = server.accept()
     with silent:
         while True:
@@ -50,6 +50,6 @@ def answer_all_but_the_first(server: socket.socket) -> None:
                 connection, _ = server.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(OSError):  # who asked may have gone
+            with connection, contextlib.suppress(OSError):  # The client may have closed the connection.
                 connection.recv(1 << 16)
                 connection.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")

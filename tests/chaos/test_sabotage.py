@@ -1,4 +1,4 @@
-"""The comparison at the end of chaos bites: with rules broken it reports what each of them led to, and fails."""
+"""The comparison at the end of chaos detects broken rules: with each rule broken it reports the effect, and fails."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from tests.support.processes import process_forks
 pytestmark = pytest.mark.skipif("SABOTAGE" not in os.environ, reason="make test-chaos takes minutes")
 
 FILES = {
-    # What has ended is asked for last of all: either its bytes come, or they are missed because they are removed.
+    # Expired content is read last: either its bytes still arrive, or they are missing because they were removed.
     "serve-the-ended": ("was served after its end", '"code": "blob_missing"'),
     "drop-charges": ("was answered as",),
     "store-again": ("imported media that no import made, or more than one",),
@@ -21,7 +21,7 @@ BUDGETS = {
     "trust-old-proofs": ("asked to prove who one is: False",),
 }
 STRUCK = {
-    # By wrong clocks, doubled messages and lost answers, in this order: without them none of these rules is missed.
+    # These rules break only under wrong clocks, duplicated messages and lost responses, in this order.
     "go-by-own-clock": ("was served after its end", '"code": "blob_missing"', '"code": "file_expired"'),
     "give-calls-again": ("called again though it may have cost something",),
     "charge-each-attempt": ("a charge without a record",),
@@ -43,13 +43,13 @@ STRUCK = {
     ],
     ids=["files", "budgets", "struck"],
 )
-def test_chaos_notices_every_broken_rule(
+def test_chaos_detects_every_broken_rule(
     workloads: Sequence[str],
     strikes: Sequence[str],
     enough: Sequence[str],
     broken: Mapping[str, Sequence[str]],
 ) -> None:
-    """Nine of ten charges, imports and holds go wrong, so that not one of so many does not happen."""
+    """Nine of ten charges, imports and holds fail, so that a run detects it also if it has few of them."""
     arguments = ["--strikes", *strikes, "--seconds", "60", "--until", *enough, "--only", *workloads]
     status, said = process_forks.run("tests.chaos", *arguments, "--sabotage", *broken, seconds=220)
     assert status == 1, said
@@ -58,7 +58,7 @@ def test_chaos_notices_every_broken_rule(
 
 
 @pytest.mark.timeout(240)
-def test_the_neighbour_suite_notices_that_shares_are_switched_off() -> None:
+def test_neighbour_trials_fail_when_shares_are_switched_off() -> None:
     arguments = ["--unfair", "--seconds", "1", "--patience", "3", "--only", "uploads", "turns"]
     status, said = process_forks.run("tests.chaos.neighbours", *arguments, seconds=220)
     assert status == 1, said

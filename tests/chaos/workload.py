@@ -1,6 +1,6 @@
-"""One kind of work that goes on while chaos reigns: its processes, its clients, and what they hold the service to.
+"""The interface of a workload: the processes it needs, its clients, and its comparison at the end.
 
-A workload names the workers it needs, and what of it may still wait at the end (`settling`).
+A workload names the workers it needs, and the pending work that it may leave at the end (`settling`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,24 +16,24 @@ class Person(Protocol):
     """A client thread."""
 
     def run_until(self, over: Event) -> None:
-        """Do one thing after another; what was begun is finished."""
+        """Act until the run is over; finish what has begun."""
 
     def verify(self) -> None:
-        """Check everything this client knows, once nothing is killed any more."""
+        """Check everything this client knows, after all faults have ended."""
 
 
 class Workload(Protocol):
-    """One kind of work."""
+    """One kind of load on the service."""
 
     workers: ClassVar[Mapping[str, int]]
     """How many of each kind it needs; all workloads share them."""
     waiting: ClassVar[Sequence[Waiting]]
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:
-        """Prepare what must be there before the first process of the service starts."""
+        """Create what must exist before the first process of the service starts."""
 
     def begin(self) -> Sequence[Person]:
-        """Make the clients, once the fronts answer."""
+        """Create the clients, once the web processes respond."""
 
     def compare(self) -> Iterator[str]:
-        """Give every disagreement in words, once all is settled."""
+        """Yield every disagreement, after background work has finished."""

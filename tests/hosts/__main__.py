@@ -1,7 +1,7 @@
-"""Run the load of chaos over many hosts, cut links and kill hosts, and say what came of it; 1 if anything is lost.
+"""Run the load of chaos over many hosts, cut links and kill hosts; exit with 1 if anything was lost.
 
-With `--rolling` nothing is killed: while the load runs the next version, an installed wheel, takes the place of every
-process, one after the other, behind its migration.
+With `--rolling` no host is killed. Instead the next version, an installed wheel, replaces every process under load,
+one after the other, after its migration.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tests.hosts.strikes import Strikes
 
 
 def main() -> int:
-    """Read the arguments, enter namespaces of our own, run, report."""
+    """Parse the arguments, enter own namespaces, run, print the report, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.hosts", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to cut and to kill")
     parser.add_argument("--seed", type=int, default=None, help="choose the same strikes again")
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _keep_logs(directory: Path, kept: Path) -> None:
-    """Copy every log of a run; what else is there goes with the run."""
+    """Copy every log of a run; its other files are deleted with the run."""
     for log in directory.rglob("*.log"):
         to = kept / log.relative_to(directory)
         to.parent.mkdir(parents=True, exist_ok=True)

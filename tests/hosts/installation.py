@@ -1,4 +1,4 @@
-"""One installation over many hosts: servers, fronts behind nginx, workers and beats, each where operators have it."""
+"""One installation over many hosts: servers, web processes behind nginx, workers and beats, placed as operators do."""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ from tests.support.servers.rabbitmq import RabbitMQ
 FRONT_PORT, EDGE_PORT = 8080, 80
 DATABASE_PORT = 5432
 SETTINGS = {
-    "ACCESS_TOKEN_SECONDS": "86400",  # clients of a long run do not refresh
-    "LOG_LEVEL": "INFO",  # a worker's readiness is logged
+    "ACCESS_TOKEN_SECONDS": "86400",  # The clients of a long run do not refresh their tokens.
+    "LOG_LEVEL": "INFO",  # A worker logs when it is ready.
     "WEB_DRAIN_SECONDS": "10",
     "WEB_THREADS": "128",
     "MODELS_THREADS": "32",
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 class HostServers(Servers):
-    """Postgres, both Valkeys, and RabbitMQ where it is the broker, each on a host of its own."""
+    """Postgres, two Valkeys, and RabbitMQ if it is the broker, each on a host of its own."""
 
     def __init__(self, directory: Path, hosts: Mapping[str, Host]) -> None:
         broker = hosts.get(RabbitMQ.name)
@@ -58,7 +58,7 @@ def _valkey(directory: Path, host: Host, *, is_persistent: bool = True) -> Embed
 
 @dataclass(kw_only=True)
 class Hosts:
-    """The hosts by name, and what is to run on each."""
+    """The hosts by name, and the services of each."""
 
     by_name: dict[str, Host]
     servers: HostServers
@@ -68,11 +68,11 @@ class Hosts:
 
     @property
     def url(self) -> str:
-        """Where clients reach the service."""
+        """Return the address of the service for clients."""
         return f"http://{self.by_name['edge'].address}:{EDGE_PORT}"
 
     def keep(self, host: str, kind: str, make: Callable[[], Service]) -> None:
-        """Start a process on a host, to be kept running there."""
+        """Start a process on a host, and keep it running there."""
         at = self.by_name[host]
         place = partial(_placed, make, at)
         kept = Kept(kind=kind, make=place, points=(), service=place())
@@ -80,7 +80,7 @@ class Hosts:
         self.kept.setdefault(host, []).append(kept)
 
     def start(self) -> None:
-        """Start every process of the service, and nginx before the fronts."""
+        """Start every process of the service, and nginx before the web processes."""
         stack = self.stack
         for host in ("front-1", "front-2"):
             self.keep(host, "web", partial(stack.web, port=FRONT_PORT))
@@ -93,7 +93,7 @@ class Hosts:
             kept.service.wait_until_answering()
 
     def start_servers_of(self, host: str) -> None:
-        """Start again what is no process of the service."""
+        """Restart the servers of a host, which are not processes of the service."""
         if host == "postgres":
             self.servers.postgres.start()
         for valkey in self.servers.valkeys:
@@ -112,7 +112,7 @@ class Hosts:
             directory, listen=f"{edge.address}:{EDGE_PORT}", services=fronts, error_level="error"
         )
         service = self.stack._service("nginx", command, {}, port=EDGE_PORT)
-        # Killed by the kernel with this run, it would leave its own children behind: it is to end them.
+        # If the kernel killed it with this run, its children would survive: it must end them itself.
         service._program = replace(service._program, death_signal=signal.SIGTERM)
         return service
 
@@ -125,7 +125,7 @@ NAMES = ("edge", "front-1", "front-2", "work-1", "work-2", "postgres", "valkey",
 
 
 def build(directory: Path, closing: ExitStack, *, over_rabbitmq: bool = False) -> Hosts:
-    """Build the hosts, start the servers, and describe the installation; nothing of the service runs yet."""
+    """Build the hosts, start the servers, and describe the installation; no process of the service runs yet."""
     names = (*NAMES, RabbitMQ.name) if over_rabbitmq else NAMES
     by_name = {name: Host(name, number) for number, name in enumerate(names, start=10)}
     servers = HostServers(directory / "servers", by_name)

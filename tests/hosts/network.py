@@ -1,7 +1,7 @@
-"""Hosts made of network namespaces: a bridge, and a link from it to each, which can be cut without a word.
+"""Hosts as network namespaces: a bridge, and a link from it to each host, which can be cut silently.
 
-Everything stands in a namespace of this program's own (`enter`), so that nothing of the machine is touched and all of
-it is gone with the program. The program itself is at the bridge's address, as the world outside.
+Everything stands in namespaces of this program's own (`enter`), so that the machine is unchanged and everything
+disappears with the program. The program itself has the bridge's address and stands for the outside network.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ _NOBODY = "02:00:00:00:00:99"
 
 
 class NotPermitted(Exception):
-    """This machine lets nobody make network namespaces here."""
+    """This machine does not permit network namespaces for this account."""
 
 
 def enter(module: str) -> None:
-    """Run the module again within namespaces of its own, unless this is that run; raises `NotPermitted`."""
+    """Run the module again within new namespaces, unless this is that run. Raises `NotPermitted`."""
     if INSIDE in os.environ:
         _open_network()
         return
@@ -42,7 +42,7 @@ def enter(module: str) -> None:
 
 
 def _open_network() -> None:
-    _run("mount", "-t", "tmpfs", "tmpfs", "/run")  # where names of namespaces are kept
+    _run("mount", "-t", "tmpfs", "tmpfs", "/run")  # The directory of named namespaces.
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "link", "add", _BRIDGE, "type", "bridge")
     _run("ip", "address", "add", f"{OUTSIDE}/24", "dev", _BRIDGE)
@@ -65,36 +65,37 @@ class Host:
         self._run("link", "set", "eth0", "up")
 
     def tune(self, **settings: int) -> None:
-        """Set numbers of its kernel's TCP, as an operator does by sysctl."""
+        """Set parameters of the host's TCP stack, as an operator does by sysctl."""
         for name, value in settings.items():
             path = f"/proc/sys/net/ipv4/tcp_{name}"
-            with contextlib.suppress(NotPermitted):  # a request then waits longer for a front that is gone
+            # If a parameter cannot be set, requests only wait longer for a web process whose host is gone.
+            with contextlib.suppress(NotPermitted):
                 _run(*self.prefix, "sh", "-c", f"echo {value} > {path}")
 
     def cut(self) -> None:
-        """Cut it off from everybody; nobody is told."""
+        """Cut the host off from all others; no connection is notified."""
         self.is_cut = True
         _run("ip", "link", "set", self.name, "down")
 
     def mend(self) -> None:
-        """Connect it again."""
+        """Connect the host again."""
         self.is_cut = False
         _run("ip", "link", "set", self.name, "up")
 
     def part_from(self, other: "Host") -> None:
-        """Cut it off from one other host, both ways."""
+        """Cut the host off from one other host, in both directions."""
         for one, another in ((self, other), (other, self)):
             one._run(
                 "neighbour", "replace", another.address, "lladdr", _NOBODY, "dev", "eth0", "nud", "permanent"
             )
 
     def rejoin(self, other: "Host") -> None:
-        """Connect both again."""
+        """Connect both hosts again."""
         for one, another in ((self, other), (other, self)):
             one._run("neighbour", "del", another.address, "dev", "eth0")
 
     def kill(self) -> None:
-        """Cut it off and end all that runs on it, as when its power fails."""
+        """Cut the host off and kill everything on it, as in a power failure."""
         self.cut()
         pids = _run("ip", "netns", "pids", self.name).split()
         for pid in pids:

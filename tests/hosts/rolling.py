@@ -1,4 +1,4 @@
-"""Put the next version in the place of every process while the service is used: its migration, then one by one."""
+"""Replace every process by the next version under load: first its migration, then one process after the other."""
 
 import shutil
 import subprocess
@@ -22,10 +22,10 @@ WORTH_REPEATING = {"429"}
 
 
 class NextVersion:
-    """A wheel of the present state, installed apart from the checkout."""
+    """A wheel of the current checkout, installed outside of it."""
 
     def __init__(self, directory: Path) -> None:
-        """Build and install it."""
+        """Build the wheel and install it."""
         self.directory = directory / "next"
         built = directory / "dist"
         shutil.rmtree(ROOT / "build", ignore_errors=True)
@@ -36,14 +36,14 @@ class NextVersion:
         self.settings = {"PYTHONPATH": str(self.directory)}
 
     def command(self, name: str) -> list[str]:
-        """Give the command of a process of the Procfile."""
+        """Return the command of a process of the Procfile."""
         return [str(self.directory / "bin" / "quartermaster"), *PROCESS_TYPES[name].command.split()]
 
     def make(self, hosts: Hosts, name: str) -> Service:
-        """Describe a process."""
+        """Return the service that runs a process type."""
         port = FRONT_PORT if name == "web" else None
         service = hosts.stack._service(f"next-{name}", self.command(name), self.settings, port=port)
-        # A module is looked for where a process runs, before anywhere else.
+        # Python looks for modules in the working directory first, so it must not be the checkout.
         service._program = replace(service._program, directory=self.directory)
         return service
 
@@ -56,7 +56,7 @@ class NextVersion:
 
 
 class RollingRelease:
-    """Brings the next version to every process of an installation."""
+    """Replaces every process of an installation by the next version."""
 
     what = "replaced"
 
@@ -70,17 +70,17 @@ class RollingRelease:
         self.done: Counter[str] = Counter()
 
     def play(self) -> None:
-        """Migrate, then replace process by process: workers and beats first, as the runbook says."""
+        """Migrate, then replace one process after the other: workers and beats first, as the runbook demands."""
         self._version.migrate(self._hosts)
         self.done["migration"] += 1
         for host, kept in self._in_order():
             self._replace(host, kept)
 
     def tend(self) -> None:
-        """Nothing is killed."""
+        """Do nothing: no process is killed."""
 
     def judge(self) -> None:
-        """Nobody had to repeat a request: none failed."""
+        """Record a violation if a client had to repeat a request: in a rolling release none may fail."""
         for reason, count in self._oracle.retries.items():
             if reason not in WORTH_REPEATING:
                 self._oracle.violate(f"failed requests: {count} with {reason}")
@@ -105,7 +105,7 @@ class RollingRelease:
 
 
 def _pip(verb: str, *arguments: str) -> None:
-    """Run pip without a network: there is none here."""
+    """Run pip without network access."""
     pip = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""The bucket of an installation on many hosts: its server, and what of it does not agree with the rows."""
+"""The bucket of an installation on many hosts: its server, and its differences from the rows."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ KEY = "test"
 
 
 class Bucket:
-    """A server of its own on a host. It keeps everything in memory: its host may be cut off, and never be killed."""
+    """An S3 server on a host. It keeps everything in memory: its host may be cut off, but never killed."""
 
     def __init__(self, host: Host, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -46,7 +46,7 @@ class Bucket:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What processes are told."""
+        """Return the settings of processes that use it."""
         return {
             "S3_ENDPOINT_URL": self.address,
             "S3_REGION": "us-east-1",
@@ -55,17 +55,17 @@ class Bucket:
         }
 
     def start(self) -> None:
-        """Start the server, and make the bucket."""
+        """Start the server, and create the bucket."""
         self._process = spawn(self._program)
         wait_until(self._make, f"the bucket; see {self._program.log}", seconds=60)
 
     def stop(self) -> None:
-        """End the server; what it held is gone."""
+        """Stop the server; its content is lost."""
         if self._process is not None:
             kill(self._process)
 
     def find_faults(self, stack: Stack) -> list[str]:
-        """List everything on which a settled stack's rows and the bucket do not agree."""
+        """Return every difference between a drained stack's rows and the bucket."""
         recorded = dict(query(stack, "SELECT version_id::text, state FROM blobs"))
         live = {name for name, state in recorded.items() if state == "live"}
         objects = self._objects()
@@ -77,12 +77,12 @@ class Bucket:
     def _make(self) -> bool:
         try:
             self._client.create_bucket(Bucket=BUCKET)
-        except Exception:  # noqa: BLE001 (whatever the client raises while nobody listens)
+        except Exception:  # noqa: BLE001 (the client raises various errors until the server listens)
             return False
         return True
 
     def _objects(self) -> dict[str, str]:
-        """Give the key of every object by its version."""
+        """Return the key of every object by its version."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
         return {key.rpartition("/")[2]: key for key in keys if key.rpartition("/")[2] != MARKER}

@@ -1,4 +1,4 @@
-"""Links that are cut and hosts that are killed, and a keeper that starts again what ran there, as supervisors do."""
+"""Strikes at hosts: links are cut and hosts are killed, and a supervisor restarts their processes."""
 
 import random
 import time
@@ -32,7 +32,7 @@ KEEPS_IN_MEMORY = "store"
 
 
 class Strikes:
-    """Strikes at the hosts of an installation, one after the other, and mends them."""
+    """Strikes at the hosts of an installation, one after the other, and repairs them."""
 
     what = "struck"
 
@@ -47,7 +47,7 @@ class Strikes:
         self._log = hosts.stack.directory / "strikes.log"
 
     def play(self) -> None:
-        """Strike and mend for so long; then everything is mended."""
+        """Strike and repair for a number of seconds; then repair everything."""
         over = time.monotonic() + self._seconds
         while (now := time.monotonic()) < over:
             self.tend()
@@ -58,7 +58,7 @@ class Strikes:
         self._mend_all()
 
     def tend(self) -> None:
-        """Mend what has been struck for long enough, and start again what has ended on hosts that live."""
+        """Repair the strikes whose time is over, and restart what has ended on live hosts."""
         now = time.monotonic()
         for name, (until, mend) in list(self._struck.items()):
             if now >= until:
@@ -71,7 +71,7 @@ class Strikes:
                         kept.renew(kept.make())
 
     def judge(self) -> None:
-        """A request may fail while what it needs is cut off; what was acknowledged is looked at later."""
+        """Do nothing: requests may fail while servers are cut off; the comparison checks what was acknowledged."""
 
     def _mend_all(self) -> None:
         for name in list(self._struck):
@@ -121,12 +121,12 @@ class Strikes:
         self._note(f"{name} is whole again")
 
     def _note(self, what: str) -> None:
-        """Write down when it was, to be read beside the logs of the processes."""
+        """Record the time of a strike, to be read beside the logs of the processes."""
         with self._log.open("a") as log:
             log.write(f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {what}\n")
 
     def _choose(self) -> Host | None:
-        """Choose a host that nobody has struck for a while."""
+        """Return a host without a recent strike, or None."""
         now = time.monotonic()
         whole = [
             host

@@ -1,1 +1,1 @@
-"""Chaos of agents: messages sent under a key, and the tasks that answer them."""
+"""Chaos for agents: clients send messages under an idempotency key and follow the tasks."""

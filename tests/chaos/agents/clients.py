@@ -1,4 +1,4 @@
-"""Clients of an agent: they send under a key until they are answered, and follow what happens through lost streams."""
+"""Clients of an agent: they retry a message under its key until they receive a response, and resume lost streams."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ TERMINAL = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
 
 @dataclass(kw_only=True)
 class Talk:
-    """A task that was acknowledged: what it is about, and every event that its client has heard, by number."""
+    """An acknowledged task: its subject, and every event that its client has received, by sequence number."""
 
     task_id: str
     about: str
@@ -44,7 +44,7 @@ class Talk:
 
 
 class AgentClient:
-    """One thread of a caller."""
+    """A client thread of one caller."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class AgentClient:
         caller: Client,
         endpoint: str,
     ) -> None:
-        """Talk to these agents, by their kind: the path of each."""
+        """Store the paths of these agents, by kind of agent."""
         self._random = installation.chance(f"agents/{number}")
         self._numbers = itertools.count(FIRST_NUMBER * (number + 1))
         self._fronts = installation.fronts
@@ -67,7 +67,7 @@ class AgentClient:
         self.pings = 0
 
     def run_until(self, over: threading.Event) -> None:
-        """Talk about one thing after the other; what was begun is finished."""
+        """Run one conversation after another until the run is over; finish the one that has begun."""
         talks = {self._tell: 8, self._ask: 3, self._hang: 2, self._ping: 2}
         if MODEL in self._agents:
             talks[self._consult] = 5
@@ -77,7 +77,7 @@ class AgentClient:
                 time.sleep(BREATH_SECONDS)
 
     def verify(self) -> None:
-        """Read some of the tasks, and the books that they link to."""
+        """Read some of the tasks and the files that they link to."""
         try:
             for talk in self._random.sample(self.talks, min(VERIFIED, len(self.talks))):
                 self._verify(talk)
@@ -85,7 +85,7 @@ class AgentClient:
             self._oracle.violate(str(error))
 
     def _tell(self) -> None:
-        """Have a story told: wait for it, follow it, or come back for it in the end."""
+        """Have the agent tell a story: block on the response, follow the stream, or fetch the result at the end."""
         name = f"{self._random.getrandbits(64):x}"
         way = self._random.choice(("wait", "follow", "follow", "leave"))
         configuration: dict[str, Any] = {"returnImmediately": way != "wait"}
@@ -96,7 +96,7 @@ class AgentClient:
             self._follow(talk)
 
     def _consult(self) -> None:
-        """Have a model behind the agent answer; its upstream and the ledger know the call by its number."""
+        """Have a model behind the agent reply; its upstream and the ledger identify the call by its number."""
         number = next(self._numbers)
         script = {"chunks": self._random.randint(1, 40), "delay_seconds": 0.02, "usage": "own chunk"}
         order = Order(number=number, model=MODEL, is_chat=True, manner=Manner.WHOLE, script=script)
@@ -106,7 +106,7 @@ class AgentClient:
             talk.order = order
 
     def _ask(self) -> None:
-        """Be asked back, and answer; the answer is sent under a key too."""
+        """Reply to a question of the agent; the reply is sent under a key too."""
         name = f"{self._random.getrandbits(64):x}"
         talk = self._send(f"ask {name}", name, "ask", {})
         if talk is None or not self._waits_for_us(talk):
@@ -117,19 +117,19 @@ class AgentClient:
         )
 
     def _hang(self) -> None:
-        """Have the agent wait for ever, and cancel it."""
+        """Start a task that never ends, and cancel it."""
         name = f"{self._random.getrandbits(64):x}"
         talk = self._send(f"hang {name}", name, "hang", {"returnImmediately": True})
         if talk is None:
             return
         path = f"{talk.prefix}/tasks/{talk.task_id}:cancel"
         answer = self._asked(lambda front: self._request(front, "POST", path))
-        # The first attempt's answer may have been lost: then the task is cancelled already.
+        # The response to the first attempt may have been lost: then the task is canceled already.
         is_cancelled = answer.status_code == 200 or "TASK_NOT_CANCELABLE" in answer.text
         self._require(is_cancelled, f"cancelling {talk.task_id}: {answer.status_code} {answer.text}")
 
     def _ping(self) -> None:
-        """Be answered with a message, twice with the same one."""
+        """Request a message instead of a task, twice under one key, and expect the same message both times."""
         key = f"{self._random.getrandbits(64):x}"
         replies = [self._pinged(key) for _ in range(2)]
         self.pings += 1
@@ -139,7 +139,10 @@ class AgentClient:
         self._require(len(ids) == 1, f"one ping was answered by two messages: {replies}")
 
     def _pinged(self, key: str) -> dict[str, Any]:
-        """Ask until the agent has spoken: a front that stops answers with the task as it is, which has it later."""
+        """Retry until the agent has replied.
+
+        A web process that shuts down returns the unfinished task, which has the reply later.
+        """
         for _ in range(MOST_PINGS):
             answer = self._asked(self._sending("ping", key, {}, prefix=self._agents[SCRIPTED])).json()
             reply: dict[str, Any] = answer.get("message") or answer.get("task", {}).get("status", {}).get(
@@ -160,7 +163,7 @@ class AgentClient:
         task_id: str | None = None,
         kind: str = SCRIPTED,
     ) -> Talk | None:
-        """Send a message until it is acknowledged, now and then twice."""
+        """Send a message until it is acknowledged; at random, send it twice."""
         prefix = self._agents[kind]
         send = self._sending(text, key, configuration, task_id=task_id, prefix=prefix)
         answers = [self._asked(send) for _ in range(self._random.choice((1, 1, 2)))]
@@ -193,7 +196,7 @@ class AgentClient:
         return lambda front: self._request(front, "POST", path, json=body, headers={"Idempotency-Key": key})
 
     def _waits_for_us(self, talk: Talk) -> bool:
-        """Wait until the agent has asked back; False when the task has failed instead."""
+        """Wait until the agent has asked for input. Return False if the task has failed instead."""
         gives_up_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < gives_up_at:
             state = _state_of(self._read(talk))
@@ -203,7 +206,7 @@ class AgentClient:
         raise NeverAnswered(f"task {talk.task_id} never asked back")
 
     def _follow(self, talk: Talk) -> None:
-        """Follow a task to its end, again and again after what was heard last; every event comes once and in order."""
+        """Follow a task to its end and resume after the last event received; every event arrives once and in order."""
         gives_up_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < gives_up_at:
             front = self._random.choice(self._fronts)
@@ -216,7 +219,7 @@ class AgentClient:
         raise NeverAnswered(f"task {talk.task_id} was followed for {GIVE_UP_SECONDS:.0f} s")
 
     def _follow_once(self, front: str, talk: Talk) -> bool:
-        """Read one stream as far as it goes; tell whether the task is over."""
+        """Read one stream until it ends or breaks. Return whether the task is over."""
         headers = {"Last-Event-ID": str(talk.last_heard), "Accept": "text/event-stream"}
         path = f"{talk.prefix}/tasks/{talk.task_id}:subscribe"
         with self._request(front, "POST", path, headers=headers, stream=True) as answer:
@@ -235,7 +238,7 @@ class AgentClient:
         return bool(talk.heard) and outline([talk.heard[talk.last_heard]])[0] in TERMINAL
 
     def _has_heard_all(self, talk: Talk) -> bool:
-        """A task that is over has nothing more to tell after its last event."""
+        """Return whether a task that is over has no more events after the last one received."""
         said = outline([talk.heard[talk.last_heard]])[0] if talk.heard else None
         self._require(said in TERMINAL, f"task {talk.task_id} says that it is over, after {said}")
         return True
@@ -246,7 +249,7 @@ class AgentClient:
         self._oracle.count_read(f"task {state}")
         expected = {"story": STORY[-1], "ask": ASK[-1], "hang": HANG[0][-1], "reply": "COMPLETED"}[talk.about]
         if state == "FAILED" and talk.order is not None:
-            return  # a model that was called is not called a second time
+            return  # The service never calls a model a second time for one message.
         if state == "FAILED":
             said = task["status"].get("message", {}).get("parts", [{}])[0].get("text")
             self._require(said == INTERRUPTED, f"task {talk.task_id} failed: {said}")
@@ -292,7 +295,7 @@ def _state_of(task: dict[str, Any]) -> str:
 
 
 def _numbered(answer: requests.Response) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read numbered events; a stream that ends with an error event is as good as one that was lost."""
+    """Yield numbered events. A stream that ends with an error event counts as lost."""
     number = 0
     for line in answer.iter_lines():
         name, _, value = line.partition(b": ")

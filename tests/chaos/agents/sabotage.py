@@ -1,4 +1,4 @@
-"""Rules of agents, broken."""
+"""Sabotage of agents: each function breaks one rule in this process."""
 
 import random
 from typing import Any
@@ -13,17 +13,17 @@ SELDOM = 0.02
 
 
 def ignore_keys() -> None:
-    """Take every message that is sent again for a new one."""
+    """Handle every repeated message as a new one."""
 
     def take(*_: Any) -> UUID:
         turn_id: UUID = _[-1]
         return turn_id
 
-    setattr(submission, "claim_key", take)  # noqa: B010 (a name it does not export)
+    setattr(submission, "claim_key", take)  # noqa: B010 (the module does not export the name)
 
 
 def forget_updates() -> None:
-    """Lose one update in fifty that an agent has said."""
+    """Drop one in fifty updates of an agent."""
     append: Any = TaskLog.append
 
     def append_most(self: TaskLog, claimed: ClaimedTurn, said: Update) -> None:

@@ -1,4 +1,4 @@
-"""What the agent of chaos says, and what must therefore be in the log of each of its tasks."""
+"""The script of the chaos agent, and the log that each of its tasks must therefore have."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,12 +33,12 @@ HANG = (["WORKING", "CANCELED"], ["CANCELED"])
 
 
 def book_of(name: str) -> bytes:
-    """The content of the file that a story makes."""
+    """Return the content of the file that a story creates."""
     return f"The story of {name}".encode()
 
 
 def outline(events: Sequence[dict[str, Any]]) -> list[str]:
-    """Give what each event says, in a word or two."""
+    """Return what each event reports, in one or two words."""
     return [_said(event) for event in events]
 
 

@@ -1,4 +1,4 @@
-"""The workload of agents, and the comparison of their tasks' logs with what the script says."""
+"""The workload of agents: it compares the logs of tasks with the agent's script."""
 
 import json
 import random
@@ -39,7 +39,7 @@ Log = list[tuple[int, dict[str, Any]]]
 
 
 class Updates(Listener):
-    """Where clients have the updates of their tasks posted to: a path for each task."""
+    """The endpoint to which the service posts updates of tasks: one path for each task."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
@@ -51,7 +51,7 @@ class Updates(Listener):
 
 
 class Agents(Workload):
-    """Messages to a scripted agent, and to one with a model where models are at work; the tasks that answer them."""
+    """Messages to a scripted agent and, if the models workload runs, to one with a model; and the resulting tasks."""
 
     workers = {"agents": 2, "files": 1, "media": 1, "background": 2, "ledger": 1}  # noqa: RUF012
     waiting = (AGENTS, DELIVERIES)
@@ -115,7 +115,7 @@ class Agents(Workload):
         return dict(logs)
 
     def _compare_updates(self, talks: dict[str, Talk], logs: dict[str, Log]) -> Iterator[str]:
-        """Every update of a task whose client asked for them was posted, at least once and as it is in the log."""
+        """Yield each update that was requested and not posted at least once with the content of the log."""
         for talk in talks.values():
             if not talk.is_posted:
                 continue
@@ -148,7 +148,10 @@ def _compare_log(talk: Talk, log: Log, attempts: int) -> Iterator[str]:
 
 
 def _numbers_of_books(log: Log) -> set[int]:
-    """A book is stored before it is told of: a turn that is given up in between leaves one that nobody was told of."""
+    """Return the numbers of the files in a log.
+
+    A turn abandoned between storing and reporting leaves an unreported file.
+    """
     said = _said(log)
     return {0, 1} if "book" not in said and said[-1:] == ["FAILED"] else {int("book" in said)}
 

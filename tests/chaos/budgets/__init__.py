@@ -1,1 +1,1 @@
-"""Chaos of budgets: many callers at once, limits that are changed under them, and an account of every unit."""
+"""Chaos for budgets: many concurrent callers, limits that change under them, and an exact account of every unit."""

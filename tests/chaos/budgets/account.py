@@ -1,7 +1,8 @@
-"""The clients' own account of what was spent: every call by whom it was made, and what it costs to the unit.
+"""The clients' own account of spending: every call, its subjects, and its exact cost.
 
-A prompt costs nothing here and a piece of a reply its model's price, so a call holds exactly what all of its pieces
-cost. What a client has read to its end was charged; of what it lost sight of, as much as its upstream was asked for.
+Here a prompt costs nothing and each chunk of a reply costs its model's price. A call therefore holds exactly the cost
+of all its chunks. A call that a client has read to its end was charged in full; an interrupted call was charged at
+most what its upstream was asked for.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ PRICES = {"limited/chat": 2, "limited/responses": 3}
 
 
 class NotedUpstream(FakeUpstream):
-    """An upstream that notes the number of each call it was asked for, also where it refuses and reports nothing."""
+    """An upstream that records the number of each call, also if it refuses the call and reports no usage."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +33,7 @@ class NotedUpstream(FakeUpstream):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedCall:
-    """A call, and the ids of all whose budgets it counts in."""
+    """A call, and the ids of all subjects whose budgets count it."""
 
     order: Order
     told: Told
@@ -40,12 +41,12 @@ class LimitedCall:
 
     @property
     def cost(self) -> int:
-        """What it costs, and holds, where it goes well."""
+        """Return the cost of a complete call in micro-credits, which is also its hold."""
         return self.order.chunks * PRICES[self.order.model]
 
 
 class Account:
-    """What all clients have made."""
+    """The account of all clients together."""
 
     def __init__(self) -> None:
         self.log = CallLog()
@@ -53,16 +54,16 @@ class Account:
         self._forbidden: dict[int, str] = {}
 
     def enter(self, made: LimitedCall) -> None:
-        """Note a call."""
+        """Add a call."""
         self.log.calls.append((made.order, made.told))
         self._calls.append(made)
 
     def forbid(self, order: Order, why: str) -> None:
-        """Note that a call may never reach its upstream."""
+        """Record that a call must never reach its upstream, and why."""
         self._forbidden[order.number] = why
 
     def spent_by(self, subject_id: str, model: str | None, asked: set[int]) -> tuple[int, int]:
-        """Give the least and the most µcr that calls of a subject cost."""
+        """Return the minimum and maximum micro-credits that the calls of a subject cost."""
         least = most = 0
         for made in self._calls:
             if subject_id not in made.subjects or model not in (None, made.order.model):
@@ -73,7 +74,7 @@ class Account:
         return least, most
 
     def compare(self, asked: set[int]) -> Iterator[str]:
-        """Give every call that was refused, or may not have been made, and reached its upstream."""
+        """Yield every call that reached its upstream although it was refused or forbidden."""
         for number, why in self._forbidden.items():
             if number in asked:
                 yield f"a call that {why} was made upstream: {self._told_of(number)}"

@@ -1,6 +1,7 @@
-"""Calls under limits: made with one of several credentials, noted in the account, and every refusal judged.
+"""Calls under limits: each uses one of several credentials, is recorded in the account, and has its refusal checked.
 
-A refusal must be by a limit that covers the call, by an amount that was set, and for want of what the call costs.
+A refusal must come from a limit that covers the call, must name an amount that was set, and must be due to a remainder
+smaller than the call's cost.
 """
 
 import threading
@@ -27,7 +28,7 @@ LIMITING = ("budget_exceeded", "rate_limit_exceeded", "insufficient_credits")
 
 @dataclass(frozen=True, kw_only=True)
 class Credential:
-    """A token to call models with, whose budgets its calls count in, and the limits that may refuse them."""
+    """A token for model calls, the subjects whose budgets count them, and the limits that may refuse them."""
 
     token: str
     budgeted: Sequence[Subject]
@@ -36,12 +37,12 @@ class Credential:
 
     @property
     def subjects(self) -> frozenset[str]:
-        """The ids of whose calls these are."""
+        """Return the ids of the subjects of these calls."""
         return frozenset(at.id for at in self.budgeted)
 
 
 class LimitedClient:
-    """A client thread whose calls are limited: it notes them all, and judges every refusal."""
+    """A client thread with limited calls: it records each call and checks every refusal."""
 
     def __init__(self, installation: Installation, name: str, account: Account) -> None:
         self.random = installation.chance(name)
@@ -50,29 +51,29 @@ class LimitedClient:
         self._account = account
 
     def run_until(self, over: threading.Event) -> None:
-        """Go on until it is over; what was begun is finished."""
+        """Act until the run is over; finish what has begun."""
         with reported(self.oracle, WHO):
             self._go_on(over)
 
     def verify(self) -> None:
-        """Check what this client knows."""
+        """Check what this client knows against the service."""
 
     def act(self) -> None:
-        """Do one thing."""
+        """Perform one action of the client."""
         raise NotImplementedError
 
     def order(self, models: Sequence[str] = tuple(PRICES)) -> Order:
-        """Make up a call to one of some models."""
+        """Return a random order to one of some models."""
         return make_order(self.random, self._account.log.next_number(), models)
 
     def plain_order(self, model: str, pieces: int) -> Order:
-        """Make up a call with which nothing goes wrong."""
+        """Return an order without a scripted fault."""
         script = {"chunks": pieces, "usage": "own chunk"}
         number = self._account.log.next_number()
         return Order(number=number, model=model, is_chat=True, manner=Manner.WHOLE, script=script)
 
     def call(self, credential: Credential, order: Order) -> Told:
-        """Make a call."""
+        """Make a call and record it."""
         told = make_call(
             self.random.choice(self._fronts),
             credential.token,
@@ -90,11 +91,11 @@ class LimitedClient:
         return told
 
     def forbid(self, order: Order, why: str) -> None:
-        """Note that a call may never reach its upstream."""
+        """Record that a call must never reach its upstream, and why."""
         self._account.forbid(order, why)
 
     def call_now(self, credential: Credential, model: str, pieces: int) -> Told:
-        """Make a call that nothing but a limit can refuse, now that nothing is killed any more."""
+        """Make a call after all faults have ended: only a limit can refuse it."""
         gives_up_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < gives_up_at:
             told = self.call(credential, self.plain_order(model, pieces))
@@ -110,7 +111,7 @@ class LimitedClient:
 
 
 def _faults(made: LimitedCall, credential: Credential) -> Iterator[str]:
-    """Whatever is wrong with what a client was told, by itself."""
+    """Yield what is wrong with the response to a call, considered alone."""
     order, told = made.order, made.told
     yield from told.faults
     if told.status not in (None, HTTPStatus.OK, *STATUSES):
@@ -122,7 +123,7 @@ def _faults(made: LimitedCall, credential: Credential) -> Iterator[str]:
 
 
 def _faults_of_refusal(made: LimitedCall, credential: Credential) -> Iterator[str]:
-    """A refusal is by a limit of this credential, names one of its amounts, and is for want of what the call costs."""
+    """Yield what is wrong with a refusal: its limit, its amount, or a remainder that would have covered the cost."""
     error, code = made.told.error, made.told.code
     named = error.get("budget_id")
     limits = [at for at in credential.limits if code in at.refusals and getattr(at, "id", None) == named]

@@ -1,4 +1,4 @@
-"""Clients of budgets: they spend together what is left, change limits under them, and keep budgets of their own."""
+"""Clients of budgets: some share a budget, some change limits during use, and some own budgets exclusively."""
 
 import time
 from collections import Counter
@@ -20,7 +20,7 @@ _PERIODS = ("once", "day", "week", "month")
 
 
 class Spender(LimitedClient):
-    """Spends whatever there is, together with others."""
+    """A client that spends the remainder of a budget concurrently with others."""
 
     def __init__(
         self, installation: Installation, name: str, account: Account, credential: Credential
@@ -36,11 +36,11 @@ class Spender(LimitedClient):
 
 
 class LimitChanger(LimitedClient):
-    """Raises, lowers and reads the limits that many spend under.
+    """A client that raises, lowers and reads limits that many clients spend under.
 
-    While an amount stays what it is, a limit is only used further as far as it has room: what is used beyond a lowered
-    amount can only become less. What is more all the same is judged at the end (`excess`), for the correction of an
-    estimate may lead there. Where links are lost a change that was asked for twice may be made late, and undo the next.
+    While an amount is unchanged, use grows only within it; use beyond a lowered amount can only decrease. The
+    comparison at the end (`excess`) checks any further overrun, because the correction of an estimate may cause one.
+    With link strikes, a repeated change may be applied late and revert the next one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LimitChanger(LimitedClient):
         """When all was spent that these were the highest amounts for, by the database's clock."""
 
     def act(self) -> None:
-        """Change a limit, or look at it."""
+        """Change a limit, or read it."""
         limit = self.random.choice(self.limits)
         raised = limit.amount + self.random.randint(*RAISED)
         if limit.unit == "credits" and self.random.random() < 0.5:
@@ -71,7 +71,7 @@ class LimitChanger(LimitedClient):
         self._look_at(limit)
 
     def verify(self) -> None:
-        """Check that nothing is held for good, and that each limit gives all that it has, to the unit."""
+        """Check that no hold is left, and that each limit permits exactly its remainder, to the unit."""
         with reported(self.oracle, WHO):
             self._verify()
 
@@ -84,7 +84,7 @@ class LimitChanger(LimitedClient):
         self.oracle.count_read(f"limit of {limit.unit}")
         if self._is_strict and figures.amount != limit.amount:
             self.oracle.violate(f"a change is not in force: {limit} has {figures}, not {limit.amount}")
-        if limit.unit != "tokens":  # a hold estimates those
+        if limit.unit != "tokens":  # A hold only estimates tokens, so their use may exceed the amount.
             self.excess[limit] += max(0, figures.used - self._bounds[limit])
             possible = limit.amount if self._is_strict else max(limit.amounts)
             self._bounds[limit] = max(possible, figures.used)
@@ -120,9 +120,9 @@ class LimitChanger(LimitedClient):
 
 
 class OwnBudgetClient(LimitedClient):
-    """Has budgets of its own that nobody else spends or changes, so that it knows at each call which is in force.
+    """A client with exclusive budgets: it knows the amount in force at each call.
 
-    Where links are lost nobody knows that, for a change may be made late.
+    With link strikes it does not know, because a change may be applied late.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class OwnBudgetClient(LimitedClient):
         self._by = by
 
     def act(self) -> None:
-        """Create a budget, spend, lower it to nothing, raise it, and delete it."""
+        """Create a budget, spend, lower it to zero, raise it, and delete it."""
         subject = self.random.choice(self._credential.budgeted)
         model = self.random.choice((None, *PRICES))
         terms = Terms(subject=subject, period=self.random.choice(_PERIODS), model=model)
@@ -155,7 +155,10 @@ class OwnBudgetClient(LimitedClient):
         self._call_freely(f"{budget}, which is deleted,")
 
     def _call_in_vain(self, budget: Budget) -> None:
-        """Make a call that must be refused; one without an answer may be held once the budget is open again."""
+        """Make a call that must be refused.
+
+        A call without a response may be admitted once the budget is raised again.
+        """
         order = self.order(tuple(PRICES) if budget.terms.model is None else (budget.terms.model,))
         told = self.call(self._credential, order)
         if told.status is not None:

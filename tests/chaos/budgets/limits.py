@@ -1,7 +1,7 @@
-"""The limits that owners set, by REST: budgets of keys, users, identities and deployments, and a spending limit.
+"""The limits that owners set over REST: budgets of keys, users, identities and deployments, and a spending limit.
 
-A limit remembers every amount that it was given, the one that is being sent included: whatever the service says of it
-must be one of those. Amounts are µcr, or a number of requests or tokens.
+A limit remembers every amount that was sent, the one in transit included: the service may report no other amount.
+Amounts are micro-credits, or a number of requests or tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLENTY = 1_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What the service says of a limit."""
+    """The figures that the service reports for a limit."""
 
     amount: int
     spent: int
@@ -31,13 +31,13 @@ class Figures:
 
     @property
     def used(self) -> int:
-        """What is not free."""
+        """Return the part of the amount that is not free."""
         return self.spent + self.held
 
 
 @dataclass(frozen=True, kw_only=True)
 class Administration:
-    """An organization's owner, who asks until there is an answer."""
+    """The REST client of an organization's owner; it retries until it receives a response."""
 
     owner: Client
     organization_id: str
@@ -45,7 +45,7 @@ class Administration:
     oracle: Oracle
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> requests.Response:
-        """Ask for something below the organization's address."""
+        """Send a request below the organization's path."""
         address = f"/admin/organizations/{self.organization_id}{path}"
         sent = {} if body is None else {"json": body}
         return self.patience.ask(
@@ -53,16 +53,16 @@ class Administration:
         )
 
     def change(self, kind: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-        """Change something that may be changed again and again; count it once it is acknowledged."""
+        """Apply an idempotent change, and count it once it is acknowledged."""
         answer = self.ask(method, path, body)
-        # A deletion whose answer was lost finds nothing the next time.
+        # If the response to a deletion was lost, the retry finds nothing.
         if answer.ok or (method == "DELETE" and answer.status_code == HTTPStatus.NOT_FOUND):
             self.oracle.acknowledge(kind)
         else:
             self.oracle.violate(f"{kind} {path}: {answer.status_code} {answer.text}")
 
     def read(self, path: str) -> dict[str, Any]:
-        """Read something that is there."""
+        """Read an existing resource."""
         answer = self.ask("GET", path)
         if answer.status_code != HTTPStatus.OK:
             self.oracle.violate(f"GET {path}: {answer.status_code} {answer.text}")
@@ -72,7 +72,7 @@ class Administration:
 
 
 class Limit:
-    """A limit of whatever kind; `refusals` are the codes by which it refuses."""
+    """A limit of any kind; `refusals` are the error codes by which it refuses."""
 
     unit: str = "credits"
     refusals: tuple[str, ...] = ("budget_exceeded",)
@@ -85,17 +85,17 @@ class Limit:
 
     @property
     def organization_id(self) -> str:
-        """Whose limit it is."""
+        """Return the id of the limited organization."""
         return self._by.organization_id
 
     def set_amount(self, amount: int) -> None:
-        """Change the amount; it applies once this returns."""
+        """Change the amount. It is in force when this returns."""
         self.amounts.add(amount)
         self._put(amount)
         self.amount = amount
 
     def read(self) -> Figures:
-        """Read what is used of it."""
+        """Read the current use."""
         raise NotImplementedError
 
     def _put(self, amount: int) -> None:
@@ -104,7 +104,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Whose calls a budget counts."""
+    """The subject whose calls a budget counts."""
 
     kind: str
     id: str
@@ -112,7 +112,7 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a budget counts, and of which calls."""
+    """What a budget counts, and which calls it covers."""
 
     subject: Subject
     unit: str = "credits"
@@ -120,13 +120,13 @@ class Terms:
     model: str | None = None
 
     def body(self) -> dict[str, Any]:
-        """Write them as they are sent and shown."""
+        """Return the terms in the form of requests and responses."""
         subject = {"subjectKind": self.subject.kind, "subjectId": self.subject.id}
         return {**subject, "unit": self.unit, "period": self.period, "model": self.model}
 
 
 class Budget(Limit):
-    """A budget, which there is once this is made."""
+    """A budget; the constructor creates it."""
 
     def __init__(self, by: Administration, terms: Terms, amount: int) -> None:
         super().__init__(by, amount)
@@ -144,14 +144,14 @@ class Budget(Limit):
         return Figures(**{name: self.counted(shown[name]) for name in ("amount", "spent", "held")})
 
     def delete(self) -> None:
-        """Delete it; it refuses nobody once this returns."""
+        """Delete the budget. It refuses no call after this returns."""
         self._by.change("budget deletion", "DELETE", f"/budgets/{self.id}")
 
     def _put(self, amount: int) -> None:
         self._by.change("budget change", "PATCH", f"/budgets/{self.id}", {"amount": self._shown(amount)})
 
     def _create(self) -> str:
-        """Create it; where it exists, an answer was lost on its way."""
+        """Create the budget. If it exists, an earlier response was lost."""
         body = {**self.terms.body(), "amount": self._shown(self.amount)}
         answer = self._by.ask("POST", "/budgets", body)
         if answer.status_code == HTTPStatus.CREATED:
@@ -168,12 +168,12 @@ class Budget(Limit):
         return format_credits(amount) if self.unit == "credits" else str(amount)
 
     def counted(self, shown: str) -> int:
-        """Read an amount of its unit."""
+        """Return an amount in the budget's unit."""
         return parse_credits(shown) // (1 if self.unit == "credits" else MICRO)
 
 
 class SpendingLimit(Limit):
-    """The most that an organization spends in a calendar month."""
+    """The most that an organization may spend in a calendar month."""
 
     refusals = ("insufficient_credits",)
 

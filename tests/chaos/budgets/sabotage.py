@@ -1,4 +1,4 @@
-"""Rules of budgets, broken."""
+"""Sabotage of budgets: each function breaks one rule in this process."""
 
 import random
 from dataclasses import replace
@@ -25,7 +25,7 @@ _COUNT_MORE = text(
 
 
 def hold_nothing() -> None:
-    """Let calls begin without a hold, so that so many at once exceed a budget together."""
+    """Admit calls without a hold, so that concurrent calls exceed a budget together."""
     hold = holds.hold
 
     def hold_most_without(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
@@ -42,12 +42,12 @@ def count_more() -> None:
 
 
 def leak_holds() -> None:
-    """Give less back to budgets than was held in them."""
+    """Release less than a budget held."""
     _after_settling(spent=0, held=1)
 
 
 def forget_changes() -> None:
-    """Acknowledge many changes of budgets and keep their amounts."""
+    """Acknowledge many changes of budgets without storing them."""
     change: Any = budgets.change_budget
 
     def change_some(

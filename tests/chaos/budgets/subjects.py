@@ -1,4 +1,4 @@
-"""Who spends under which limits: a team of people with keys, an agent, whom it works for, and a second organization."""
+"""The callers and their limits: people with keys, an agent, the identity it works for, and a second organization."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ ATTRIBUTION_SECONDS = 86_400
 
 @dataclass(kw_only=True)
 class Organization:
-    """An organization with credits, and who administers it."""
+    """An organization with credits, and the client of its owner."""
 
     installation: Installation
     name: str
@@ -44,16 +44,16 @@ class Organization:
         at.owner().request("POST", path, json=PLENTIFUL).raise_for_status()
 
     def member(self) -> Person:
-        """Make a member with a key."""
+        """Create a member with a key."""
         return self.installation.identity.person(self.id, bound=True)
 
     def credential_of(self, person: Person) -> Credential:
-        """Give the credential of a member's first key."""
+        """Return the credential of a member's first key."""
         return _credential(person.api_key, str(person.api_key_id), person)
 
 
 class Subjects:
-    """All who spend."""
+    """All callers of the workload."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -65,11 +65,11 @@ class Subjects:
         self.spending: Sequence[Credential] = [*self._people(), *self._agents(), *self._capped_members()]
 
     def own_budget(self) -> tuple[Credential, Administration]:
-        """Make somebody who keeps budgets of their own."""
+        """Create a member who manages exclusive budgets."""
         return self._team.credential_of(self._team.member()), self._team.by
 
     def _people(self) -> Sequence[Credential]:
-        """Two keys of one person, the first used by two at once, and one key with limits of a minute."""
+        """Return a key shared by two clients, a second key of its user, and a key with limits per minute."""
         ada, bob = self._team.member(), self._team.member()
         first, second = self._team.credential_of(ada), self._second_key(ada)
         third = self._team.credential_of(bob)
@@ -83,7 +83,7 @@ class Subjects:
         return [first, first, second, third]
 
     def _agents(self) -> Sequence[Credential]:
-        """An agent that works for itself, and for whoever receives its distribution's messages."""
+        """Return the credentials of an agent that works for itself and for its distribution's recipients."""
         at, team = self._installation, self._team.id
         made, principal = at.identity.deployment(team, "spender"), at.identity.principal(team)
         daemon_id = made.deployment.daemon_identity_id
@@ -104,7 +104,7 @@ class Subjects:
         return [own, routed]
 
     def _capped_members(self) -> Sequence[Credential]:
-        """Members of an organization with a spending limit."""
+        """Return members of an organization with a spending limit."""
         credentials = [self._capped.credential_of(self._capped.member()) for _ in range(2)]
         limit = SpendingLimit(self._capped.by, FIRST_AMOUNT)
         self._cover(limit, credentials)

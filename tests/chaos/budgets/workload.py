@@ -1,8 +1,8 @@
-"""The workload of budgets, and the comparison of what they say with what was charged.
+"""The workload of budgets: it compares the reported use of each budget with what was charged.
 
-What is spent of a budget is compared with the usage records that name its subject, whatever they say of budgets, and
-with the clients' own account. It may be more than any amount that was set by what its corrections added: the estimate
-had freed that already (docs/specification/budgets.md#counting).
+The use of a budget is compared with the usage records that name its subject, without reading their budget columns, and
+with the clients' own account. It may exceed every amount that was set, by the sum of its corrections: the estimate had
+released that part (docs/specification/budgets.md#counting).
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ CATALOG = '[providers.limited]\nbase_url = "ADDRESS"\nidle_timeout_seconds = 3.0
     )
     for model, price in PRICES.items()
 )
-# Whatever the records say of budgets: by the columns that say whose calls they were.
+# Select by the columns that name the subject, independently of the records' budget columns.
 _SPENT = """
 SELECT b.spent, b.held, (
     SELECT coalesce(sum(CASE b.unit WHEN 'credits' THEN u.cost WHEN 'requests' THEN 1
@@ -44,7 +44,7 @@ SELECT b.spent, b.held, (
 )
 FROM budgets b WHERE b.id = %s
 """
-# Of tokens a call may consume more than it held: that is owed.
+# A call may consume more tokens than it held; the difference is owed.
 _MOST_USED = """
 SELECT coalesce(max(used), 0)::bigint FROM (
     SELECT sum(CASE b.unit WHEN 'credits' THEN u.cost WHEN 'requests' THEN 1

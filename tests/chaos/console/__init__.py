@@ -1,1 +1,1 @@
-"""Chaos of the console: people who sign in once by each link, act by forms, and are signed out for good."""
+"""Chaos for the console: people sign in once with each link, submit forms, and are signed out permanently."""

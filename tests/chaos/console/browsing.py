@@ -1,4 +1,4 @@
-"""A browser of the console, over whichever front: its pages, its forms, and what the answers must be like."""
+"""A browser of the console that uses any web process: it opens pages, submits forms, and checks every response."""
 
 import random
 import re
@@ -19,7 +19,7 @@ _SECRET = re.compile(r'<code id="secret">([^<]+)</code>')
 
 
 class Browsing:
-    """One person's browser, which follows no redirect by itself."""
+    """One person's browser, which follows no redirect automatically."""
 
     def __init__(self, installation: Installation, chance: random.Random) -> None:
         self._patience = installation.patience
@@ -29,24 +29,24 @@ class Browsing:
     def open(
         self, path: str, session: OpenSession | None = None, *, via: str | None = None
     ) -> requests.Response:
-        """Open a page until it is there, from any front or from one."""
+        """Open a page and retry until it is available, through any web process or a given one."""
         cookies = {} if session is None else {SESSION: session.cookie}
         return self._patience.ask(path, lambda front: _send("GET", (via or front) + path, cookies))
 
     def submit(self, path: str, session: OpenSession, **fields: str) -> requests.Response:
-        """Submit a form that may be submitted again, until there is an answer."""
+        """Submit an idempotent form, and retry until there is a response."""
         sent = {"csrf": session.csrf, **fields}
         cookies = {SESSION: session.cookie}
         return self._patience.ask(path, lambda front: _send("POST", front + path, cookies, sent))
 
     def submit_once(self, path: str, session: OpenSession, **fields: str) -> requests.Response | None:
-        """Submit a form once; None where nobody knows what became of it."""
+        """Submit a form once. Return None if the result is unknown."""
         sent = {"csrf": session.csrf, **fields}
         cookies = {SESSION: session.cookie}
         return self._once(path, lambda front: _send("POST", front + path, cookies, sent))
 
     def sign_in(self, code: str) -> requests.Response | None:
-        """Open the page and submit a link's code once."""
+        """Open the sign-in page and submit a link's code once."""
         page = self.open(SIGN_IN)
         cookies, sent = {ATTEMPT: page.cookies[ATTEMPT]}, {"csrf": token_in(page.text), "code": code}
         return self._once(SIGN_IN, lambda front: _send("POST", front + SIGN_IN, cookies, sent))
@@ -56,17 +56,17 @@ class Browsing:
 
 
 def leads_to(answer: requests.Response, path: str) -> bool:
-    """Tell whether an answer leads to a page."""
+    """Return whether a response redirects to a page."""
     return answer.status_code == SEE_OTHER and urlsplit(answer.headers["Location"]).path == path
 
 
 def cookie_in(answer: requests.Response) -> str | None:
-    """Find the session that an answer begins."""
+    """Return the session cookie that a response sets, or None."""
     return answer.cookies.get(SESSION)
 
 
 def secret_in(text: str) -> str:
-    """Find the secret that a page shows once."""
+    """Return the secret that a page shows once."""
     found = _SECRET.search(text)
     assert found, text[:500]
     return found[1]
@@ -75,7 +75,7 @@ def secret_in(text: str) -> str:
 def _send(
     method: str, url: str, cookies: Mapping[str, str], form: Mapping[str, str] | None = None
 ) -> requests.Response:
-    # The cookies are Secure, and a library keeps those from an address without TLS; browsers trust this machine.
+    # The cookies are Secure. The library would drop them over plain HTTP; browsers accept them from localhost.
     shown = "; ".join(f"{name}={value}" for name, value in cookies.items())
     headers = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html", "Connection": "close", "Cookie": shown}
     return requests.request(

@@ -1,6 +1,6 @@
-"""One person's links, each of which begins one session: used in two browsers at once, and again once it was used.
+"""The sign-in links of one person. Each begins one session, also if two browsers use it at once or it is used again.
 
-An answer that is lost may cost the link; it gives nobody a session that somebody else has.
+A lost response may cost the link, but never gives one session to two browsers.
 """
 
 import random
@@ -45,7 +45,7 @@ class Links:
         self._issued: list[Link] = []
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown()
 
     def issue(self) -> Link:
@@ -57,7 +57,7 @@ class Links:
         return self._issued[-1]
 
     def use(self, link: Link) -> str | None:
-        """Use a good link until it is known what became of it: a session, or none if an answer was lost."""
+        """Use a valid link until its effect is known. Return a session, or None if a response was lost."""
         while True:
             answer = self._browsing.sign_in(link.code)
             cookie = self._judge(link, answer)
@@ -67,7 +67,7 @@ class Links:
             return cookie
 
     def race(self) -> list[str]:
-        """Use one link in two browsers at once: give the sessions, of which there is one at most."""
+        """Use one link in two browsers at once, and return the sessions: at most one."""
         link = self.issue()
         answers = list(self._pool.map(self._browsing.sign_in, [link.code, link.code]))
         cookies = [cookie for answer in answers if (cookie := self._judge(link, answer))]
@@ -77,29 +77,30 @@ class Links:
         return cookies
 
     def use_again(self) -> str | None:
-        """Use a link again; give the session of one whose use nobody knew of."""
+        """Use a link again. Return the session if the result of its first use was unknown."""
         if not self._issued:
             return None
         link = self._random.choice(self._issued)
         return self._judge(link, self._browsing.sign_in(link.code))
 
     def use_after_the_end(self, link: Link) -> str | None:
-        """Use a link that has ended without being used; give the session that it must not begin."""
-        link.sessions, link.is_doubtful = 1, False  # as if it had begun one
+        """Use a link that expired unused, and return the session, which it must not begin."""
+        # The link counts as used, so that any session it begins is a violation.
+        link.sessions, link.is_doubtful = 1, False
         return self._judge(link, self._browsing.sign_in(link.code))
 
     def end_all(self) -> None:
-        """Sign the person out everywhere, as the operators' command does."""
+        """End all sessions of the person, as the operators' command does."""
         self._in_database(lambda session: sign_out_everywhere(session, actor=OPERATOR, user_id=self._user_id))
 
     def age_proofs(self) -> None:
-        """Let the time pass for which it counts, in each of the person's sessions, that they proved who they are."""
+        """Age the last authentication of each of the person's sessions past the re-authentication interval."""
         mine = console_sessions.c.user_id == self._user_id
         aged = update(console_sessions).where(mine).values(stepped_up_at=func.now() - STEP_UP)
         self._in_database(lambda session: session.execute(aged))
 
     def _judge(self, link: Link, answer: requests.Response | None) -> str | None:
-        """Give the session that a link has begun; it begins one at most."""
+        """Check the response to a link and return its session. A link begins at most one."""
         if answer is None:
             link.is_doubtful = True
             return None
@@ -117,7 +118,7 @@ class Links:
         return cookie
 
     def _in_database(self, act: Callable[[Session], Given]) -> Given:
-        """Do what the command does on a machine of the service, until the database answers."""
+        """Run what the command does on a host of the service, and retry until the database responds."""
         gives_up_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < gives_up_at:
             try:

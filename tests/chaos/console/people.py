@@ -1,7 +1,7 @@
-"""People of the console: each signs in, looks, makes keys, signs out and is signed out, over all fronts.
+"""People who use the console: each signs in, opens pages, creates keys, and signs out or is signed out.
 
-Each does one thing at a time, so that every session is known to be live or to have ended: what an answer was lost of
-is asked again until it is known, or ended. A link alone is used by two at once.
+Each person does one thing at a time, so that every session is known to be live or ended. If a response was lost, the
+person repeats the request until the result is known, or ends the session. Only links are used concurrently.
 """
 
 import threading
@@ -36,7 +36,7 @@ PAGES = (CHOICES, KEYS, "/console/files", "/console/activity")
 
 
 class Visitor:
-    """One person, and one client thread."""
+    """One person, in one client thread."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Visitor:
 
     @property
     def user_id(self) -> UUID:
-        """Who this is."""
+        """Return the id of the person."""
         return self._person.user_id
 
     def run_until(self, over: threading.Event) -> None:
-        """Do one thing after another; what was begun is finished."""
+        """Act until the run is over; finish what has begun."""
         actions: dict[Callable[[], None], int] = {
             self._sign_in: 8,
             self._race: 4,
@@ -90,7 +90,7 @@ class Visitor:
             self._links.close()
 
     def verify(self) -> None:
-        """Check every session and key in every front, once nothing is killed any more."""
+        """Check every session and key in every web process, after all faults have ended."""
         revoked = [key.revoked_at for key in self.records.keys if key.revoked_at is not None]
         time.sleep(max(0.0, max(revoked, default=0.0) + CACHED_SECONDS + BREATH_SECONDS - time.time()))
         try:
@@ -129,13 +129,13 @@ class Visitor:
             self._look_at_organization(session, self._random.choice(self._organizations))
 
     def _step_up(self) -> None:
-        """Prove who one is: another session takes the place of the one before."""
+        """Re-authenticate: a new session replaces the old one."""
         if (session := self._any_live()) is None:
             return None
         link = self._links.issue()
         answer = self._browsing.submit_once(STEP_UP, session, proof=link.code, next=CHOICES)
         if answer is None:
-            return self._end(session)  # its successor, if there is one, is known to nobody
+            return self._end(session)  # If a successor session exists, its cookie is unknown.
         cookie = cookie_in(answer)
         if not leads_to(answer, CHOICES) or cookie is None:
             return self._oracle.violate(f"proving who one is: {answer.status_code} {answer.text[:500]}")
@@ -145,14 +145,14 @@ class Visitor:
         return self._enter(cookie, organization=session.organization)
 
     def _let_proofs_age(self) -> None:
-        """Let ten minutes pass: from now on every session is asked to prove who one is before it makes a key."""
+        """Simulate ten minutes: every session must re-authenticate before it creates a key."""
         self._links.age_proofs()
         self.records.age_proofs()
         self._oracle.acknowledge("proof aged")
         self._make_key()
 
     def _must_prove(self, session: OpenSession, answer: requests.Response) -> bool:
-        """Tell whether an answer asks to prove who one is: ten minutes after it was last proved, and not before."""
+        """Return whether a response demands re-authentication: ten minutes after the last one, and not earlier."""
         is_asked = leads_to(answer, STEP_UP)
         seconds_over = time.time() - session.proven_at - PROOF_LIFE.total_seconds()
         if abs(seconds_over) > LATE_SECONDS:
@@ -163,7 +163,7 @@ class Visitor:
         return is_asked
 
     def _make_key(self) -> None:
-        """Make a key, once: without an answer it is there or it is not."""
+        """Create a key, once. If the response is lost, the key may or may not exist."""
         live = [key for key in self.records.keys if key.revoked_at is None]
         if (session := self._any_live()) is None or len(live) >= KEYS_KEPT:
             return
@@ -184,7 +184,7 @@ class Visitor:
         self._try(key)
 
     def _forge(self) -> None:
-        """Submit a form with another session's token: nothing is made of it."""
+        """Submit a form with another session's token, and check that it has no effect."""
         if (session := self._any_live()) is not None:
             foreign = replace(session, csrf=f"{self._random.getrandbits(256):064x}")
             answer = self._browsing.submit(KEYS, foreign, name=self._new_name(), ends="90", bound="yes")
@@ -212,7 +212,7 @@ class Visitor:
             self._oracle.acknowledge("sign-out")
 
     def _be_signed_out(self) -> None:
-        """Be signed out everywhere by an operator: sessions and unused links are over."""
+        """Have an operator end all sessions and unused links."""
         link = self._links.issue()
         self._links.end_all()
         self.records.end_all()
@@ -220,8 +220,8 @@ class Visitor:
         self._enter(self._links.use_after_the_end(link))
 
     def _be_disabled(self) -> None:
-        """Be disabled by an operator and enabled again: what was open before stays over."""
-        if not self._is_strict:  # a request that is late may disable again
+        """Have an operator disable and re-enable the person; earlier sessions remain ended."""
+        if not self._is_strict:  # A delayed request may disable the person again.
             return
         link = self._links.issue()
         self._switch("disable")
@@ -240,7 +240,7 @@ class Visitor:
         self._require(answer.ok, f"{path}: {answer.status_code} {answer.text}")
 
     def _enter(self, cookie: str | None, *, organization: str | None = None) -> None:
-        """Look around in a session that has begun; one that took another's place looks where that did."""
+        """Open pages in a new session; a replacement session shows the same organization as its predecessor."""
         if cookie is None:
             return
         page = self._browsing.open(CHOICES, OpenSession(cookie=cookie, csrf=""))
@@ -265,7 +265,7 @@ class Visitor:
         self._look(session, CHOICES)
 
     def _look(self, session: OpenSession, path: str, *, via: str | None = None) -> None:
-        """Open a page in a live session: it is there, and is of this person."""
+        """Open a page in a live session, and check that it belongs to this person."""
         page = self._browsing.open(path, session, via=via)
         self._oracle.count_read("page")
         if page.status_code != HTTPStatus.OK:
@@ -284,7 +284,7 @@ class Visitor:
         self._require(leads_to(page, SIGN_IN), f"an ended session was let in: {page.status_code}")
 
     def _try(self, key: Key, *, via: str | None = None) -> None:
-        """Use a key: it works from its making on, and no more once its revocation has reached every front."""
+        """Use a key: it works once created, and stops once its revocation has reached every web process."""
         client = self._installation.client(key.secret)
         answer, asked_at = self._installation.patience.ask_when(
             "key", lambda front: client.request("GET", "/v1/key", via=via or front)

@@ -1,7 +1,7 @@
-"""What people of the console remember: the links they used, their sessions and what they made; and the comparison.
+"""What people of the console remember: links, sessions and keys; and the comparison with the rows.
 
-A link is marked as used in the transaction that begins a session, so the two have one moment: by that each session is
-traced to the one link that began it.
+A link is marked as used in the transaction that begins the session. Both have the same timestamp, which maps each
+session to the one link that began it.
 """
 
 import time
@@ -26,7 +26,7 @@ _KEYS = (
 
 @dataclass(kw_only=True)
 class Link:
-    """A link that signs its user in, and what its code was answered; `is_doubtful` once an answer was lost."""
+    """A sign-in link and the responses to its code; `is_doubtful` if a response was lost."""
 
     code: str
     sessions: int = 0
@@ -35,7 +35,7 @@ class Link:
 
 @dataclass(kw_only=True)
 class OpenSession:
-    """A session whose beginning was answered: its cookie, the token of its forms, and where it looks at."""
+    """A session that was acknowledged: its cookie, its form token, and its current organization."""
 
     cookie: str
     csrf: str
@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(kw_only=True)
 class Records:
-    """What one person knows."""
+    """The records of one person."""
 
     live: list[OpenSession] = field(default_factory=list)
     ended: list[OpenSession] = field(default_factory=list)
@@ -65,29 +65,29 @@ class Records:
     """Names of keys whose making was not answered: each was made once or not at all."""
 
     def end_all(self) -> None:
-        """Note that every session has ended."""
+        """Record that every session has ended."""
         self.ended += self.live
         self.live.clear()
 
     def age_proofs(self) -> None:
-        """Note that for every session it is long ago that its user proved who they are."""
+        """Record that every session is due for re-authentication."""
         for session in self.live:
             session.proven_at = 0.0
 
     def end(self, session: OpenSession) -> None:
-        """Note that a session has ended."""
+        """Record that a session has ended."""
         self.live.remove(session)
         self.ended.append(session)
 
     def compare(self, stack: Stack, user_id: str, given: Sequence[str]) -> Iterator[str]:
-        """Compare with the rows; `given` are the names of keys that the user had before."""
+        """Yield differences from the rows; `given` are the names of keys that the user had before."""
         yield from self._compare_sessions(stack, user_id)
         yield from self._compare_keys(stack, user_id, given)
 
     def _compare_sessions(self, stack: Stack, user_id: str) -> Iterator[str]:
         rows = {bytes(row[0]): row[1:] for row in query(stack, _SESSIONS, (LINK_LIFE, user_id))}
         for _, links, is_new, twins in rows.values():
-            is_swept = links == 0 and not is_new  # a link that has expired is kept no longer
+            is_swept = links == 0 and not is_new  # The service deletes expired links.
             if (links, twins) != (1, 1) and not (is_swept and twins == 1):
                 yield f"a session of {user_id} began with {links} links, together with {twins - 1} others"
         for sessions, is_ended in ((self.live, False), (self.ended, True)):

@@ -1,4 +1,4 @@
-"""Rules of the console, broken."""
+"""Sabotage of the console: each function breaks one rule in this process."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,11 +29,11 @@ def reuse_links() -> None:
         user_id: UUID | None = session.execute(select(console_links.c.user_id).where(of_code)).scalar()
         return user_id
 
-    setattr(console_sessions, "_use_link", look_up)  # noqa: B010 (a name it does not export)
+    setattr(console_sessions, "_use_link", look_up)  # noqa: B010 (the module does not export the name)
 
 
 def keep_sessions() -> None:
-    """Say that a session has ended, and let it go on."""
+    """Report that a session has ended, and leave it live."""
 
     def end_nothing(session: Session, *, actor: Actor) -> None:
         del session, actor
@@ -42,7 +42,7 @@ def keep_sessions() -> None:
 
 
 def remember_sessions() -> None:
-    """Trust a session for as long as the process lives, whatever becomes of it."""
+    """Cache a session for the life of the process, without checking its row again."""
     authenticate = Authenticator.authenticate_session
     known: dict[str, Credential] = {}
 
@@ -55,18 +55,18 @@ def remember_sessions() -> None:
 
 
 def trust_old_proofs() -> None:
-    """Ask nobody again who they are, however long ago they proved it."""
+    """Never demand re-authentication."""
     find = credential_lookup.find_live_session
 
     def find_as_proven(session: Session, digest: bytes) -> LiveSession | None:
         found = find(session, digest)
         return None if found is None else replace(found, has_stepped_up=True)
 
-    setattr(authenticator, "find_live_session", find_as_proven)  # noqa: B010 (a name it does not export)
+    setattr(authenticator, "find_live_session", find_as_proven)  # noqa: B010 (the module does not export the name)
 
 
 def forget_keys() -> None:
-    """Show a key and keep nothing of it."""
+    """Show a new key without storing it."""
     issue = api_keys.issue_api_key
 
     def issue_for_a_look(session: Session, **asked: Any) -> IssuedApiKey:

@@ -1,4 +1,4 @@
-"""The workload of the console, and the comparison of what people know with sessions, links and keys."""
+"""The workload of the console: it compares what people know with sessions, links and keys."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ GIVEN_KEYS = ("test",)
 
 
 class Console(Workload):
-    """People who sign in, act by forms, and sign out or are signed out."""
+    """People who sign in, submit forms, and sign out or are signed out."""
 
     workers = {"background": 1}  # noqa: RUF012
     waiting = ()
@@ -37,7 +37,7 @@ class Console(Workload):
             yield from visitor.records.compare(self._installation.stack, str(visitor.user_id), GIVEN_KEYS)
 
     def _make_visitor(self, number: int) -> Visitor:
-        """Make an owner of one organization who is a member of another."""
+        """Create an owner of one organization who is a member of another."""
         at = self._installation
         first, second = (
             at.identity.organization(f"First {number}"),

@@ -1,1 +1,1 @@
-"""Chaos of files: uploads, replaces, deletes, renewals, grants and reads."""
+"""Chaos for files: uploads, replaces, deletes, renewals, grants and reads."""

@@ -1,4 +1,4 @@
-"""Clients that write files, read and check without a pause, and repeat what was not answered under its operationId."""
+"""Clients that write, read and check files continuously, and retry unacknowledged writes under their operationId."""
 
 import hashlib
 import random
@@ -24,7 +24,7 @@ ENDED_KEPT = 100
 
 
 class FileClient:
-    """One client thread and the files it owns."""
+    """A client thread and the files it owns."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class FileClient:
         self.ended: list[StoredFile] = []
 
     def run_until(self, over: threading.Event) -> None:
-        """Do one thing after another; what was begun is finished."""
+        """Act until the run is over; finish what has begun."""
         actions = (
             self._upload,
             self._replace,
@@ -66,7 +66,7 @@ class FileClient:
             self._pool.shutdown()
 
     def verify(self) -> None:
-        """Check every file this client knows, once nothing is killed any more."""
+        """Check every file of this client, after all faults have ended."""
         try:
             for file in self.files + self.ended:
                 self._verify(file)
@@ -105,7 +105,7 @@ class FileClient:
             self._take_replacement(file, operation, content, answers)
 
     def _race(self) -> None:
-        """Replace the same version twice at once: exactly one wins."""
+        """Replace one version twice concurrently, and check that exactly one request succeeds."""
         if (file := self._any_file()) is None:
             return
         contents, operations = [self._content(), self._content()], [self._operation(), self._operation()]
@@ -216,7 +216,7 @@ class FileClient:
     def _check_content(
         self, version: StoredVersion, answer: requests.Response, *, was_over: bool, is_over: bool
     ) -> None:
-        """Compare an answer with what was stored; it may be gone if its end came before the answer did."""
+        """Compare a response with the stored content; it may be gone if the file ended before the response."""
         if answer.status_code == 200:
             self._oracle.count_read("content")
             self._require(not was_over, f"version {version.id} was served after its end")
@@ -244,7 +244,7 @@ class FileClient:
         *,
         statuses: tuple[int, ...],
     ) -> StoredVersion | None:
-        """Read the one version that all answers to an operation must name; acknowledge it."""
+        """Return the one version that all responses to an operation must name, and record the acknowledgement."""
         for answer in answers:
             if answer.status_code not in statuses:
                 self._oracle.violate(f"{kind} {operation}: {answer.status_code} {answer.text}")
@@ -266,7 +266,7 @@ class FileClient:
         return lambda front: self._agent.replace(content, operation=operation, current=current, via=front)
 
     def _perhaps_twice(self, send: Send) -> list[requests.Response]:
-        """Ask; now and then twice at the same time, as an impatient client would."""
+        """Send a request; at random, send it twice concurrently, as an impatient client would."""
         if self._random.random() > 0.2:
             return [self._patience.ask("write", send)]
         second = self._pool.submit(self._patience.ask, "write", send)
@@ -296,12 +296,12 @@ class FileClient:
 
 
 def write_time(at: float) -> str:
-    """Write a moment as the service reads it."""
+    """Return a timestamp in the service's format."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def read_time(text: str) -> float:
-    """Read a moment as the service writes it, in seconds since the epoch."""
+    """Return a timestamp of the service in seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()
 
 

@@ -1,7 +1,8 @@
-"""What a client of files remembers: what was acknowledged, and nothing else.
+"""What a client of files remembers: acknowledged operations and nothing else.
 
-Each file belongs to one client thread, which does one thing at a time to it, so that its state is known exactly:
-every answer is either right or a violation. An operation whose answers were all lost is repeated until it is known.
+Each file belongs to one client thread, which performs one operation at a time on it. Its state is therefore known
+exactly, and every response is either correct or a violation. If all responses to an operation were lost, the client
+retries until its result is known.
 """
 
 import threading
@@ -13,7 +14,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, kw_only=True)
 class StoredVersion:
-    """A version that was acknowledged, and the digest of what was sent."""
+    """An acknowledged version, and the digest of the content sent."""
 
     id: str
     revision: int
@@ -22,7 +23,7 @@ class StoredVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A read grant that was acknowledged; a later renewal of its file does not change it."""
+    """An acknowledged read grant; a later renewal of its file does not change it."""
 
     url: str
     version: StoredVersion
@@ -31,7 +32,7 @@ class Link:
 
 @dataclass(kw_only=True)
 class StoredFile:
-    """A file that was acknowledged, as its client knows it."""
+    """An acknowledged file, as its client knows it."""
 
     id: str
     versions: list[StoredVersion]
@@ -44,30 +45,30 @@ class StoredFile:
         return self.versions[-1]
 
     def has_ended(self, at: float | None = None) -> bool:
-        """Tell whether its content must be gone: for good once this is true."""
+        """Return whether the content must be gone; once True, this stays True."""
         now = time.time() if at is None else at
         return self.is_deleted or (self.expires_at is not None and self.expires_at <= now)
 
 
 class Operations:
-    """What became of each operation, by its operationId: the version or file it made or ended; None: refused."""
+    """The result of each operation by operationId: the version or file that it created or ended, or None if refused."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._effects: dict[UUID, str | None] = {}
 
     def acknowledge(self, operation: UUID, effect: str) -> None:
-        """Note that an operation was answered with success."""
+        """Record that an operation succeeded."""
         with self._lock:
             self._effects[operation] = effect
 
     def refuse(self, operation: UUID) -> None:
-        """Note that an operation was refused for good: it may have no effect."""
+        """Record that an operation was refused permanently: it must have no effect."""
         with self._lock:
             self._effects[operation] = None
 
     def compare(self, recorded: Mapping[UUID, str]) -> Iterator[str]:
-        """Compare the effects the clients know of with those the service has recorded."""
+        """Yield differences between the effects the clients know and those the service has recorded."""
         for operation, effect in self._effects.items():
             if recorded.get(operation) != effect:
                 yield f"operation {operation}: recorded {recorded.get(operation)}, answered {effect}"

@@ -1,4 +1,4 @@
-"""Rules of files, broken."""
+"""Sabotage of files: each function breaks one rule in this process."""
 
 import os
 import random
@@ -26,7 +26,7 @@ DEATHS_IN_BETWEEN = 0.5
 
 
 def rows_before_unlink() -> None:
-    """Forget where bytes are before they are removed: a death in between leaks them."""
+    """Delete the row of a blob before its bytes: a crash in between leaks the bytes."""
 
     def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
         ids = [blob.version_id for blob in claimed]
@@ -38,11 +38,11 @@ def rows_before_unlink() -> None:
         return len(claimed)
 
     garbage_collection.remove_claimed = remove_claimed
-    setattr(expiry, "remove_claimed", remove_claimed)  # noqa: B010 (a name it does not export)
+    setattr(expiry, "remove_claimed", remove_claimed)  # noqa: B010 (the module does not export the name)
 
 
 def sweep_without_asking() -> None:
-    """Sweep away staged bytes without asking whether a row owns them: acknowledged content is lost."""
+    """Delete staged bytes without checking whether a row owns them: acknowledged content is lost."""
 
     def take_all(database: Database, ids: Sequence[UUID]) -> set[UUID]:
         return set(ids)
@@ -51,21 +51,21 @@ def sweep_without_asking() -> None:
 
 
 def ignore_staging_lock() -> None:
-    """Take bytes that are being received for abandoned: the upload then fails, though nobody did wrong."""
+    """Treat bytes of a running upload as abandoned: the upload then fails without a fault of the client."""
     setattr(staging, "_is_lockable", bool)  # noqa: B010 (of another type, but any descriptor will do)
 
 
 def serve_the_ended() -> None:
-    """Serve content to callers after its end."""
+    """Serve content to callers after its deadline."""
 
     def refuse_nothing(file: File) -> None:
         del file
 
-    setattr(content, "refuse_ended", refuse_nothing)  # noqa: B010 (a name it does not export)
+    setattr(content, "refuse_ended", refuse_nothing)  # noqa: B010 (the module does not export the name)
 
 
 def discard_the_unheard() -> None:
-    """Take back the bytes of a version whose commit was not answered, as if it had not happened."""
+    """Delete the bytes of a version if the commit's response was lost, as if it had rolled back."""
     commit = StagedContent.committing
 
     @contextmanager
@@ -81,7 +81,7 @@ def discard_the_unheard() -> None:
 
 
 def go_by_own_clock() -> None:
-    """Judge by the clock of the process, and not by the database's, whether a file's end has come."""
+    """Decide by the process's clock, instead of the database's, whether a deadline has passed."""
     read = access.read_file
 
     def read_by_own_clock(row: Row[Any], pending: Availability) -> File:

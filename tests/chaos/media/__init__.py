@@ -1,1 +1,1 @@
-"""Chaos of messaging media: what distributions push, and what they are told of it."""
+"""Chaos for messaging media: what distributions push, and the notifications they receive."""

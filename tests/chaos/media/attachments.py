@@ -1,4 +1,4 @@
-"""Attachments to push: content of every kind from sources of every kind, and what must become of each."""
+"""Attachments to push: content of every kind from sources of every kind, and the expected result of each."""
 
 import hashlib
 import random
@@ -28,7 +28,7 @@ BAD_SHARE = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """An attachment as it is offered: its content, where to get it, and the code with which its import must fail."""
+    """An attachment: its content, its source, and the error code with which its import must fail, if any."""
 
     attachment_id: str
     body: bytes = field(repr=False)
@@ -40,29 +40,29 @@ class Offer:
 
     @property
     def sha256(self) -> str:
-        """The digest of what must be stored."""
+        """Return the digest of the content that must be stored."""
         return hashlib.sha256(self.body).hexdigest()
 
     def item(self) -> dict[str, Any]:
-        """Describe it as a push by URL does."""
+        """Return the JSON item of a push by URL."""
         described = {"attachmentId": self.attachment_id, "url": self.url, "fileName": self.file_name}
         return {**described, "mediaType": self.media_type, **self.announced}
 
 
 class Offers:
-    """Makes attachments, and has a source serve them."""
+    """Creates attachments, and serves them from a source."""
 
     def __init__(self, chance: random.Random, source: MediaSource) -> None:
         self._random = chance
         self._source = source
 
     def by_value(self) -> Offer:
-        """An attachment that is pushed with its bytes."""
+        """Return an attachment that is pushed with its bytes."""
         body, media_type = self._content()
         return Offer(attachment_id=self.new_id(), body=body, media_type=media_type, file_name="note.bin")
 
     def by_url(self) -> Offer:
-        """An attachment that is to be fetched."""
+        """Return an attachment that the service must fetch."""
         body, media_type = self._content()
         make = self._random.choice(_BAD if self._random.random() < BAD_SHARE else _GOOD)
         answer, failure, announced = make(body, media_type, self._source)
@@ -78,7 +78,7 @@ class Offers:
         )
 
     def new_id(self) -> str:
-        """An id as networks give them."""
+        """Return an id in the form that networks use."""
         return f"{self._random.getrandbits(64):016x}"
 
     def _content(self) -> tuple[bytes, str]:

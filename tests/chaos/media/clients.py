@@ -1,4 +1,4 @@
-"""A distribution that pushes what people send it, every push twice, and remembers what was acknowledged."""
+"""A distribution that pushes attachments, each push twice, and remembers what was acknowledged."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ UPDATE expiring_media SET expires_at = now() FROM aged WHERE file_id = aged.id
 
 @dataclass(kw_only=True)
 class Pushed:
-    """An import that was acknowledged, and what must become of it."""
+    """An acknowledged import, and its expected result."""
 
     import_id: str
     message_id: str
@@ -40,7 +40,7 @@ class Pushed:
 
 
 class Distribution:
-    """Who pushes: a distribution with its token and secret."""
+    """A distribution with its token and secret."""
 
     def __init__(self, installation: Installation) -> None:
         self._credentials: Mapping[str, str] = installation.credentials["distribution"]
@@ -48,16 +48,16 @@ class Distribution:
 
     @property
     def path(self) -> str:
-        """Its media."""
+        """Return the path of its media."""
         return f"/distributions/{self._credentials['id']}/media"
 
     @property
     def endpoint_path(self) -> str:
-        """Where its endpoint is named."""
+        """Return the path that configures its notification endpoint."""
         return f"/admin/distributions/{self._credentials['id']}/notification-endpoint"
 
     def push(self, front: str, body: object, *, is_signed: bool) -> requests.Response:
-        """Push JSON, with the token or signed."""
+        """Push JSON, authenticated by the token or by a signature."""
         raw = json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **(self._signed(raw) if is_signed else self._token())}
         return requests.post(front + self.path, raw, headers=headers, timeout=ATTEMPT_SECONDS)
@@ -71,7 +71,7 @@ class Distribution:
         )
 
     def read(self, front: str, import_id: str) -> requests.Response:
-        """Ask what became of an import."""
+        """Read an import."""
         url = f"{front}{self.path}/{import_id}"
         return requests.get(url, headers=self._token(), timeout=ATTEMPT_SECONDS)
 
@@ -86,7 +86,7 @@ class Distribution:
 
 
 class MediaClient:
-    """One thread of a distribution."""
+    """A client thread of a distribution."""
 
     def __init__(self, installation: Installation, name: str, source: MediaSource, owner: Client) -> None:
         self._random = installation.chance(name)
@@ -100,7 +100,7 @@ class MediaClient:
         self.pushed: list[Pushed] = []
 
     def run_until(self, over: threading.Event) -> None:
-        """Push one message after the other; what was begun is finished."""
+        """Push one message after another until the run is over; finish the one that has begun."""
         actions = {
             self._push_one: 6,
             self._push_several: 3,
@@ -119,7 +119,7 @@ class MediaClient:
             self._pool.shutdown()
 
     def verify(self) -> None:
-        """Check some of what was pushed as the distribution and the owner of the files see it."""
+        """Check some pushes from the view of the distribution and of the files' owner."""
         try:
             for pushed in self._random.sample(self.pushed, min(VERIFIED, len(self.pushed))):
                 self._verify(pushed)
@@ -142,14 +142,14 @@ class MediaClient:
         self._push(message_id, [offer], lambda front: self._distribution.push_form(front, message_id, offer))
 
     def _push_a_disguise(self) -> None:
-        """Push a page as a picture: it is refused, and nothing comes of it."""
+        """Push an HTML page declared as an image, and check that it is refused without effect."""
         name = self._offers.new_id()
         offer = Offer(attachment_id=name, body=PAGE, media_type="image/png", file_name="a.png")
         answer = self._ask(lambda front: self._distribution.push_form(front, name, offer))
         self._require(answer.status_code == 422, f"a page as a picture: {answer.status_code} {answer.text}")
 
     def _push_another_under_its_name(self) -> None:
-        """Push something else under ids that are taken: the first import stays as it is."""
+        """Push other content under ids in use, and check that the first import is unchanged."""
         taken = [at for at in self.pushed if at.offer.url]
         if not taken:
             return
@@ -165,7 +165,7 @@ class MediaClient:
             self._look_at(self._random.choice(self.pushed))
 
     def _let_time_pass(self) -> None:
-        """Let the retention of a stored file be over."""
+        """Move the retention deadline of a stored file into the past."""
         stored = [at for at in self.pushed[-50:] if at.file_id is not None and not at.is_aged]
         if not stored:
             return
@@ -180,7 +180,7 @@ class MediaClient:
                 return
 
     def _push(self, message_id: str, offers: Sequence[Offer], send: Send) -> None:
-        """Push everything twice, often at once: both answers must name the same imports."""
+        """Push everything twice, often concurrently, and check that both responses name the same imports."""
         second = self._pool.submit(self._ask, send)
         answers = [self._ask(send), second.result()]
         for answer in answers:
@@ -201,7 +201,7 @@ class MediaClient:
         return None
 
     def _look_at(self, pushed: Pushed) -> dict[str, Any]:
-        """Ask for an import: what it has become it stays."""
+        """Read an import, and check that a final result never changes."""
         answer = self._ask(lambda front: self._distribution.read(front, pushed.import_id))
         if answer.status_code != 200:
             self._oracle.violate(f"import {pushed.import_id}: {answer.status_code} {answer.text}")
@@ -252,6 +252,6 @@ class MediaClient:
 
 
 def _imports(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Read the answer to a push of one or of several attachments."""
+    """Return the imports in the response to a push of one or several attachments."""
     items: list[dict[str, Any]] = shown["items"] if "items" in shown else [dict(shown)]
     return items

@@ -1,4 +1,4 @@
-"""Rules of messaging media, broken."""
+"""Sabotage of messaging media: each function breaks one rule in this process."""
 
 import random
 from dataclasses import replace
@@ -15,7 +15,7 @@ OFTEN = 0.9
 
 
 def store_again() -> None:
-    """Store many attachments, say so, and leave its import to be fetched once more."""
+    """Store many attachments, report them as stored, and leave their imports pending, to be fetched again."""
     mark_stored = claims.mark_stored
 
     def mark_most(
@@ -26,22 +26,22 @@ def store_again() -> None:
         claims.release_for_retry(session, claimed, code="again", retry_after_seconds=None)
         return replace(claimed, state=ImportState.STORED, file_id=file_id, version_id=version_id)
 
-    setattr(storage, "mark_stored", mark_most)  # noqa: B010 (a name it does not export)
+    setattr(storage, "mark_stored", mark_most)  # noqa: B010 (the module does not export the name)
 
 
 def forget_events() -> None:
-    """Tell nobody of many stored attachments."""
+    """Drop the notifications of many stored attachments."""
     notify_import = storage.notify_import  # type: ignore[attr-defined]
 
     def notify_most(session: Session, ended: Import) -> None:
         if random.random() > OFTEN:
             notify_import(session, ended)
 
-    setattr(storage, "notify_import", notify_most)  # noqa: B010 (a name it does not export)
+    setattr(storage, "notify_import", notify_most)  # noqa: B010 (the module does not export the name)
 
 
 def rename_events() -> None:
-    """Send every attempt of a notification under an id of its own."""
+    """Send every attempt of a notification under a new id."""
     find_address: Any = DistributionChannel.find_address
 
     def find_renamed(self: DistributionChannel, session: Session, message: Message) -> Address | None:

@@ -1,6 +1,6 @@
-"""The world outside: where attachments are fetched from, and where a distribution hears what became of them.
+"""The servers outside the service: a source of attachments, and a distribution's notification endpoint.
 
-Both misbehave as real ones do. What the endpoint takes, it verifies and remembers by its `webhook-id`.
+Both misbehave as real ones do. The endpoint verifies what it accepts and records it by its `webhook-id`.
 """
 
 import base64
@@ -20,7 +20,7 @@ SLOW_PAUSE_SECONDS = 0.15
 
 
 def slowly(body: bytes, media_type: str) -> Respond:
-    """Send a body piece by piece."""
+    """Send a body slowly, in chunks."""
 
     def respond(handler: Handler) -> None:
         begin(handler, 200, {"Content-Type": media_type, "Content-Length": str(len(body))})
@@ -34,14 +34,14 @@ def slowly(body: bytes, media_type: str) -> Respond:
 
 
 def signature(secret: str, webhook_id: str, timestamp: str, body: bytes) -> str:
-    """Sign as Standard Webhooks defines it."""
+    """Return the signature that Standard Webhooks defines."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = f"{webhook_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
 class Endpoint(Listener):
-    """A distribution's notification endpoint."""
+    """The notification endpoint of a distribution."""
 
     def __init__(self, secret: str, chance: random.Random) -> None:
         super().__init__(chance)
@@ -50,12 +50,12 @@ class Endpoint(Listener):
         self.faults: list[str] = []
 
     def events(self) -> list[dict[str, Any]]:
-        """Give every message that was taken, one for each id."""
+        """Return every accepted message, one for each id."""
         with self._lock:
             return [json.loads(body) for body in self._told.values()]
 
     def take(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Verify a message, and remember it by its id."""
+        """Verify a message, and record it by its id."""
         del path
         webhook_id, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
         expected = signature(self._secret, webhook_id, timestamp, body)

@@ -1,4 +1,4 @@
-"""The workload of messaging media, and the comparison of what was pushed, stored and told."""
+"""The workload of messaging media: it compares what was pushed, stored and notified."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ SETTINGS = {
     "EGRESS_ALLOW_PRIVATE": "true",
     "EGRESS_ALLOW_HTTP": "true",
     "MAX_MEDIA_BYTES": str(MAX_MEDIA_BYTES),
-    # Every death of a worker counts as an attempt: what can be stored must be, so there are enough of them.
+    # Each death of a worker counts as an attempt, so raise the limit: every storable attachment must be stored.
     "MEDIA_ATTEMPTS": "1000",
 }
 _IMPORTS = """
@@ -33,7 +33,7 @@ STORED, FAILED, EXPIRED = "media.import.stored", "media.import.failed", "file.ex
 
 
 class Media(Workload):
-    """A distribution's pushes, the fetching of what they name, and the notifications of what became of it."""
+    """A distribution's pushes, the fetches of their attachments, and the notifications about the results."""
 
     workers = {"media": 1, "files": 1, "background": 2}  # noqa: RUF012
     waiting = (MEDIA, DELIVERIES)
@@ -67,7 +67,7 @@ class Media(Workload):
     def _compare_notifications(
         self, pushed: dict[str, Pushed], files: dict[str, str | None]
     ) -> Iterator[str]:
-        """Each import was told of under one id, and each expired file under another."""
+        """Yield imports and expired files that were not notified under exactly one id each."""
         told: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for event in self._endpoint.events():
             told[event["type"], event["data"]["importId"]].append(event["data"])

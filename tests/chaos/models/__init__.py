@@ -1,1 +1,1 @@
-"""Chaos of models: calls in every manner, and everybody's books of them."""
+"""Chaos for models: calls of every kind, and the reconciliation of all accounts."""

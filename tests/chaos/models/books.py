@@ -1,8 +1,8 @@
-"""Everybody's books of the calls, compared to the unit: the upstream's, the clients', and the service's own.
+"""Compare three accounts of the model calls to the unit: the upstream's, the clients', and the service's own.
 
-The rules are those of `shared/credits/README.md` and `shared/models/README.md`: a call that reported what it consumed
-is charged by that; one whose report was lost with a worker or a client is charged by an estimate that says so and
-takes no more than was said; no call is charged twice, and none that invited its client to try again was made.
+The rules are those of `shared/credits/README.md` and `shared/models/README.md`. A call that reported its usage is
+charged by that. A call whose report was lost with a worker or a client is charged an estimate, marked as such, of at
+most what was generated. No call is charged twice, and no call whose response invited a retry was made.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ _OPEN = """
 SELECT id::text, state FROM invocations
 WHERE state IN ('held', 'dispatched', 'unresolved') AND model LIKE %s
 """
-# A charge that no invocation stands for is everybody's.
+# A charge without an invocation matches every family, so that each comparison reports it.
 _CHARGES = """
 SELECT e.reference, count(*) FILTER (WHERE e.kind = 'charge'), -sum(e.amount)::bigint
 FROM ledger_entries e LEFT JOIN invocations i ON i.id::text = e.reference
@@ -45,7 +45,7 @@ REPEATABLE = (429, 503)
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What the service says of a call."""
+    """The service's usage record of a call."""
 
     invocation_id: str
     organization_id: str
@@ -65,18 +65,18 @@ class Record:
 
     @property
     def owed(self) -> int:
-        """What these tokens cost at these prices, rounded up once."""
+        """Return the cost of these tokens at these prices, rounded up once."""
         exact = self.prompt_tokens * self.prompt_price + self.completion_tokens * self.completion_price
         return -(-exact // MILLION)
 
     @property
     def is_guess(self) -> bool:
-        """Whether nobody knows what became of it: its worker died between its dispatch and its end."""
+        """Return whether the result is unknown: the worker died between dispatch and end of the call."""
         return self.is_estimated and self.status == "failed" and self.provider is None
 
 
 class Books:
-    """The three accounts of one run, once nothing moves any more."""
+    """The three accounts of one run, after all work has ended."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class Books:
         family: str,
         loses_reports: bool = False,
     ) -> None:
-        """Compare the calls to the models of one family, as `fake/`, with the links uncut, or with `loses_reports`.
+        """Compare the calls to one family of models, such as `fake/`; `loses_reports` if links were cut.
 
-        Then the upstream's report may be lost on its way to the worker, and all that it said before: the link was cut
-        after the call and until the provider's time was over. Such a call delivered and reported nothing, and costs
-        nothing (docs/specification/models.md, settlement). One of which the client has read a word was delivered.
+        With cut links, the upstream's report and its earlier output may be lost between the call and the provider's
+        timeout. Such a call delivered and reported nothing, and costs nothing (docs/specification/models.md,
+        settlement). A call was delivered if the client has read any part of it.
         """
         self._loses_reports = loses_reports
         self._heard = {order.number for order, told in calls if told.text or told.prompt_tokens is not None}
@@ -104,7 +104,7 @@ class Books:
             self._served[str(line.call)].append(line)
 
     def compare(self, topped_up: Mapping[str, tuple[str, int]]) -> Iterator[str]:
-        """Give every disagreement in words; `topped_up` are the credits that clients know of, by their reference."""
+        """Yield every disagreement; `topped_up` are the credits that clients know of, by reference."""
         yield from self._against_the_upstream()
         yield from self._against_the_clients()
         yield from self._against_the_ledger()
@@ -127,7 +127,7 @@ class Books:
 
     def _is_fair(self, record: Record, line: Served) -> bool:
         if record.tokens == (0, 0) and record.status in ("failed", "cancelled"):
-            # A worker that died, or hung up, before it had heard of what was said.
+            # The worker died, or closed the connection, before it received the generated text.
             is_lost = self._loses_reports and line.prompt_tokens not in self._heard
             return record.is_guess or is_lost or not line.is_reported
         if record.is_estimated:
@@ -147,7 +147,7 @@ class Books:
                 yield from self._compare_completed(order, told)
 
     def _compare_completed(self, order: Order, told: Told) -> Iterator[str]:
-        """What a client has read to its end is charged, by the very numbers that it read."""
+        """Yield a disagreement if a call read to its end is not charged by the numbers in its response."""
         record = self._records.get(str(told.invocation_id))
         is_reported = order.script["usage"] != "none"
         if record is None:
@@ -185,7 +185,7 @@ class Books:
 
 
 def has_consumed(line: Served) -> bool:
-    """Whether a call made its upstream work: it reported so, or has said something."""
+    """Return whether a call made its upstream work: it reported usage or sent text."""
     return line.is_reported or line.completion_tokens > 0
 
 

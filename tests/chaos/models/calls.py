@@ -1,7 +1,7 @@
-"""One call to a model as its client sees it: what was asked, and what it was told, which is all it may rely on.
+"""One call to a model as its client sees it: the request, and the response, which is all the client may rely on.
 
-Each call has a number of its own, which the upstream reports as its prompt's tokens: so the same call is known again
-by its client, by the upstream and in the books, whatever was lost in between.
+Each call has a unique number, which the upstream reports as the prompt's tokens. The client, the upstream and the
+ledger identify the call by it, also if a response was lost.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _TERMINAL_TYPES = ("response.completed", "response.failed", "response.incomplete
 
 
 class Manner(StrEnum):
-    """How a client goes about a call."""
+    """How a client makes a call: blocking, streamed, slow, or abandoned."""
 
     WHOLE = "whole"
     STREAMED = "streamed"
@@ -48,7 +48,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """A call to make; `script` is what its upstream will do."""
+    """A call to make; `script` controls its upstream."""
 
     number: int
     model: str
@@ -58,15 +58,15 @@ class Order:
 
     @property
     def chunks(self) -> int:
-        """Pieces of text that a complete answer has."""
+        """Return the number of text chunks of a complete reply."""
         return int(self.script["chunks"])
 
     def prompt(self) -> str:
-        """What to say, so that the upstream follows the script."""
+        """Return the prompt that makes the upstream follow the script."""
         return DIRECTIVE + json.dumps({"piece": PIECE, "prompt_tokens": self.number, **self.script})
 
     def request(self) -> tuple[str, bytes]:
-        """Give the path and the body."""
+        """Return the path and the body."""
         text = self.prompt()
         body: dict[str, Any] = {"model": self.model, "stream": self.manner in _STREAMING}
         if not self.is_chat:
@@ -83,7 +83,7 @@ _STREAMING = (Manner.STREAMED, Manner.SLOW, Manner.LEFT)
 
 @dataclass(kw_only=True)
 class Told:
-    """What a client was told about a call; tokens and text are those of a complete answer."""
+    """What a client received for a call; tokens and text are those of a complete reply."""
 
     verdict: Verdict = Verdict.UNKNOWN
     status: int | None = None
@@ -104,7 +104,7 @@ def make_call(
     max_wait_seconds: float,
     headers: Mapping[str, str] | None = None,
 ) -> Told:
-    """Make a call in its manner; `max_wait_seconds` is how long one waits who abandons it."""
+    """Make a call in its manner. A client that abandons the call does so after `max_wait_seconds`."""
     told = Told()
     sent = {"Authorization": f"Bearer {credential}", "Content-Type": "application/json", **(headers or {})}
     try:
@@ -116,13 +116,14 @@ def make_call(
             else:
                 _listen(told, connection.getresponse(), order)
     except (OSError, http.client.HTTPException):
-        told.verdict = Verdict.UNKNOWN  # whatever came before: what comes last makes it true
+        told.verdict = Verdict.UNKNOWN  # Ignore earlier statuses: the last one decides.
     return told
 
 
 def _listen(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
     told.status = answer.status
-    if answer.headers.get_content_type() == "text/html":  # the proxy's own page, whatever it has sent on
+    # The proxy sent its own error page, so the web process's response is unknown.
+    if answer.headers.get_content_type() == "text/html":
         told.verdict = Verdict.UNKNOWN
     elif answer.status != http.HTTPStatus.OK:
         _take_error(told, answer.read(), answer.headers.get("x-should-retry"))
@@ -148,7 +149,7 @@ def _connected(front: str, order: Order) -> Iterator[http.client.HTTPConnection]
         try:
             yield connection
         finally:
-            held.close()  # at once, even where the answer still refers to it
+            held.close()  # Close now, although the response object still refers to the connection.
 
 
 def _take_error(told: Told, body: bytes, should_retry: str | None) -> None:
@@ -184,7 +185,7 @@ def _read_stream(told: Told, answer: http.client.HTTPResponse, order: Order) -> 
 
 
 def _events(answer: http.client.HTTPResponse, *, is_slow: bool) -> Iterator[dict[str, Any] | None]:
-    """Give the data of each event, None for the terminator; raises when the connection breaks in the middle."""
+    """Yield the data of each event, and None for the terminator; raise if the connection breaks in the middle."""
     received = b""
     while piece := answer.read1(SLOW_READ_BYTES if is_slow else 1 << 16):
         *lines, received = (received + piece).split(b"\n")

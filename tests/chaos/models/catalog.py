@@ -1,4 +1,4 @@
-"""The catalog of an installation: each workload adds its providers and models before the first process starts."""
+"""The model catalog of an installation: each workload adds its providers and models before the first process starts."""
 
 from pathlib import Path
 
@@ -16,6 +16,6 @@ def offer(stack: Stack, text: str) -> None:
 
 
 def is_offered(stack: Stack, model_id: str) -> bool:
-    """Tell whether a workload has added a model."""
+    """Return whether a workload has added a model."""
     catalog = stack.environment.get(_SETTING)
     return catalog is not None and f'id = "{model_id}"' in Path(catalog).read_text()

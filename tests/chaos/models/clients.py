@@ -1,4 +1,4 @@
-"""Clients that call models without a pause, in every manner, through upstreams that misbehave as real ones do."""
+"""Clients that call models continuously and in every manner, through upstreams that misbehave as real ones do."""
 
 import itertools
 import random
@@ -39,7 +39,7 @@ class Payer:
 
 
 class CallLog:
-    """All calls that clients have made, and the credits they were told were added."""
+    """All calls of the clients, and the top-ups that were acknowledged."""
 
     def __init__(self) -> None:
         self._numbers: Iterator[int] = itertools.count(FIRST_NUMBER)
@@ -52,7 +52,7 @@ class CallLog:
 
 
 class ModelClient:
-    """One client thread; it pays for its calls with one organization's credits."""
+    """A client thread that pays for its calls with one organization's credits."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ModelClient:
         self._oracle = oracle
 
     def run_until(self, over: threading.Event) -> None:
-        """Make one call after the other, and buy credits where they run out."""
+        """Make one call after another, and buy credits when they run out."""
         with reported(self._oracle, "a client of models"):
             while not over.is_set():
                 if self._payer.is_poor and self._random.random() < 0.1:
@@ -81,7 +81,7 @@ class ModelClient:
                 time.sleep(BREATH_SECONDS)
 
     def verify(self) -> None:
-        """Ask for the balance; what the books say of it is compared elsewhere."""
+        """Read the balance; the reconciliation happens elsewhere."""
         answer = self._patience.ask(
             "credits", lambda front: self._payer.owner.request("GET", "/v1/credits", via=front)
         )
@@ -104,7 +104,7 @@ class ModelClient:
             self._oracle.violate(f"call {order.number} ({order.manner}): {fault}")
 
     def _faults(self, order: Order, told: Told) -> Iterator[str]:
-        """Whatever is wrong with what the client was told, by itself."""
+        """Yield what is wrong with the client's response, considered alone."""
         yield from told.faults
         if told.status not in (None, 200, *STATUSES):
             yield f"answered {told.status} {told.code}"
@@ -116,7 +116,7 @@ class ModelClient:
             yield "a complete answer without its usage"
 
     def _top_up(self) -> None:
-        """Buy credits, now and then twice under the same reference."""
+        """Buy credits; at random, twice under the same reference."""
         amount, reference = self._random.randint(*TOP_UP_UCR), f"{self._random.getrandbits(64):x}"
         path = f"/admin/organizations/{self._payer.organization_id}/credits/top-ups"
         body = {"amount": format_credits(amount), "reference": reference}

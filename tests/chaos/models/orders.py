@@ -1,4 +1,4 @@
-"""What calls are asked for: their manner, their length, and an upstream that misbehaves as real ones do."""
+"""Random calls: their manner, their length, and the misbehavior of the upstream."""
 
 import json
 import random
@@ -18,7 +18,7 @@ _REFUSAL = json.dumps({"error": {"message": "not now", "type": "server_error", "
 
 
 def make_order(chance: random.Random, number: int, models: Sequence[str]) -> Order:
-    """Make up a call to one of some models."""
+    """Return a random call to one of some models."""
     manner = chance.choices(list(_MANNERS), list(_MANNERS.values()))[0]
     chunks = chance.randint(400, 900) if manner is Manner.SLOW else chance.randint(1, 40)
     return Order(
@@ -45,7 +45,7 @@ def _reporting(chance: random.Random) -> dict[str, Any]:
 
 
 def _mishap(chance: random.Random, chunks: int) -> dict[str, Any]:
-    """One call in five meets an upstream that refuses, breaks off or says nonsense."""
+    """Return a misbehavior for one call in five: a refusal, a truncated response, or invalid data."""
     if chance.random() > 0.2:
         return {}
     after = chance.randint(0, chunks)

@@ -1,4 +1,4 @@
-"""Rules of models and credits, broken."""
+"""Sabotage of models and credits: each function breaks one rule in this process."""
 
 import random
 from typing import Any
@@ -22,7 +22,7 @@ _DISPATCHED = text("SELECT * FROM invocations WHERE id = :id AND dispatch_token 
 
 
 def drop_charges() -> None:
-    """Forget to settle many calls: the sweep then charges an estimate for what was reported."""
+    """Skip the settlement of many calls: the sweep then charges an estimate instead of the reported usage."""
     settle = Engine.settle
 
     def settle_most(engine: Engine, leased: LeasedCall, outcome: Outcome) -> None:
@@ -34,7 +34,7 @@ def drop_charges() -> None:
 
 
 def charge_again() -> None:
-    """Charge many calls a second time, under references of their own: the balance still adds up."""
+    """Charge many calls a second time under another reference: the balance still adds up."""
     settle = Engine.settle
 
     def settle_and_post(engine: Engine, leased: LeasedCall, outcome: Outcome) -> None:
@@ -47,7 +47,7 @@ def charge_again() -> None:
 
 
 def charge_each_attempt() -> None:
-    """Charge a call at each attempt to settle it, as if one whose answer was lost had charged nothing."""
+    """Charge a call at each attempt to settle it, as if an attempt whose response was lost had charged nothing."""
     settle = settlement.settle
     attempted: set[UUID] = set()
 
@@ -63,7 +63,7 @@ def charge_each_attempt() -> None:
 
 
 def give_calls_again() -> None:
-    """Give the right to make a call, and its request, to everybody whom a message tells of it, made or not."""
+    """Let every recipient of a call's message make the call, also if it was made already."""
     dispatch, take_request = holds.dispatch, CallQueue.take_request
 
     def give_again(
@@ -94,9 +94,9 @@ def give_calls_again() -> None:
 
 
 def repeat_consumed_calls() -> None:
-    """Take every failure of an upstream for one that cost nothing, and ask again."""
-    setattr(routing, "_ends_the_call", lambda _: False)  # noqa: B010 (a name it does not export)
-    setattr(routing, "_may_be_repeated", lambda _: True)  # noqa: B010 (a name it does not export)
+    """Treat every upstream failure as free of charge, and retry."""
+    setattr(routing, "_ends_the_call", lambda _: False)  # noqa: B010 (the module does not export the name)
+    setattr(routing, "_may_be_repeated", lambda _: True)  # noqa: B010 (the module does not export the name)
 
 
 def _charge(session: Session, organization_id: UUID) -> None:

@@ -36,7 +36,7 @@ CATALOG = (
 
 
 class Models(Workload):
-    """Calls to models behind a fake upstream with books of its own, paid by one rich and one poor organization."""
+    """Calls to models behind a fake upstream with its own records, paid by one rich and one poor organization."""
 
     workers = {"models": 2, "background": 1, "ledger": 1}  # noqa: RUF012
     waiting = (CREDITS,)

@@ -1,1 +1,4 @@
-"""A hostile tenant or stranger at ten times the size of each pool, and an honest victim beside it."""
+"""Noisy-neighbor trials: a hostile tenant or anonymous client with ten times as many connections as a pool has slots.
+
+Each trial also measures an honest tenant (the victim) beside the crowd.
+"""

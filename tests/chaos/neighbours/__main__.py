@@ -1,7 +1,7 @@
-"""Measure an honest tenant alone and beside a hostile neighbour, pool by pool; the status is 1 if it was kept waiting.
+"""Measure an honest tenant alone and beside a hostile neighbor, for each pool; exit with 1 if it was slowed down.
 
-`python -m tests.chaos.neighbours --seconds 5 --only uploads turns`; `--unfair` switches the shares of pools off, with
-which the run must fail.
+`python -m tests.chaos.neighbours --seconds 5 --only uploads turns`. With `--unfair` the pools ignore shares, and the
+run must fail.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ATTEMPTS = 3
 
 
 def main() -> int:
-    """Read the arguments, run the trials, report."""
+    """Parse the arguments, run the trials, print the report, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.neighbours", description=__doc__)
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="how long each is measured beside its neighbour"
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _run(name: str, trial: Trial, scene: Scene, seconds: float) -> int:
-    """Run a trial; one whose requests were only late is run again, as anything else on the machine may delay them."""
+    """Run a trial. If requests were only late, run it again, because other load on the machine may delay them."""
     violations: list[str] = []
     for _ in range(ATTEMPTS):
         if not recovers(trial, scene):

@@ -1,4 +1,4 @@
-"""The victim of a trial alone, and beside the crowd."""
+"""Compare the victim of a trial alone and beside the crowd."""
 
 import time
 from collections import Counter
@@ -17,7 +17,7 @@ RECOVERY_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """The honest requests of one trial, and what the crowd heard, by status."""
+    """The honest requests of one trial, and the crowd's responses by status."""
 
     quiet: Measured
     beside: Measured
@@ -25,7 +25,7 @@ class Compared:
 
 
 def compare(trial: Trial, scene: Scene, seconds: float) -> Compared:
-    """Measure the victim alone for half so long, and beside the crowd."""
+    """Measure the victim alone for half of the seconds, then beside the crowd for all of them."""
     ask = partial(trial.ask, scene)
     quiet = measure(ask, max(1.0, seconds / 2))
     with trial.attack(scene) as crowd:
@@ -37,7 +37,7 @@ def compare(trial: Trial, scene: Scene, seconds: float) -> Compared:
 
 
 def recovers(trial: Trial, scene: Scene) -> bool:
-    """Ask until it succeeds: what a crowd has queued elsewhere may take a moment to be dropped."""
+    """Retry the honest request until the crowd's queued requests are dropped. Return whether it succeeds."""
     give_up_at = time.monotonic() + RECOVERY_SECONDS
     while time.monotonic() < give_up_at:
         try:

@@ -1,6 +1,6 @@
-"""A crowd of connections, each of which sends what it was told, holds on for as long as it is let, and comes again.
+"""A crowd of connections: each sends fixed bytes, stays open as long as the server permits, and reconnects.
 
-One thread with one event loop holds all of them, so that the crowd costs the machine little beside what it attacks.
+One thread with one event loop holds all of them, so that the crowd takes little CPU from the attacked service.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ ADDRESSES = tuple(f"127.0.66.{number}" for number in range(1, 17))
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """What one connection does: send this, then a byte now and then, and read all, or nothing."""
+    """The behavior of a connection: send these bytes, then a byte now and then, and read everything or nothing."""
 
     request: Callable[[int], bytes]
     trickles: bytes = b""
@@ -33,10 +33,10 @@ class Behaviour:
 
 
 class Crowd:
-    """Connections that are held open within a block."""
+    """Connections that stay open within a block."""
 
     def __init__(self, ports: Sequence[int], behaviour: Behaviour, size: int) -> None:
-        """Spread so many connections over these ports of this machine."""
+        """Open `size` connections, spread over these local ports."""
         self._ports = ports
         self._behaviour = behaviour
         self._size = size
@@ -48,7 +48,7 @@ class Crowd:
         """Statuses of the answers that were heard; `open` counts what was connected."""
 
     def __enter__(self) -> Self:
-        """Connect all of them once."""
+        """Open every connection once."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._begin(), self._loop).result(60)
         return self
@@ -56,7 +56,7 @@ class Crowd:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hang up."""
+        """Close all connections."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

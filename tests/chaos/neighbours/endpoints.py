@@ -1,4 +1,4 @@
-"""Where updates of tasks are posted: an endpoint that takes them, and one that takes connections and says nothing."""
+"""Endpoints for updates of tasks: one accepts them, and one accepts connections without ever responding."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from tests.support.servers.local_servers import LocalServer
 
 
 class PostedUpdates(LocalServer):
-    """An endpoint that remembers the last part of each path that something was posted to."""
+    """An endpoint that records the last path segment of each post."""
 
     def __init__(self) -> None:
         """Listen on a free port once entered."""
@@ -20,7 +20,7 @@ class PostedUpdates(LocalServer):
         self._changed = threading.Condition()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        """Note an update."""
+        """Record an update."""
         handler.rfile.read(int(handler.headers["Content-Length"]))
         with self._changed:
             self._names.add(handler.path.rpartition("/")[2])
@@ -28,14 +28,14 @@ class PostedUpdates(LocalServer):
         begin(handler, 204, {"Content-Length": "0"})
 
     def wait_for(self, name: str, seconds: float) -> None:
-        """Wait for an update of this name; raise when there is none for so long."""
+        """Wait for an update of this name; raise if there is none within the seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: name in self._names, seconds):
                 raise AssertionError("the update was not posted")
 
 
 class SilentEndpoint:
-    """An endpoint that reads what it is sent and never answers."""
+    """An endpoint that reads requests and never responds."""
 
     def __init__(self) -> None:
         """Listen on a free port once entered."""
@@ -45,11 +45,11 @@ class SilentEndpoint:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the address."""
         return f"http://127.0.0.1:{self._port}/silent"
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start listening."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
         return self
@@ -57,7 +57,7 @@ class SilentEndpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop listening."""
         self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

@@ -1,4 +1,4 @@
-"""How long the honest requests of a victim take, and which fail."""
+"""Measure the latency of a victim's honest requests, and record their failures."""
 
 import math
 import threading
@@ -14,19 +14,19 @@ ALLOWED_SECONDS = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Durations in seconds of the requests that succeeded, and what went wrong with the others."""
+    """Latencies in seconds of the successful requests, and the errors of the others."""
 
     seconds: Sequence[float]
     failures: Sequence[str]
 
     @property
     def p50(self) -> float:
-        """The median."""
+        """Return the median latency."""
         return self._quantile(0.5)
 
     @property
     def p99(self) -> float:
-        """The duration that one in a hundred exceeds: the longest, where there are fewer."""
+        """Return the 99th percentile, or the maximum if there are fewer than a hundred requests."""
         return self._quantile(0.99)
 
     def _quantile(self, part: float) -> float:
@@ -35,7 +35,7 @@ class Measured:
 
 
 def measure(ask: Callable[[], None], seconds: float) -> Measured:
-    """Ask again and again for so long, at least once each, as a few honest clients would."""
+    """Send requests for a number of seconds, from a few concurrent clients; each sends at least one."""
     durations: list[float] = []
     failures: list[str] = []
     over_at = time.monotonic() + seconds
@@ -45,7 +45,7 @@ def measure(ask: Callable[[], None], seconds: float) -> Measured:
             began = time.monotonic()
             try:
                 ask()
-            except Exception as error:  # noqa: BLE001 (any failure of an honest request is what is looked for)
+            except Exception as error:  # noqa: BLE001 (the trial looks for any failure of an honest request)
                 failures.append(f"{type(error).__name__}: {error}"[:300])
                 time.sleep(0.05)
             else:
@@ -64,13 +64,13 @@ def measure(ask: Callable[[], None], seconds: float) -> Measured:
 
 
 def find_failures(quiet: Measured, beside: Measured) -> list[str]:
-    """Say which honest requests failed."""
+    """Return which honest requests failed."""
     failures = [f"failed when alone: {failure}" for failure in quiet.failures[:3]]
     return failures + [f"{len(beside.failures)} failed, as: {failure}" for failure in beside.failures[:1]]
 
 
 def find_delay(quiet: Measured, beside: Measured) -> list[str]:
-    """Say whether honest requests took longer than they may beside a crowd."""
+    """Return whether honest requests took longer than permitted beside a crowd."""
     allowed = allowed_seconds(quiet)
     if beside.p99 <= allowed:
         return []
@@ -78,5 +78,5 @@ def find_delay(quiet: Measured, beside: Measured) -> list[str]:
 
 
 def allowed_seconds(quiet: Measured) -> float:
-    """Give the p99 that is allowed beside a crowd."""
+    """Return the p99 that is permitted beside a crowd."""
     return ALLOWED_FACTOR * quiet.p99 + ALLOWED_SECONDS

@@ -1,4 +1,4 @@
-"""The installation in which neighbours meet: its processes, with pools small enough to be attacked on one machine."""
+"""The installation of the noisy-neighbor trials: its pools are small enough to be exhausted from one machine."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -55,7 +55,7 @@ WORKERS = ("files", "models", "media", "agents", "background", "ledger")
 def open_stage(
     directory: Path, servers: Servers, *, is_fair: bool, max_wait_seconds: float
 ) -> Iterator[Scene]:
-    """Run a whole installation with two tenants within a block."""
+    """Run a whole installation with two tenants within the block."""
     with ExitStack() as closing:
         upstream = closing.enter_context(FakeUpstream())
         stack = Stack(directory, servers, settings=SETTINGS if is_fair else SETTINGS | {"FAULTS": UNFAIR})

@@ -1,4 +1,4 @@
-"""Two organizations on one installation: each with a person, a deployment, an agent and a distribution."""
+"""Two organizations on one installation: each has a person, a deployment, an agent and a distribution."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ DISTRIBUTIONS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """An organization with everything that asks the service on its behalf."""
+    """An organization with everything that sends requests on its behalf."""
 
     organization_id: UUID
     front: str
@@ -42,12 +42,12 @@ class Tenant:
     distributions: Sequence[CreatedDistribution]
 
     def bearer(self, token: str, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
-        """Write a request by hand, with a body that may be shorter than what the headers promise."""
+        """Return the bytes of a request; its body may be shorter than its headers announce."""
         lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {token}", *headers]
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     def json(self, path: str, document: object, *headers: str) -> bytes:
-        """Write the owner's request with a JSON body by hand."""
+        """Return the bytes of the owner's request with a JSON body."""
         body = json.dumps(document).encode()
         length = f"Content-Length: {len(body)}"
         return self.bearer(
@@ -55,34 +55,34 @@ class Tenant:
         )
 
     def post(self, path: str, document: object, **headers: str) -> Any:
-        """Ask as the owner; raise for anything but a success."""
+        """Send a request as the owner; raise unless it succeeds."""
         answer = self.owner.request("POST", path, json=document, headers=headers)
         return succeeded(answer).json()
 
     def chat(self, model: str, *, stream: bool = False, **script: Any) -> dict[str, Any]:
-        """Write the body of a chat call whose upstream follows this script."""
+        """Return the body of a chat call whose upstream follows this script."""
         content = f"Hello\n{DIRECTIVE}{json.dumps(script)}" if script else "Hello"
         return {"model": model, "stream": stream, "messages": [{"role": "user", "content": content}]}
 
     @property
     def agent_path(self) -> str:
-        """Below which its agent answers."""
+        """Return the base path of its agent."""
         return f"/agents/{self.deployment.deployment.id}"
 
     def message(self, text: str, **configuration: Any) -> dict[str, Any]:
-        """Write a message to its agent."""
+        """Return a message to its agent."""
         part = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": [{"text": text}]}
         return {"message": part, "configuration": configuration}
 
     def push(self, url: str, distribution: int = 0) -> dict[str, Any]:
-        """Push an attachment by its address; give what was answered."""
+        """Push an attachment by URL, and return the response."""
         body = {"messageId": uuid4().hex, "attachmentId": "1", "url": url}
         body |= {"fileName": "cat.txt", "mediaType": "text/plain"}
         pushed: dict[str, Any] = self._ask_media("POST", distribution, json=body).json()
         return pushed
 
     def read_import(self, import_id: str) -> Mapping[str, Any]:
-        """Ask what became of an import by the first distribution."""
+        """Read an import as the first distribution."""
         found: Mapping[str, Any] = self._ask_media("GET", 0, f"/{import_id}").json()
         return found
 
@@ -96,7 +96,7 @@ class Tenant:
 
 
 def make_tenant(installation: Installation, front: str, name: str, *, max_wait_seconds: float) -> Tenant:
-    """Make an organization with credits, and what belongs to it."""
+    """Create an organization with credits, and its resources."""
     identity = installation.identity
     organization = identity.organization(name)
     with identity.database.transaction() as session:
@@ -127,14 +127,14 @@ def _client(front: str, token: str, max_wait_seconds: float) -> Client:
 
 
 def give_agent(tenant: Tenant) -> None:
-    """Have the tenant's deployment answer by a script; once a front answers."""
+    """Have a script reply for the tenant's deployment; call this once a web process responds."""
     behavior = {"name": "script", "description": "Answers.", "kind": "script", "script": SCRIPT}
     path = f"/admin/deployments/{tenant.deployment.deployment.id}/behaviors"
     succeeded(tenant.owner.request("POST", path, json=behavior))
 
 
 def succeeded(answer: requests.Response) -> requests.Response:
-    """Raise with the answer unless it is a success."""
+    """Return the response; raise with its body unless it is a success."""
     if not answer.ok:
         raise AssertionError(
             f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:200]}"

@@ -1,4 +1,4 @@
-"""One trial a pool: how its slots are used up by somebody hostile, and what an honest neighbour asks meanwhile."""
+"""One trial for each pool: how a hostile client occupies its slots, and what an honest neighbor requests meanwhile."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ READY_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Who takes part, where the fronts listen, and how large each pool is in all processes together."""
+    """The tenants, the ports of the web processes, and the size of each pool over all processes."""
 
     hostile: Tenant
     victim: Tenant
@@ -42,13 +42,13 @@ class Scene:
     max_wait_seconds: float
 
     def crowd(self, pool: str, behaviour: Behaviour) -> Crowd:
-        """Make ten times as many connections as a pool has slots."""
+        """Return a crowd of ten times as many connections as a pool has slots."""
         return Crowd(self.ports, behaviour, TIMES * self.sizes[pool])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A pool, the hostile use of it within a block, and one honest request, which raises when it fails."""
+    """A pool, its hostile use within a block, and one honest request, which raises on failure."""
 
     pool: str
     attack: Callable[[Scene], Any]
@@ -56,7 +56,7 @@ class Trial:
 
 
 def _strangers(scene: Scene) -> Crowd:
-    """A third says nothing, a third half a head, a third half a body: none has a credential."""
+    """Anonymous clients without a credential: a third sends nothing, a third half a head, a third half a body."""
     half_body = (
         b"POST /oauth/token HTTP/1.1\r\nHost: q\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     )
@@ -69,7 +69,7 @@ def _strangers(scene: Scene) -> Crowd:
 
 
 def _long_bodies(scene: Scene) -> Crowd:
-    """Bodies of calls that take their time: too long to be gathered before a thread reads them."""
+    """Bodies of model calls that arrive slowly and exceed the size that is buffered before a thread reads them."""
     head = ("Content-Type: application/json", f"Content-Length: {LONG_BODY_BYTES}")
     tenant = scene.hostile
     request = tenant.bearer(tenant.owner.token, "POST", "/v1/chat/completions", *head, body=b'{"model": "')
@@ -115,7 +115,7 @@ def _task_streams(scene: Scene) -> Crowd:
 
 @contextmanager
 def _turns(scene: Scene) -> Iterator[None]:
-    """Messages whose script hangs, and which nobody waits for."""
+    """Messages whose script hangs, and whose senders do not wait."""
     tenant, path = scene.hostile, f"{scene.hostile.agent_path}/message:send"
 
     def send(_: int) -> str | None:
@@ -134,11 +134,13 @@ def _turns(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def _fetches(scene: Scene) -> Iterator[None]:
-    """Attachments whose source drips, pushed by several distributions."""
+    """Attachments whose source responds slowly, pushed by several distributions."""
     dripping = scene.source.serve("/dripping", _drip(scene.source))
 
     def push(number: int) -> None:
-        with suppress(AssertionError):  # its own limits are as they should be
+        with suppress(
+            AssertionError
+        ):  # Raise the distribution's own limits, so that only the pool's share limits it.
             scene.hostile.push(dripping, distribution=number)
 
     with ThreadPoolExecutor(8) as threads:
@@ -148,7 +150,7 @@ def _fetches(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def _deliveries(scene: Scene) -> Iterator[None]:
-    """Tasks whose updates are to be posted to endpoints that take them and say nothing."""
+    """Tasks whose updates go to endpoints that accept connections and never respond."""
     tenant, path = scene.hostile, f"{scene.hostile.agent_path}/message:send"
 
     def send(number: int) -> None:

@@ -1,1 +1,1 @@
-"""Chaos of agents that run elsewhere: streams through one that is killed too."""
+"""Chaos for remote agents: streams through an agent that is killed too."""

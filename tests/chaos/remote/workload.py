@@ -1,7 +1,7 @@
-"""Streams through an agent that runs elsewhere, while fronts, workers and that agent are killed; each is exact.
+"""Streams through a remote agent, while web processes, workers and that agent are killed; every stream must be exact.
 
-The agent is a2a-sdk's server with its tasks in files: once started again it goes on. So every stream has to end, and
-has to have every number once, whatever died.
+The agent is a2a-sdk's server, which keeps its tasks in files and continues them after a restart. Every stream must
+therefore end, and have every number once.
 """
 
 import json
@@ -38,7 +38,7 @@ WHERE t.deployment_id = %s::uuid ORDER BY t.id, e.sequence
 
 
 class RemoteAgents(Workload):
-    """Messages to an agent that counts on a server of its own."""
+    """Messages to an agent that counts, on a server of its own."""
 
     workers = {"agents": 2, "files": 1, "media": 1, "background": 1}  # noqa: RUF012
     waiting = (AGENTS,)
@@ -72,10 +72,10 @@ class RemoteAgents(Workload):
 
 
 class Counting(AgentClient):
-    """A client that has the agent count, and follows it."""
+    """A client that has the agent count, and follows the stream."""
 
     def run_until(self, over: threading.Event) -> None:
-        """Have it count again and again; each stream is followed to its end."""
+        """Start one task after another, and follow each stream to its end."""
         with reported(self._oracle, "a client of a remote agent"):
             while not over.is_set():
                 self._have_count()
@@ -94,7 +94,7 @@ class Counting(AgentClient):
 
 
 class Killer:
-    """Kills the agent now and then, and starts it again."""
+    """Kills the agent now and then, and restarts it."""
 
     def __init__(self, agent: GenuineAgent, chance: random.Random, oracle: Oracle) -> None:
         self._agent = agent
@@ -102,7 +102,7 @@ class Killer:
         self._oracle = oracle
 
     def run_until(self, over: threading.Event) -> None:
-        """Do so until all is over; then it runs."""
+        """Kill and restart until the run is over; then leave the agent running."""
         alive_seconds = 0.0
         while not over.wait(max(alive_seconds, self._random.uniform(*PAUSE_SECONDS))):
             self._agent.kill()
@@ -116,16 +116,16 @@ class Killer:
             self._oracle.acknowledge("death of the remote agent")
 
     def verify(self) -> None:
-        """Nothing is known here."""
+        """Do nothing: this thread remembers nothing."""
 
 
 def counted(talk: Talk) -> str:
-    """What a task has to say; it is about a number."""
+    """Return what a task must report; its subject is a number."""
     return "".join(f"{number};" for number in range(int(talk.about)))
 
 
 def _compare(talk: Talk, events: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Say how a log differs from the agent's own; what is said again in the place of itself is not exact either."""
+    """Yield differences between a log and the agent's own; a repeated report that replaces itself counts as one."""
     updates = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
     told = "".join(part["text"] for update in updates for part in update["artifact"]["parts"])
     last = events[-1]["statusUpdate"]["status"] if events and "statusUpdate" in events[-1] else {}

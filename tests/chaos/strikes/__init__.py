@@ -1,1 +1,1 @@
-"""What chaos does to the service: it kills processes, cuts links, moves clocks, loses messages."""
+"""Fault injection for chaos: strikes that kill processes, cut links, move clocks, and lose or repeat messages."""

@@ -1,4 +1,4 @@
-"""What every kind of fault is to the monkey: a strike now and then, and its end."""
+"""The interface of every kind of fault: the monkey begins a strike now and then, and ends it."""
 
 import random
 from collections import Counter
@@ -18,27 +18,27 @@ class Strikes(Protocol):
     """Between two strikes."""
 
     def arm(self, points: Sequence[str]) -> dict[str, str]:
-        """Give settings for a new process, which passes these points of its work."""
+        """Return settings that arm a new process for some of these fault points."""
         del points
         return {}
 
     def strike(self) -> None:
-        """Do harm; for a moment at the most before it returns."""
+        """Inject a fault; return at once or after a moment."""
 
     def tend(self) -> None:
-        """End the harm that has lasted long enough."""
+        """End the faults whose time is over."""
 
     def mend(self) -> None:
-        """End all harm."""
+        """End all faults."""
 
 
 class Chance:
-    """The chance of one run, and the count of what it brought about."""
+    """The random generator of a run, and the counts of injected faults."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
 
     def choose(self, *actions: tuple[Callable[[], None], int]) -> None:
-        """Do one of these, each as often as its weight says."""
+        """Perform one of these actions, chosen by weight."""
         self.random.choices([action for action, _ in actions], [weight for _, weight in actions])[0]()

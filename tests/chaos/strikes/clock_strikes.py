@@ -1,4 +1,4 @@
-"""Clocks of processes that are wrong from their start, or are set while they run; the database's stays right."""
+"""Strikes at clocks: processes start with a wrong clock or have it changed; the database's clock stays right."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ WRONG_SHARE = 0.5
 
 
 class ClockStrikes(Strikes):
-    """Gives processes clocks of their own, and sets some of them now and then."""
+    """Starts processes with clocks of their own, and changes some of them now and then."""
 
     pause_seconds = (1.0, 4.0)
 
@@ -26,7 +26,7 @@ class ClockStrikes(Strikes):
         self._numbers = itertools.count()
 
     def arm(self, points: Sequence[str]) -> dict[str, str]:
-        """Give it a clock of its own, which is wrong or right."""
+        """Return the settings of a clock of its own, wrong or right."""
         del points
         path = self._directory / f"clock-{next(self._numbers)}"
         if self._chance.random.random() < WRONG_SHARE:
@@ -34,7 +34,7 @@ class ClockStrikes(Strikes):
         return WrongClock(path).settings
 
     def strike(self) -> None:
-        """Have the clocks of some running processes jump, each by a time of its own."""
+        """Change the clocks of some running processes, each by another amount."""
         running = [kept.service for kept in self._kept if kept.service.is_running]
         paths = [service.settings[VARIABLE] for service in running if VARIABLE in service.settings]
         count = self._chance.random.randint(0, len(paths))
@@ -42,10 +42,10 @@ class ClockStrikes(Strikes):
             self._count("clock set", WrongClock(Path(path), seconds=self._choose()))
 
     def tend(self) -> None:
-        """A clock stays as wrong as it is."""
+        """Do nothing: a clock stays wrong until it is set again."""
 
     def mend(self) -> None:
-        """Processes that are started anew have the right one."""
+        """Do nothing: processes that restart have the right clock."""
 
     def _choose(self) -> int:
         return self._chance.random.randint(-APART_SECONDS, APART_SECONDS)

@@ -1,7 +1,7 @@
-"""Links to Postgres, Valkey and RabbitMQ that are reset or silent for a while, or lose an answer that was asked for.
+"""Strikes at links to Postgres, Valkey and RabbitMQ: they are reset, go silent, or lose the response to a request.
 
-The processes of the service reach their servers through `relays`; clients, the monkey and the comparison at the end
-reach them as ever.
+The processes of the service reach their servers through `relays`. Clients, the monkey and the comparison connect to
+them directly.
 """
 
 from collections.abc import Mapping
@@ -36,21 +36,21 @@ _VARIABLES = {
 
 
 class _AtRelays(Strikes):
-    """Strikes at links, which lasts no longer than a link's own harm does."""
+    """Strikes at links, which end by themselves."""
 
     def __init__(self, relays: Relays, chance: Chance) -> None:
         self._relays = relays
         self._chance = chance
 
     def tend(self) -> None:
-        """Silence ends by itself, and an answer that is lost does not come."""
+        """Do nothing: silence ends by itself, and a lost response never arrives."""
 
     def mend(self) -> None:
-        """What runs anew connects anew, and is not struck at."""
+        """Do nothing: processes that restart have new connections."""
 
 
 class LinkStrikes(_AtRelays):
-    """Resets one link at a time, or has it be silent."""
+    """Resets one link at a time, or makes it silent."""
 
     pause_seconds = (0.3, 1.8)
 
@@ -66,7 +66,7 @@ class LinkStrikes(_AtRelays):
 
 
 class AnswerStrikes(_AtRelays):
-    """Has one kind of request go unanswered, once, on some connections of a link."""
+    """Loses the response to the next request of one kind, once, on some connections of a link."""
 
     pause_seconds = (0.2, 1.2)
 
@@ -78,7 +78,7 @@ class AnswerStrikes(_AtRelays):
 
 
 def lead_through(stack: Stack) -> Relays:
-    """Have what is started from now on reach its servers by links."""
+    """Have processes that start from now on reach their servers through links."""
     servers: dict[str, Address] = {}
     names = [name for name, variable in _VARIABLES.items() if variable in stack.environment]
     for name in names:
@@ -90,7 +90,7 @@ def lead_through(stack: Stack) -> Relays:
 
 
 def server_of(url: str) -> Address:
-    """Say where the server of this URL listens."""
+    """Return the address of the server in this URL."""
     address = urlsplit(url)
     if address.hostname is not None and address.port is not None:
         return address.hostname, address.port
@@ -98,7 +98,7 @@ def server_of(url: str) -> Address:
 
 
 def led_through(url: str, port: int) -> str:
-    """Give the URL by which the same is reached over a link."""
+    """Return the URL that reaches the same server through a link."""
     address = urlsplit(url)
     credentials = address.netloc.rpartition("@")[0]
     query = "" if "host=" in address.query else address.query

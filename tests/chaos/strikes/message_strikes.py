@@ -1,7 +1,7 @@
-"""Messages that come doubled, late, out of order, or again when their work is under way or done.
+"""Strikes at messages: duplicated, delayed, reordered, or delivered again while or after the work is done.
 
-For a moment one more consumer takes what waits (`taps`), and decides of each message: two workers get it at once, one
-gets it and another later, or it is held back. A message is a hint: nothing that clients were told may depend on it.
+For a moment an additional consumer takes pending messages (`taps`). It sends each of them twice, or keeps one copy or
+the only one for later. A message is only a wake-up: no acknowledged result may depend on its delivery.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ class MessageStrikes(Strikes):
         self._number = itertools.count()
 
     def strike(self) -> None:
-        """Be a consumer of each broker for a moment."""
+        """Consume from each broker for a moment."""
         for tap in self._taps:
             self._consume(tap)
 
     def tend(self) -> None:
-        """Put what has been held back for long enough."""
+        """Send the messages whose delay is over."""
         while self._held and self._held[0][0] <= time.monotonic():
             self._put_next()
 
     def mend(self) -> None:
-        """Put back everything; what the broker does not take is lost."""
+        """Send all messages; those that the broker refuses are lost."""
         while self._held:
             _, _, tap, taken = heapq.heappop(self._held)
             with contextlib.suppress(BrokerAway):

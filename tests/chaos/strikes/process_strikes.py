@@ -1,4 +1,4 @@
-"""Strikes at the processes of the service: killed, asked to stop, put to sleep, and their leases ended."""
+"""Strikes at the service's processes: SIGKILL, SIGTERM, SIGSTOP for a while, and expired leases."""
 
 import math
 import signal
@@ -19,7 +19,7 @@ MOST_PASSES = 256
 
 
 class ProcessStrikes(Strikes):
-    """Strikes at one of the kept processes at a time."""
+    """Strikes at one of the supervised processes at a time."""
 
     pause_seconds = (0.1, 1.0)
 
@@ -29,7 +29,7 @@ class ProcessStrikes(Strikes):
         self._chance = chance
 
     def arm(self, points: Sequence[str]) -> dict[str, str]:
-        """Have every other one die between two steps of its work."""
+        """Arm every second process to die between two steps of its work."""
         random = self._chance.random
         if not points or random.random() < 0.5:
             return {}
@@ -46,7 +46,7 @@ class ProcessStrikes(Strikes):
         )
 
     def tend(self) -> None:
-        """Wake what has slept enough."""
+        """Resume processes whose pause is over."""
         now = time.monotonic()
         for kept in self._kept:
             if kept.asleep_until is not None and now >= kept.asleep_until:
@@ -55,7 +55,7 @@ class ProcessStrikes(Strikes):
                     kept.service.send_signal(signal.SIGCONT)
 
     def mend(self) -> None:
-        """What sleeps is started anew with everything else."""
+        """Forget the paused processes: all processes restart."""
 
     def _kill_service(self) -> None:
         if (kept := self._choose()) is not None:
@@ -74,7 +74,7 @@ class ProcessStrikes(Strikes):
                 self._chance.done["web child"] += 1
 
     def _put_to_sleep(self) -> None:
-        """Stop a process for a while: it wakes as one whose leases and locks have gone to others."""
+        """Pause a process with SIGSTOP: when it resumes, other processes have its leases and locks."""
         if (kept := self._choose()) is not None and kept.kind != "web":
             self._chance.done[f"{kept.kind} put to sleep"] += 1
             kept.service.send_signal(signal.SIGSTOP)
@@ -85,7 +85,7 @@ class ProcessStrikes(Strikes):
         self._settling.let_leases_end()
 
     def _choose(self, only: str | None = None) -> Kept | None:
-        """Choose one of the processes that have had time to begin their work."""
+        """Return one of the processes that have had time to begin their work, or None."""
         now = time.monotonic()
         ripe = [
             at

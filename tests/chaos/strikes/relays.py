@@ -1,7 +1,7 @@
-"""The links by which the service reaches its servers, in a process of their own, so that they cost the clients nothing.
+"""The links between the service and its servers, in a process of their own, so that they cost the clients no time.
 
-`python -m tests.chaos.strikes.relays SERVERS` prints the port of each link, then does what it reads: a line for each
-strike. It ends with its input, and so with who started it.
+`python -m tests.chaos.strikes.relays SERVERS` prints the port of each link, then reads one command for each strike. It
+exits when its standard input closes, and so with its parent.
 """
 
 import json
@@ -15,29 +15,29 @@ from tests.support.servers.links import Address, Link
 
 
 class Relays:
-    """The process, as who strikes at its links knows it."""
+    """The client side of the relay process."""
 
     def __init__(self, servers: Mapping[str, Address]) -> None:
-        """Lead to these servers, which need not be there yet."""
+        """Start links to these servers, which need not listen yet."""
         command = [sys.executable, "-m", __name__, json.dumps(dict(servers))]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.ports: dict[str, int] = json.loads(self._process.stdout.readline())
 
     def reset(self, name: str, share: float) -> None:
-        """End about this share of a link's connections by RST."""
+        """Reset about this share of a link's connections (RST)."""
         self._tell(name, "reset", share=share)
 
     def be_silent(self, name: str, share: float, *, seconds: float) -> None:
-        """Pass nothing on for so long over about this share of them."""
+        """Forward nothing on about this share of a link's connections for some seconds."""
         self._tell(name, "be_silent", share=share, seconds=seconds)
 
     def lose_answers(self, name: str, share: float, *, request: str) -> None:
-        """Lose the answer to the next request with these characters on about this share of them."""
+        """On about this share of a link's connections, lose the response to the next request that contains this text."""
         self._tell(name, "lose_answers", share=share, request=request)
 
     def close(self) -> None:
-        """End the process, and all connections."""
+        """Stop the process, and close all connections."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -51,7 +51,7 @@ class Relays:
 
 
 def main() -> None:
-    """Lead to the servers, and strike as told."""
+    """Start the links, and execute the commands read."""
     with ExitStack() as closing:
         links = {
             name: closing.enter_context(Link(server if isinstance(server, str) else (server[0], server[1])))

@@ -1,4 +1,4 @@
-"""Strikes at what the service relies on: Postgres, Valkey, RabbitMQ, and the disk below the blob store."""
+"""Strikes at the servers: Postgres, Valkey, RabbitMQ, and the disk of the blob store."""
 
 import contextlib
 import signal
@@ -19,7 +19,7 @@ RABBITMQ_SHARE = 0.4
 
 
 class ServerStrikes(Strikes):
-    """Kills servers, empties them and puts them to sleep."""
+    """Kills servers, empties them and pauses them."""
 
     pause_seconds = (2.0, 8.0)
     """Each strike stops all work for seconds."""
@@ -42,7 +42,7 @@ class ServerStrikes(Strikes):
         )
 
     def tend(self) -> None:
-        """Every strike ends by itself."""
+        """Do nothing: every strike ends by itself."""
 
     def mend(self) -> None:
         for valkey in self._servers.valkeys:
@@ -54,7 +54,7 @@ class ServerStrikes(Strikes):
             self._servers.postgres.start()
 
     def _strike_rabbitmq(self, rabbitmq: RabbitMQ) -> None:
-        """Kill the broker, or let it take nothing for a while."""
+        """Kill the broker, or have it accept no messages for a while."""
         strike = self._chance.random.choice(("killed", "mute", "in alarm"))
         self._chance.done[f"rabbitmq {strike}"] += 1
         if strike == "killed":
@@ -100,7 +100,7 @@ class ServerStrikes(Strikes):
 
 
 class DiskStrikes(Strikes):
-    """Fills the disk, makes it read-only or loses it, for a while."""
+    """Fills the disk, makes it read-only or unmounts it, for a while."""
 
     pause_seconds = (4.0, 9.0)
 
@@ -118,7 +118,8 @@ class DiskStrikes(Strikes):
         }
         name = self._chance.random.choice(list(strikes))
         self._chance.done[name] += 1
-        with contextlib.suppress(CannotMount):  # somebody writes all the time: then it stays as it is
+        # The kernel refuses while a process writes: then the disk stays writable.
+        with contextlib.suppress(CannotMount):
             strikes[name]()
         self._is_repaired_at = time.monotonic() + self._chance.random.uniform(*DISK_FAULT_SECONDS)
 

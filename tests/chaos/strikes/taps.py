@@ -1,6 +1,6 @@
-"""Take messages out of the broker from outside, as one more consumer, and put them back: Valkey's lists, or RabbitMQ.
+"""Take pending messages out of the broker as an additional consumer, and put them back: Valkey's lists, or RabbitMQ.
 
-A message is taken and put as it is, byte for byte: whatever its headers say of it, the worker that has it next hears.
+Messages keep every byte, so the next worker receives them with their original headers.
 """
 
 import contextlib
@@ -26,38 +26,38 @@ _NAME = "tap"
 
 
 class BrokerAway(Exception):
-    """The broker gives and takes nothing now."""
+    """The broker accepts no connections or commands now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A message that is in nobody's queue now."""
+    """A message that is in no queue now."""
 
     queue: str
     content: Any
 
 
 class Tap(Protocol):
-    """A way to the messages that wait at a broker."""
+    """Access to the pending messages of a broker."""
 
     carried: str
     """What its messages are called."""
 
     def take(self) -> Taken | None:
-        """Take a message of any queue for good, if one waits or comes soon. Raises BrokerAway."""
+        """Remove and return a message of any queue if one is pending or arrives soon. Raises BrokerAway."""
 
     def put(self, taken: Taken) -> None:
-        """Put a message, once more if it has been put before, at the end that is read next. Raises BrokerAway."""
+        """Put a message at the end of its queue that is read next; a repeated call puts a copy. Raises BrokerAway."""
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
 
 
 class ValkeyTap(Tap):
     """The lists of a Valkey: all queues, or those of model calls alone.
 
-    Valkey gives a message to whoever has waited longest, which is an idle worker: those who wait are sent away, as if
-    their time were over, and wait again behind this one.
+    Valkey delivers a message to the client that has waited longest, which is an idle worker. This class therefore
+    unblocks the waiting workers, as if their timeout had passed, and they wait again behind it.
     """
 
     def __init__(self, url: str, chance: random.Random, *, is_for_calls: bool = False) -> None:
@@ -76,7 +76,7 @@ class ValkeyTap(Tap):
         with _told(redis.RedisError):
             aside = [key.decode() for key in self._client.scan_iter(match=f"{KEY_PREFIX}{MODELS_ASIDE}*")]
             keys = [*self._keys, *aside]
-            self._random.shuffle(keys)  # the first that has a message is taken from
+            self._random.shuffle(keys)  # BLMPOP takes from the first of these keys that has a message.
             found = self._wait(keys)
         return None if found is None else Taken(queue=found[0].decode(), content=found[1])
 

@@ -1,4 +1,4 @@
-"""Links that are struck at: who asks is told by an RST, hears nothing, or never learns that it was done."""
+"""Links under strikes: a reset link, a silent link, and a link that loses the response to a completed request."""
 
 import socket
 from collections.abc import Iterator
@@ -29,20 +29,20 @@ def link(valkey_server: EmbeddedValkey) -> Iterator[Link]:
 
 @pytest.fixture
 def near(link: Link) -> Iterator[socket.socket]:
-    """A connection over the link that has been answered."""
+    """Yield a connection over the link that has received a response."""
     with socket.create_connection(("127.0.0.1", link.port), timeout=20) as near:
         near.sendall(ASKED)
-        assert near.recv(99)  # that it wants a password
+        assert near.recv(99)  # The server demands a password.
         yield near
 
 
-def test_a_link_that_is_reset_says_so(link: Link, near: socket.socket) -> None:
+def test_reset_link_ends_connections_with_rst(link: Link, near: socket.socket) -> None:
     link.reset(1.0)
     with pytest.raises(ConnectionResetError):
         near.recv(99)
 
 
-def test_what_is_not_struck_goes_on(link: Link, near: socket.socket) -> None:
+def test_link_without_strike_still_forwards(link: Link, near: socket.socket) -> None:
     link.reset(0.0)
     link.be_silent(0.0, 0.0)
     link.lose_answers(0.0, b"")
@@ -50,7 +50,7 @@ def test_what_is_not_struck_goes_on(link: Link, near: socket.socket) -> None:
     assert near.recv(99)
 
 
-def test_a_silent_link_says_nothing_to_old_and_new(link: Link, near: socket.socket) -> None:
+def test_silent_link_forwards_nothing_on_old_and_new_connections(link: Link, near: socket.socket) -> None:
     link.be_silent(1.0, AN_HOUR)
     with socket.create_connection(("127.0.0.1", link.port), timeout=20) as new:
         for each in (near, new):
@@ -60,17 +60,17 @@ def test_a_silent_link_says_nothing_to_old_and_new(link: Link, near: socket.sock
                 each.recv(99)
 
 
-def test_a_link_whose_silence_is_over_says_what_it_kept_back(link: Link, near: socket.socket) -> None:
+def test_link_after_silence_forwards_what_it_kept_back(link: Link, near: socket.socket) -> None:
     link.be_silent(1.0, 0.3)
     near.sendall(ASKED)
     assert near.recv(99)
 
 
-def test_a_link_to_nowhere_is_reset_and_leads_there_once_somebody_listens() -> None:
+def test_link_without_server_is_reset_until_a_server_listens() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         with Link(server.getsockname()) as link:
-            with (  # a slow machine hears of it before it is connected
+            with (  # On a slow machine the reset may arrive before connect() returns.
                 pytest.raises(ConnectionResetError),
                 socket.create_connection(("127.0.0.1", link.port), timeout=20) as near,
             ):
@@ -80,7 +80,7 @@ def test_a_link_to_nowhere_is_reset_and_leads_there_once_somebody_listens() -> N
                 pass
 
 
-def test_a_request_whose_answer_is_lost_has_been_done(valkey_server: EmbeddedValkey) -> None:
+def test_request_with_lost_response_is_executed(valkey_server: EmbeddedValkey) -> None:
     with (
         closing(Relays({"valkey": server_of(valkey_server.url)})) as relays,
         redis.Redis.from_url(valkey_server.url) as direct,
@@ -105,7 +105,7 @@ def test_a_request_whose_answer_is_lost_has_been_done(valkey_server: EmbeddedVal
         assert direct.get("asked") == str(answered + 1).encode()
 
 
-def test_postgres_is_reached_by_a_link(database_url: str) -> None:
+def test_postgres_is_reachable_over_a_link(database_url: str) -> None:
     with Link(server_of(database_url)) as link:
         address = urlsplit(led_through(database_url, link.port))
         assert (address.hostname, address.port) == ("127.0.0.1", link.port)

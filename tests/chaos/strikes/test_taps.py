@@ -1,4 +1,4 @@
-"""What takes messages out of a broker, and puts them back: each as it was, as often as it is put."""
+"""Messages that a strike takes from a broker and puts back: they keep their bytes and their queue."""
 
 import threading
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, Tap]]:
         yield url, tap
 
 
-def test_a_message_comes_back_as_it_was_and_as_often_as_it_is_put(opened: tuple[str, Tap]) -> None:
+def test_message_put_several_times_returns_unchanged_each_time(opened: tuple[str, Tap]) -> None:
     url, tap = opened
     send(url, UPLOADS)
     taken = tap.take()
@@ -60,7 +60,7 @@ def test_a_message_comes_back_as_it_was_and_as_often_as_it_is_put(opened: tuple[
     ]
 
 
-def test_each_message_is_in_its_own_queue_again_once_all_is_mended(opened: tuple[str, Tap]) -> None:
+def test_held_messages_return_to_their_own_queues_when_strikes_end(opened: tuple[str, Tap]) -> None:
     url, tap = opened
     for queue in (UPLOADS, RETENTION, MODELS[0]):
         send(url, queue)
@@ -74,7 +74,7 @@ def test_each_message_is_in_its_own_queue_again_once_all_is_mended(opened: tuple
     assert {kind.partition(" ")[0] for kind in chance.done} == {"message"}
 
 
-def test_calls_that_were_put_aside_are_reached(valkey_server: EmbeddedValkey) -> None:
+def test_deferred_model_calls_can_be_taken(valkey_server: EmbeddedValkey) -> None:
     url = valkey_server.url.rpartition("/")[0] + "/62"
     key = f"{KEY_PREFIX}{MODELS_ASIDE}somebody"
     with redis.Redis.from_url(url) as client:
@@ -86,10 +86,10 @@ def test_calls_that_were_put_aside_are_reached(valkey_server: EmbeddedValkey) ->
     assert (taken.queue, taken.content) == (key, b"call")
 
 
-def test_who_has_waited_longest_does_not_come_first(
+def test_tap_takes_a_message_before_idle_workers(
     valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Idle workers wait all the time; the tap is given a message before them, and they the next."""
+    """An idle worker waits already; the tap still receives the next message, and the worker the one after it."""
     monkeypatch.setattr(taps, "TAKE_SECONDS", 20.0)
     monkeypatch.setattr(taps, "SOCKET_SECONDS", 30.0)
     url = valkey_server.url.rpartition("/")[0] + "/61"
@@ -127,7 +127,7 @@ def test_who_has_waited_longest_does_not_come_first(
 @pytest.mark.parametrize(
     "tap", [ValkeyTap(f"redis://{NOWHERE}", Random(1)), RabbitTap(f"amqp://{NOWHERE}", Random(1))]
 )
-def test_a_broker_that_is_away_is_told(tap: Tap) -> None:
+def test_unavailable_broker_raises_broker_away(tap: Tap) -> None:
     with closing(tap), pytest.raises(BrokerAway):
         tap.take()
 

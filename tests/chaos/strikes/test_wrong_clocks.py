@@ -1,4 +1,4 @@
-"""A process with a clock of its own goes by it everywhere, and by a new one once it is set; it waits as ever."""
+"""A process with a clock of its own uses it everywhere, and follows its changes; waiting is not affected."""
 
 import json
 import os
@@ -26,7 +26,7 @@ for _ in sys.stdin:
 """
 
 
-def test_a_process_goes_by_its_clock_and_by_a_new_one_once_it_is_set(tmp_path: Path) -> None:
+def test_process_follows_its_own_clock_and_its_changes(tmp_path: Path) -> None:
     (tmp_path / "tells_the_time.py").write_text(TELLS_THE_TIME)
     clock = WrongClock(tmp_path / "clock", seconds=YEAR_SECONDS)
     with subprocess.Popen(
@@ -47,7 +47,7 @@ def test_a_process_goes_by_its_clock_and_by_a_new_one_once_it_is_set(tmp_path: P
 
 
 def years_apart(process: subprocess.Popen[str]) -> list[int]:
-    """Compare what a process takes the time to be, by every way to ask for it, with what it is."""
+    """Return the years by which each way to read the time differs from the right time, as the process sees it."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")

@@ -200,7 +200,7 @@ def test_a_worker_with_events_tells_of_every_call(service: ModelService, front: 
     assert [kind for kind, of in told if of == call][-2:] == ["task-started", "task-succeeded"]
 
 
-def test_a_worker_asked_to_stop_leaves_what_waits_to_others(
+def test_terminating_worker_leaves_pending_calls_to_others(
     service: ModelService, front: Service, broker: redis.Redis
 ) -> None:
     with queueing(service, front, *[SECONDS] * 8) as asked:
