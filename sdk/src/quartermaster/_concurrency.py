@@ -57,6 +57,7 @@ async def async_pieces(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncI
     rest = iter(source)
 
     def find_next() -> bytes | None:
+        # None and no StopIteration, which cannot leave a coroutine.
         return next(rest, None)
 
     while (found := await async_call(find_next)) is not None:

@@ -80,6 +80,7 @@ def measure(file: IO[bytes], file_name: str, media_type: str | None) -> Content:
     """Return the content from the file's position to its end; reads it to compute size and digest."""
     start, digest, size_bytes = file.tell(), hashlib.sha256(), 0
     while piece := file.read(BLOCK_BYTES):
+        # Text would have to be encoded, and its line ends may have been converted.
         if not isinstance(piece, bytes):
             raise TypeError(
                 "The file is open in text mode; open it in binary mode to upload its exact bytes."

@@ -29,6 +29,7 @@ class DownloadState:
 
     def restart(self, entity_tag: str | None, total_bytes: int) -> None:
         """Discard the received bytes: the response begins at the first byte, perhaps of another version."""
+        # Only then: a file such as standard output cannot seek, and need not if nothing was written to it.
         if self.size_bytes:
             self.file.seek(self.start)
             self.file.truncate()
@@ -37,6 +38,7 @@ class DownloadState:
 
     def verify_digest(self) -> None:
         """Raise DigestMismatch unless the content has the digest in its entity tag."""
+        # The service sends the SHA-256 of the content, in quotes, as the entity tag.
         if self.entity_tag != f'"{self.digest.hexdigest()}"':
             raise DigestMismatch(
                 "The downloaded content does not have the digest that the service announced; download it again."

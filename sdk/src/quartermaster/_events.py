@@ -12,6 +12,7 @@ from typing import Any
 
 from quartermaster.errors import ConnectionFailed
 
+# The end marker of OpenAI's streams, which is no JSON.
 DONE = b"[DONE]"
 
 
@@ -30,6 +31,7 @@ class EventReader:
         """
         for line in self._lines(received):
             if line.startswith(b"data:"):
+                # One space after the colon is no part of the value; further ones are.
                 self._data.append(line[5:].removeprefix(b" "))
             elif not line:
                 data, self._data = b"\n".join(self._data), []
@@ -44,6 +46,7 @@ class EventReader:
             received = received.removeprefix(b"\n")
         self._is_after_cr = received.endswith(b"\r")
         first, *rest = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        # A list that is joined once: to append each piece to one string takes quadratic time for a long line.
         self._unfinished.append(first)
         if not rest:
             return []

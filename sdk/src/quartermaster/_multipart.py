@@ -31,6 +31,7 @@ class Frame:
     """The bytes before and after the content. The total size is known before the content is read."""
 
     def __init__(self, content: Content) -> None:
+        # Random: the content is not searched for the boundary, and its author must not be able to guess it.
         boundary = secrets.token_hex(16)
         # With the digest the service rejects content that was damaged in transit, instead of storing it.
         lines = (

@@ -19,6 +19,7 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 JITTER = 0.25
 OPERATION_IN_PROGRESS = "operation_in_progress"
 UPLOAD_TIMEOUT = "upload_timeout"
+# The service sends these before it begins to act.
 _REJECTED_TEMPORARILY = frozenset({429, 503})
 _OUTCOME_UNKNOWN = frozenset({500, 502, 504})
 _TRANSIENT = _REJECTED_TEMPORARILY | _OUTCOME_UNKNOWN | {408}
@@ -67,6 +68,7 @@ def _is_retryable(failure: ApiError | RequestFailure, *, is_repeatable: bool) ->
         return is_repeatable or not failure.was_sent
     if failure.is_final or failure.code == UPLOAD_TIMEOUT:
         return False  # At the same speed, the same upload would time out again.
+    # An earlier attempt still runs. A later one with the same operation id gets its result.
     if failure.code == OPERATION_IN_PROGRESS:
         return is_repeatable
     return failure.status in (_TRANSIENT if is_repeatable else _REJECTED_TEMPORARILY)

@@ -46,6 +46,7 @@ class Token:
 def read_token(response: Mapping[str, Any], requested_at: float) -> Token:
     """Return the token of a token endpoint's response; its lifetime is counted from the request."""
     seconds = float(response["expires_in"])
+    # A share of the lifetime, because a fixed minute would make a token of a minute stale at once.
     early = min(REFRESH_BEFORE_SECONDS, seconds * REFRESH_BEFORE_SHARE)
     return Token(
         value=response["access_token"],
@@ -63,6 +64,7 @@ class Origin:
     def set_attribution(self, request: httpx.Request) -> bool:
         """Set the context's attribution on a request. Return whether the request goes to the service."""
         for name in ("Authorization", context.ATTRIBUTION_HEADER, PRINCIPAL_SELECTOR):
+            # Headers that a caller or a redirect brought along are not trusted: only the context decides.
             request.headers.pop(name, None)
         if _origin(request.url) != self._origin:
             return False

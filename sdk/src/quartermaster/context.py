@@ -45,6 +45,7 @@ class RequestContext:
     reported_caller: ReportedCaller | None = None
 
     def __post_init__(self) -> None:
+        # An empty header would silently make this the own work of the deployment.
         if not self.attribution.strip():
             raise ValueError("The attribution is empty; use None as the context of autonomous work.")
 

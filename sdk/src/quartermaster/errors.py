@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+# The body may be that of a proxy, and the message ends up in logs.
 MAXIMUM_DETAIL_CHARACTERS = 1000
 _SERVER_ERRORS = 500
 
@@ -162,6 +163,7 @@ _CLASSES: Mapping[int, type[ApiError]] = {
 def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
     """Return the exception for an error response in any format of the service: problem, OAuth, OpenAI or A2A."""
     body = _read_object(content)
+    # OpenAI and A2A nest an object, OAuth has a string there, a problem (RFC 9457) has no such member.
     nested = body.get("error")
     described: Mapping[str, Any] = nested if isinstance(nested, dict) else body
     details = _read_details(described)
@@ -190,6 +192,7 @@ def _read_code(described: Mapping[str, Any], details: Sequence[Mapping[str, Any]
     reasons = [at["reason"] for at in details if isinstance(at.get("reason"), str)]
     code = described.get("code")
     if isinstance(code, int):
+        # The name of A2A's status, such as NOT_FOUND, says more than its number.
         code = described.get("status")
     return next(iter(reasons), None) or (str(code) if code else None)
 

@@ -21,6 +21,7 @@ from quartermaster.errors import QuartermasterError
 
 KEEP_SECONDS = 300.0
 PAUSE_SECONDS = 30.0
+# Shorter than the pause after a success: until the next fetch every request with an unknown key is refused.
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
 FETCH_TIMEOUT_SECONDS = 5.0
 
@@ -77,6 +78,7 @@ class KeySet:
 
     def _renew(self) -> None:
         try:
+            # Replace all keys: one that the service has revoked must not stay.
             self._keys = _import(self._fetch(self._url))
         except (httpx.HTTPError, ValueError):
             self._has_failed = True

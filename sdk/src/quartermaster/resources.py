@@ -122,9 +122,11 @@ class Reference:
 def read(kind: type[Resource], body: Mapping[str, Any]) -> Resource:
     """Return a resource, parsed from the JSON of a response."""
     members = _members(cast("Any", kind))
+    # A member that is absent keeps its default: an older service does not send it.
     return kind(**{name: reader(body[key]) for name, key, reader in members if key in body})
 
 
+# Evaluating type hints takes longer than reading a resource.
 @cache
 def _members(kind: Any) -> tuple[_Member, ...]:
     hints = get_type_hints(kind)
@@ -141,6 +143,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: None if value is None else inner(value)
     if hint is datetime:
         return read_timestamp
+    # Amounts are text in JSON, so that no float rounds them.
     if hint in (UUID, Decimal):
         return cast("Callable[[Any], Any]", hint)
     if get_origin(hint) is tuple:

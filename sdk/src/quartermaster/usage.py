@@ -14,6 +14,7 @@ from uuid import UUID
 class UsageSum:
     """The tokens and credits of a set of model calls."""
 
+    # The members of `/v1` routes are in snake_case, as in OpenAI's API.
     is_snake_case: ClassVar[bool] = True
 
     invocations: int

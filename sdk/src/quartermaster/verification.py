@@ -28,7 +28,9 @@ ALGORITHM = "ES256"
 REQUEST_TOKEN_TYPE = "agent-request+jwt"  # noqa: S105 (a name)
 ATTRIBUTION_TYPE = "usage-attribution+jwt"
 SENDER = "quartermaster"
+# The clocks of the service and of the agent may differ.
 LEEWAY_SECONDS = 60
+# Checked before any parsing, because anonymous clients can send tokens of any length.
 MAX_TOKEN_CHARACTERS = 4096
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _Signature = jws.CompactSignature
@@ -75,6 +77,7 @@ class Verifier:
     def verify_request_token(self, value: str) -> None:
         """Check a request token. Raises VerificationFailed or KeysUnavailable."""
         claims = self._verify(value, REQUEST_TOKEN_TYPE, audience=str(self._deployment.id))
+        # A request token names no identity: its subject is the service itself.
         if claims.get("sub") != SENDER:
             raise VerificationFailed("The request token is not from the service.")
 
@@ -118,6 +121,7 @@ def read_deployment(access_token: str) -> Deployment:
     """
     parts = access_token.split(".")
     try:
+        # JWTs have no padding. Python ignores what is too much of it.
         claims = json.loads(urlsafe_b64decode(parts[1] + "=="))
     except (ValueError, IndexError) as error:
         raise VerificationFailed("The access token is not a deployment's.") from error
@@ -186,6 +190,7 @@ def _identifier(claims: Mapping[str, Any], name: str) -> UUID:
 
 def _seconds(claims: Mapping[str, Any], name: str) -> int:
     value = claims.get(name)
+    # Not isinstance: true would be a time.
     if type(value) is not int:
         raise VerificationFailed(f"The token has no {name}.")
     return value

@@ -18,6 +18,7 @@ class AsyncBody(FramedContent, httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self.head
         offset = self.start
+        # Another attempt iterates again, and the file is where the failed attempt left it.
         await async_call(self.content.rewind, offset)
         while offset < self.stop:
             piece = await async_call(self.content.read, min(ASYNC_PIECE_BYTES, self.stop - offset))

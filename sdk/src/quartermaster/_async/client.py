@@ -80,6 +80,7 @@ class AsyncClient:
 
             self._openai = openai.AsyncOpenAI(
                 base_url=f"{self.base_url}/v1",
+                # OpenAI's client requires a key. `auth` of the HTTP client replaces the header that it makes of it.
                 api_key="replaced by the client's own authorization",
                 http_client=httpx.AsyncClient(  # type: ignore[arg-type] # httpx serves
                     auth=self._auth, timeout=MODEL_TIMEOUT, verify=trusted_authorities()
@@ -90,6 +91,7 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._http.aclose()
+        # It has a connection pool of its own; if it was never asked for, openai is not imported either.
         if self._openai is not None:
             await self._openai.close()
 

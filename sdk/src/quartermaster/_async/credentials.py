@@ -68,6 +68,7 @@ class AsyncExchangedTokens:
         Raises ApiError or ConnectionFailed if there is no valid token and the exchange fails.
         """
         token = self._token
+        # Without the lock: requests with a fresh token must not wait for one another.
         if token is not None and token.is_fresh:
             return token.value
         async with self._lock:
@@ -75,11 +76,14 @@ class AsyncExchangedTokens:
             if self._token is token:
                 self._token = await self._refresh(token)
             current = self._token
+        # renew() may have discarded the token between the refresh and this line.
         return current.value if current is not None else await self.get()
 
     async def renew(self, refused: str) -> str | None:
         """Return a new token, or the current one if another task has replaced the rejected one already."""
         async with self._lock:
+            # Compare the value: after a revocation many requests get a 401, and only the first must discard the
+            # token.
             if self._token is not None and self._token.value == refused:
                 self._token = None
         return await self.get()
@@ -101,7 +105,10 @@ class AsyncExchangedTokens:
             return present
 
     async def _exchange(self) -> Token:
+        # Before the request: the time that the response takes must not lengthen the lifetime.
         requested_at = time.monotonic()
+        # No authorization: the secret is in the form. Repeatable, because another exchange only issues another
+        # token.
         response = await self._sender.send(self._make_request, None, is_repeatable=True)
         return read_token(response.json(), requested_at)
 
@@ -123,6 +130,7 @@ class AsyncCallerAuth(httpx.Auth):
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Authorize a request, and send it again with a new token after a 401."""
+        # A request to another origin is sent as it is, without a credential.
         if not self._origin.set_attribution(request):
             yield request
             return
@@ -137,6 +145,7 @@ class AsyncCallerAuth(httpx.Auth):
             raise
         if response.status_code != UNAUTHORIZED:
             return
+        # Once only: if the new token is rejected too, a third would be.
         other = await self._tokens.renew(token)
         if other is not None:
             request.headers["Authorization"] = f"Bearer {other}"

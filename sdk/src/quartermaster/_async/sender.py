@@ -85,6 +85,7 @@ class AsyncSender:
                 return outcome, may_be_done
             await async_sleep(pause)
             retries += 1
+            # Any earlier attempt counts: the last one may have been refused because the first had its effect.
             may_be_done = may_be_done or may_have_succeeded(outcome)
 
     async def send_once(
@@ -93,7 +94,10 @@ class AsyncSender:
         """Send a request once, and return the response or the failure."""
         # Failures are returned: an exception raised here would keep the request, with its credential, as its context.
         try:
+            # stream=True always, so that one function serves both bodies that are read here and those that the
+            # caller reads.
             response = await self.http.send(request, auth=auth, stream=True)
+            # An error has a small body, which is needed for the exception.
             if reads_body or not response.is_success:
                 await response.aread()
         except httpx.RequestError as error:

@@ -23,6 +23,7 @@ from quartermaster._wire import Value, identifier, query_of
 from quartermaster.errors import ApiError, ConnectionFailed, DigestMismatch
 from quartermaster.resources import UploadedFile, read
 
+# A whole upload that is cut starts again. Up to this size that costs less than the requests of a resumable one.
 RESUMABLE_ABOVE_BYTES = 16 << 20
 SMALLEST_STEP_BYTES, FIRST_STEP_BYTES, LARGEST_STEP_BYTES = 256 << 10, 1 << 20, 16 << 20
 STEP_SECONDS = 5.0
@@ -93,8 +94,10 @@ class AsyncUploads:
 
     async def _send_resumably(self, upload: _Upload) -> httpx.Response:
         created = await self._create(upload)
+        # An earlier call with the same operation id has stored the file already.
         if _is_complete(created):
             return created
+        # Only the id of the location is used, so that the credential goes to the configured address in any case.
         path = f"{UPLOADS_PATH}{identifier(created.headers['Location'].rpartition('/')[2])}"
         offset, step, retries = int(created.headers["Upload-Offset"]), FIRST_STEP_BYTES, 0
         while True:
@@ -106,10 +109,12 @@ class AsyncUploads:
                 offset, retries = int(outcome.headers["Upload-Offset"]), 0
                 step = _next_step_bytes(step, time.monotonic() - began_at)
                 continue
+            # A failed step is not sent again as it is: only the service knows how much of it arrived.
             await self._pause(outcome, retries)
             at = await self._get_offset(path)
             if _is_complete(at):
                 return await self._create(upload)  # The same operation id returns the stored result.
+            # Half a step after each failure: on a bad connection small steps lose less.
             new_offset, step = int(at.headers["Upload-Offset"]), max(SMALLEST_STEP_BYTES, step // 2)
             offset, retries = new_offset, 0 if new_offset > offset else retries + 1
 
@@ -144,12 +149,15 @@ class AsyncUploads:
         if is_last:
             seconds = content.size_bytes / FINISHING_BYTES_PER_SECOND
             timeout = request.extensions["timeout"]
+            # A timeout of None or 0 stays: the caller wants none.
             timeout["read"] = timeout["read"] and timeout["read"] + seconds
         request.stream = AsyncBody(content, upload.progress, start=offset, stop=stop)
         return await self._sender.send_once(request, self._auth)
 
     async def _pause(self, failure: ApiError | RequestFailure, retries: int) -> None:
         """Wait before the next request for the offset. Raises the failure if it must not be retried."""
+        # Both mean that the offset or the step size is wrong, which the next step corrects. As errors of the
+        # service they would be final.
         if isinstance(failure, ApiError) and failure.code in (_MISMATCH, UPLOAD_TIMEOUT):
             failure = RequestFailure(str(failure), was_sent=True)
         pause = retry_delay_seconds(

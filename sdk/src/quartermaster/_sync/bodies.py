@@ -18,6 +18,7 @@ class Body(FramedContent, httpx.SyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         yield self.head
         offset = self.start
+        # Another attempt iterates again, and the file is where the failed attempt left it.
         call(self.content.rewind, offset)
         while offset < self.stop:
             piece = call(self.content.read, min(PIECE_BYTES, self.stop - offset))

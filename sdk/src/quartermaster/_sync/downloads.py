@@ -71,8 +71,11 @@ class Downloads:
         self, path: str, query: dict[str, str], state: DownloadState, progress: Progress | None
     ) -> RequestFailure | None:
         """Request the rest of the content. Return the failure that ended the attempt, or None at the end."""
+        # Ranges and digest are those of the stored bytes, which a compressed transfer would change.
         headers = {"Accept-Encoding": "identity"}
         if state.size_bytes and state.entity_tag:
+            # If-Range: if the version has changed, the service sends all of the new one, and no rest of it that
+            # would be appended to the old.
             headers |= {"Range": f"bytes={state.size_bytes}-", "If-Range": state.entity_tag}
 
         def make_request() -> httpx.Request:
@@ -106,6 +109,7 @@ def _drain(
                 piece = bytearray()
     except httpx.TransportError as error:
         failure = RequestFailure(f"GET {response.request.url.path}: {type(error).__name__}", was_sent=True)
+    # Also after a failure: the next attempt continues after the last byte that arrived.
     call(state.write, piece)
     if progress is not None:
         progress(state.size_bytes, state.total_bytes)
@@ -115,6 +119,7 @@ def _drain(
 @contextmanager
 def _part_of(path: Path) -> Iterator[IO[bytes]]:
     """Yield a temporary file beside a path; it replaces the path if the block succeeds, and is deleted if not."""
+    # In the same directory, because os.replace is atomic within one file system only.
     handle, name = call(
         tempfile.mkstemp, prefix=f".{path.name}.", suffix=".part", dir=path.parent
     )
@@ -123,6 +128,7 @@ def _part_of(path: Path) -> Iterator[IO[bytes]]:
             yield part
             call(flush_to_disk, part)
         call(os.replace, name, path)
+    # Cancellation and Ctrl-C too must leave no incomplete file.
     except BaseException:
         with suppress(FileNotFoundError):
             call(os.unlink, name)

@@ -30,6 +30,7 @@ from quartermaster.resources import (
 Id = UUID | str
 Association = tuple[Literal["Task", "Conversation", "Message", "Schedule", "Resource"], str]
 SHORTEST_TTL_MINUTES, LONGEST_TTL_MINUTES = 1, 1440
+# The maximum of the service, for as few requests as possible.
 PAGE_LIMIT = 100
 
 
@@ -151,6 +152,7 @@ class Files:
 
     def remove_reference(self, file_id: Id, association: Association) -> None:
         """Remove a reference to a file. Raises NotFound if there is none."""
+        # remove(): if a response was lost, the retry finds no reference, and that is success.
         url = self._sender.url(_path(file_id, "references", *association))
         self._sender.remove(lambda: self._sender.http.build_request("DELETE", url), self._auth)
 
@@ -174,6 +176,7 @@ class Files:
         """Create a link to one exact version, valid for 1 to 1440 minutes, but not beyond the file's retention."""
         path = _path(file_id, "versions", str(identifier(version_id)), "grants")
         parameters: dict[str, Value] = {"ttl_seconds": _seconds(ttl_minutes)}
+        # Not repeatable: if a response is lost, a retry would create a second link that no one knows to revoke.
         return read(ReadLink, self._request_json("POST", path, parameters, is_repeatable=False))
 
     def links(self, file_id: Id) -> Iterator[ListedLink]:
@@ -233,10 +236,12 @@ def _path(file_id: Id, *rest: str) -> str:
 
 
 def _operation(operation_id: Id | None) -> UUID:
+    # One id for all attempts of an operation: by it the service recognizes a retry.
     return uuid4() if operation_id is None else identifier(operation_id)
 
 
 def _seconds(ttl_minutes: int) -> int:
+    # Not isinstance: True is an int.
     if type(ttl_minutes) is not int or not SHORTEST_TTL_MINUTES <= ttl_minutes <= LONGEST_TTL_MINUTES:
         raise ValueError(
             f"ttl_minutes must be a whole number from {SHORTEST_TTL_MINUTES} to {LONGEST_TTL_MINUTES}, "

@@ -12,6 +12,7 @@ from quartermaster._events import EventReader
 from quartermaster._settings import MODEL_TIMEOUT
 from quartermaster.errors import ConnectionFailed
 
+# A second PUT sets the same state again. DELETE has a rule of its own for the response that was lost.
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
 
 
@@ -50,6 +51,7 @@ class Raw:
             response = self._sender.remove(make_request, self._auth)
         else:
             response = self._sender.send(make_request, self._auth, is_repeatable=method in _REPEATABLE)
+        # 204 has no content, which is no JSON.
         return response.json() if response is not None and response.content else None
 
     def stream(
@@ -67,6 +69,7 @@ class Raw:
                 "POST", url, json=json, headers=wanted, timeout=MODEL_TIMEOUT
             )
 
+        # Not repeatable: each model call is charged, and each message to an agent has its effect.
         response = self._sender.open(make_request, self._auth, is_repeatable=False)
         reader = EventReader()
         try:

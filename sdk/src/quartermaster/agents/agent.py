@@ -143,6 +143,7 @@ class Agent:
     def _declared(self, connection: Connection) -> tuple[Extension, ...]:
         stored = Extension(connection.file_artifact_uri, FILE_ARTIFACT_DESCRIPTION)
         own = (stored,) if connection.is_configured else ()
+        # By URI: a declaration of the agent replaces that of the SDK.
         return tuple({at.uri: at for at in (*own, *self.extensions)}.values())
 
     def serve(self, *, host: str = "127.0.0.1", port: int = 8000, **more: Any) -> None:

@@ -72,6 +72,7 @@ def make_application(
         ],
         middleware=[
             Middleware(_RequestedBase),
+            # Outside of the authentication: an error response lists the active extensions too.
             Middleware(Negotiation, declared=extensions),
             Middleware(ServiceAuthentication, connection=connection, is_anonymous=is_anonymous),
         ],
@@ -108,6 +109,7 @@ class _Service(User):
 class _CallContexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         """Return the context of a request. Raises VersionNotSupportedError for another A2A version."""
+        # a2a-sdk takes a missing version for 0.3, so it gets the default of this agent in the headers below.
         version = request.headers.get(VERSION_HEADER, "").strip() or PROTOCOL_VERSION
         if version != PROTOCOL_VERSION:
             raise VersionNotSupportedError(f"The agent supports A2A {PROTOCOL_VERSION}, not {version[:20]}.")

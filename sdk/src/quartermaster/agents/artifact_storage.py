@@ -68,6 +68,7 @@ def _content(artifact: Artifact) -> bytes | Path:
 
 
 def _deadline(artifact: Artifact) -> datetime | None:
+    # FileAction without a time means for ever; only without an action is there a default.
     if artifact.file is not None:
         return artifact.file.retention_expires_at
     return datetime.now(timezone.utc) + DEFAULT_RETENTION

@@ -63,6 +63,7 @@ class ServiceAuthentication:
     async def _authenticate(self, headers: Headers) -> RequestContext | None:
         attribution = _read_attribution(headers)
         token = _read_token(headers)
+        # In development too, a credential that is sent is verified.
         if token is None and attribution is None and self._is_anonymous:
             return None
         if token is None:
@@ -73,6 +74,7 @@ class ServiceAuthentication:
             raise _unauthenticated(str(failure)) from failure
         except (KeysUnavailable, ServiceUnavailable) as failure:
             _log.warning("Requests cannot be verified: %s", failure.__cause__ or failure)
+            # Not 401: the token may be valid, and the same request can succeed later.
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
             raise _Refusal(503, "The agent cannot verify requests at the moment; retry.", retry) from failure
 

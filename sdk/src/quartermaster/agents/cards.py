@@ -92,4 +92,5 @@ def _security_scheme() -> SecurityScheme:
 
 
 def _united(modes: Iterable[Iterable[str]]) -> list[str]:
+    # A set would order the modes at random, and change the card with each start.
     return list(dict.fromkeys(mode for each in modes for mode in each))

@@ -118,6 +118,7 @@ class Connection:
         if time.monotonic() < self._next_exchange_at:
             # Fail fast after a failure: each waiting request would hold the lock for the whole timeout.
             raise ServiceUnavailable("The service did not respond to the last attempt; retrying shortly.")
+        # No retries: other requests wait for the lock, and the service retries its own request.
         settings = replace(self.settings, timeout=httpx.Timeout(EXCHANGE_TIMEOUT_SECONDS), max_retries=0)
         async with httpx.AsyncClient(timeout=settings.timeout, verify=trusted_authorities()) as http:
             tokens = AsyncExchangedTokens(AsyncSender(http, settings), self.require_deployment())
@@ -131,6 +132,7 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close the clients that were created."""
+        # To read a cached property would create the client that is to be closed.
         if "async_client" in self.__dict__:
             await self.async_client.aclose()
         if "client" in self.__dict__:

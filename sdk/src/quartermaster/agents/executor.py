@@ -44,6 +44,7 @@ class SkillExecutor(AgentExecutor):
             is_waiting = await self._run(skill, context, writer)
         except Failed as failure:
             await writer.fail(str(failure))
+        # SystemExit: a skill that calls sys.exit() fails its task, and must not stop the server.
         except (Exception, SystemExit):  # noqa: BLE001 (an exception's text may be confidential: log it, and send a fixed sentence)
             _log.exception("The skill %s failed in task %s.", skill.id, context.task_id)
             await writer.fail(SAFE_SENTENCE)

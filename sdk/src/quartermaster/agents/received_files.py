@@ -78,6 +78,7 @@ class File:
     def _link(self) -> str:
         if self.url and self.base_url:
             for address in filter(None, (self.issuer, self.base_url)):
+                # With the slash: `https://service.example.attacker.example` also begins with the address.
                 if self.url.startswith(f"{address}/files/"):
                     # httpx logs the URLs of requests; logging ignores a filter that is added twice.
                     logging.getLogger("httpx").addFilter(_redact_grants)
@@ -99,6 +100,7 @@ class _BoundedContent:
         self._left = max_bytes
 
     def add(self, piece: bytes) -> None:
+        # Counted while it arrives: the length that a response announces may be absent or wrong.
         self._left -= len(piece)
         if self._left < 0:
             raise NotReadable("The file is larger than max_bytes; pass a larger limit to read it.")

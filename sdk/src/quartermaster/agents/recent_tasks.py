@@ -43,11 +43,13 @@ class RecentTasks(InMemoryTaskStore):
         """Save a task, resolve the future of its id once it is working, and evict tasks above the limit."""
         await super().save(task, context)
         self._count(task.id, TASK_OVERHEAD_BYTES + task.ByteSize())
+        # Remove and append, so that the order is that of the last change.
         self._idle.pop(task.id, None)
         if task.status.state in ENDED | INTERRUPTED:
             self._idle[task.id] = None
         if task.status.state != TaskState.TASK_STATE_SUBMITTED and task.status.state not in INTERRUPTED:
             _set_task_id(context.state, task.id)
+        # The last one stays: it may be the task of this very save, which its caller reads next.
         while self._bytes > self._max_bytes and len(self._idle) > 1:
             oldest, _ = self._idle.popitem(last=False)
             self._count(oldest, 0)

@@ -56,6 +56,7 @@ class Requests(DefaultRequestHandler):
 
         Raises InvalidParamsError or ExtensionSupportRequiredError for a message that the agent does not accept.
         """
+        # Before the message is remembered: the sender may correct it and use the same key.
         self._check(params, context)
         key = _key(params, context)
         if key in self._task_ids:
@@ -63,6 +64,7 @@ class Requests(DefaultRequestHandler):
         task_id_future = self._remember(key, context)
         try:
             response: Message | Task = await super().on_message_send(params, context)
+        # Not BaseException: if the client hangs up, the task goes on, and a repetition must find it.
         except Exception as error:
             self._forget(key, task_id_future, error)
             raise
@@ -121,6 +123,7 @@ class Requests(DefaultRequestHandler):
     async def _wait_for_task(
         self, task_id_future: asyncio.Future[str], params: SendMessageRequest, context: ServerCallContext
     ) -> Task:
+        # A repetition that is cancelled must not cancel the future, which belongs to the first message.
         task_id = await asyncio.shield(task_id_future)
         if not params.configuration.return_immediately:
             async for _ in self._follow(task_id, context):
@@ -157,6 +160,7 @@ def _key(params: SendMessageRequest, context: ServerCallContext) -> _Key:
     headers = context.state.get("headers", {})
     named = headers.get("idempotency-key")
     if named:
+        # The first member keeps keys and message ids apart: a sender chooses both.
         return ("key", named)
     message = params.message
     return ("message", message.context_id, message.task_id, message.message_id)

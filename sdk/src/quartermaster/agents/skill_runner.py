@@ -55,6 +55,7 @@ async def _run_in_threads(
         while (yielded := await call(threaded.advance)) is not _END:
             yield yielded
     finally:
+        # A copy: a step may still run in the context, which cannot be entered a second time.
         threaded.close(context.copy())
 
 
@@ -72,6 +73,7 @@ class _ThreadedGenerator:
     def close(self, context: contextvars.Context) -> None:
         """Close the generator in a thread after its running step, without waiting for that."""
         if inspect.getgeneratorstate(self._generator) != inspect.GEN_CLOSED:
+            # daemon: a step that never ends must not keep the process alive.
             threading.Thread(target=context.run, args=(self._close,), daemon=True).start()
 
     def _close(self) -> None:

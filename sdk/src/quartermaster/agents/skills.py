@@ -63,6 +63,7 @@ def describe_skill(
         id=identifier,
         name=title,
         description=inspect.getdoc(function) or title,
+        # A2A requires tags of a skill.
         tags=tuple(tags) or (identifier,),
         examples=tuple(examples),
         input_modes=tuple(input_modes),

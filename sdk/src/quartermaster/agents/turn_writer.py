@@ -62,6 +62,7 @@ class TurnWriter:
             [Part(text=text, media_type="text/plain")],
             artifact_id=self._text_id,
             name=self._title,
+            # All text of a turn is one artifact, so that clients show it as one reply.
             append=not is_first,
         )
 
@@ -99,5 +100,6 @@ def _inline(artifact: Artifact) -> Part | None:
         return None
     if isinstance(artifact.content, str):
         return Part(text=artifact.content, filename=artifact.name, media_type=guess_media_type(artifact))
+    # Through json: protobuf accepts no tuples, and a value that is no JSON fails here with a clear error.
     value = ParseDict(json.loads(json.dumps(artifact.content)), Value())
     return Part(data=value, filename=artifact.name, media_type=artifact.media_type or "application/json")
