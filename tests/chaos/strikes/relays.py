@@ -33,7 +33,7 @@ class Relays:
         self._tell(name, "be_silent", share=share, seconds=seconds)
 
     def lose_answers(self, name: str, share: float, *, request: str) -> None:
-        """On about this share of a link's connections, lose the response to the next request that contains this text."""
+        """On about this share of a link's connections, lose the response to the next request with this text."""
         self._tell(name, "lose_answers", share=share, request=request)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A genuine agent of somebody else in a process of its own, which can be killed and started again at its address."""
+"""A real third-party agent in a process of its own, which can be killed and restarted at its address."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from tests.support.servers.local_servers import ADDRESS
 
 
 class GenuineAgent:
-    """a2a-sdk's server (`remote_agent.py`), which can be killed and started again at its address."""
+    """a2a-sdk's server (`remote_agent.py`), which can be killed and restarted at its address."""
 
     def __init__(self, *, store: str | None = None) -> None:
         self.port = free_port()
@@ -22,14 +22,14 @@ class GenuineAgent:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the agent, and wait until it responds."""
         self._listen(self._prepare())
 
     @contextmanager
     def prepared_restart(self) -> Iterator[Callable[[], None]]:
-        """Within the block, have another of it wait; what is given kills the one and has the other listen.
+        """Within the block, keep a second process ready; the yielded function replaces the first by it.
 
-        So the agent is away for a moment, however long it takes to start a process.
+        The agent is then down only for a moment, however long a process takes to start.
         """
         successor = self._prepare()
 
@@ -44,31 +44,31 @@ class GenuineAgent:
                 _end(successor)
 
     def kill(self) -> None:
-        """End it without a chance to say anything."""
+        """Kill the agent by SIGKILL."""
         if self._process is not None:
             _end(self._process)
             self._process = None
 
     def seen(self) -> list[dict[str, Any]]:
-        """The heads of the requests since it was started."""
+        """Return the heads of the requests since its start."""
         found: list[dict[str, Any]] = requests.get(f"{self.url}/seen", timeout=60).json()
         return found
 
     def sent(self) -> list[dict[str, Any]]:
-        """Those that sent a message."""
+        """Return the heads of the requests that sent a message."""
         return [head for head in self.seen() if "idempotency-key" in head["headers"]]
 
     def received(self, after: int) -> list[str]:
-        """The turns whose messages it was sent."""
+        """Return the turns whose messages it received."""
         return [head["headers"]["idempotency-key"] for head in self.sent()[after:]]
 
     def state_of(self, task_id: str) -> str:
-        """Ask it for the state of a task."""
+        """Return the state of a task, as the agent reports it."""
         task = requests.get(f"{self.url}/tasks/{task_id}", headers={"A2A-Version": "1.0"}, timeout=60).json()
         return str(task["status"]["state"])
 
     def wait_for_a_task(self) -> None:
-        """Wait until it has one."""
+        """Wait until the agent has a task."""
         headers = {"A2A-Version": "1.0"}
         wait_until(
             lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=60).json().get("tasks"),
@@ -103,7 +103,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def genuine_agent(**options: Any) -> Iterator[GenuineAgent]:
-    """Run one within the block."""
+    """Run a real agent within the block."""
     agent = GenuineAgent(**options)
     agent.start()
     try:

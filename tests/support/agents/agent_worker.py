@@ -1,4 +1,4 @@
-"""Answer agents' turns in this process as soon as they are queued, on threads, as workers would."""
+"""Run agents' turns in the test's own process as soon as they are queued, on threads, as workers do."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ THREADS = 16
 
 @contextmanager
 def answering_turns(services: Services) -> Iterator[TaskLog]:
-    """Answer every turn that this front queues, within the block."""
+    """Within the block, run every turn that this web process queues."""
     settings, database = services.settings, services.database
     valkey = connect_valkey(settings.redis_url)
     log, leases = TaskLog(database, TaskNotifier(valkey), services.agents.links), TurnLeases(database)

@@ -1,4 +1,4 @@
-"""A worker of agents that answers the turns it is told to, where real ones take whichever is next."""
+"""A worker of agents that runs the turn a test chooses; real workers take the next one."""
 
 from collections.abc import Mapping
 from uuid import UUID, uuid4
@@ -30,27 +30,27 @@ _LEASE = claim_and_read_statement(
 
 
 class ClaimingLog(TaskLog):
-    """A log that also leases the turn it is to begin."""
+    """A task log that also leases the turn it begins."""
 
     def __init__(self, database: Database, hints: TaskNotifier, links: FileLinks) -> None:
         super().__init__(database, hints, links)
         self.database = database
 
     def lease(self, turn_id: UUID) -> Lease | None:
-        """Lease this turn, if a worker could."""
+        """Lease this turn, or return None if a worker could not."""
         values = {"lease_id": uuid4(), "turn_id": turn_id, "seconds": LEASE_SECONDS}
         with self.database.autocommit() as session:
             row = session.fetch_one(_LEASE, values)
         return Lease.of(row) if row is not None else None
 
     def claim(self, turn_id: UUID) -> ClaimedTurn | None:
-        """Begin this turn, if a worker could."""
+        """Begin this turn, or return None if a worker could not."""
         lease = self.lease(turn_id)
         return self.begin(lease) if lease is not None else None
 
 
 class TellableExecution(TurnExecution):
-    """Answers one turn and then another."""
+    """Runs the turns that a test chooses, one at a time."""
 
     def __init__(
         self, task_log: ClaimingLog, watch: TurnHeartbeats, behaviors: Mapping[BehaviorKind, Behavior]
@@ -59,7 +59,7 @@ class TellableExecution(TurnExecution):
         self._claiming = task_log
 
     def answer_turn(self, turn_id: UUID) -> None:
-        """Answer this turn if it waits."""
+        """Run this turn if it is pending."""
         lease = self._claiming.lease(turn_id)
         if lease is not None:
             self.answer(lease)
@@ -68,7 +68,7 @@ class TellableExecution(TurnExecution):
 def make_execution(
     database: Database, hints: TaskNotifier, behaviors: Behaviors, settings: Settings
 ) -> tuple[ClaimingLog, TurnLeases, TurnHeartbeats, TellableExecution]:
-    """Put such a worker together."""
+    """Return such a worker and its parts."""
     log = ClaimingLog(database, hints, FileLinks(database, settings))
     leases = TurnLeases(database)
     watch = TurnHeartbeats(leases, turn_seconds=settings.a2a_turn_seconds)

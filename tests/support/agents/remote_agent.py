@@ -1,9 +1,9 @@
-"""An agent of somebody else: a2a-sdk's own server with both bindings, which does what a message's text says.
+"""A third-party agent: a2a-sdk's own server with both bindings, which does what the text of a message requests.
 
 `python -m tests.support.agents.remote_agent [--when-told] PORT [DATABASE_URL | DIRECTORY]`. It keeps tasks in memory,
-in Postgres, or in files: then, once started again, it goes on counting where it was killed. Requests are noted, with
-their headers, at `/seen`; nothing else of it is ours but the executor and that store. `--when-told`: it says when it is
-ready, and listens once it is sent a line.
+in Postgres, or in files; with files, a restarted process continues where the killed one was. `/seen` returns the
+requests with their headers. Only the executor, the file store and `/seen` are ours. With `--when-told`, the process
+prints when it is ready, and listens after it has read a line.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Teller(AgentExecutor):
-    """Does what the text says: `count 200 0.003`, `ask`, `file`, `large`, `fail`, `raise`, `message`, `hang`."""
+    """Executes the text of a message: `count 200 0.003`, `ask`, `file`, `large`, `fail`, `raise`, `message`, `hang`."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         verb, *more = context.get_user_input().split() or ["count"]
@@ -115,7 +115,7 @@ def _said(updater: TaskUpdater, text: str) -> Any:
 
 
 class FileStore(InMemoryTaskStore):
-    """Keeps each task in a file, too."""
+    """Keeps each task in memory and in a file."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class FileStore(InMemoryTaskStore):
         written.replace(self._directory / task.id)
 
     async def go_on(self) -> None:
-        """Read all tasks, and go on with those that were under way."""
+        """Read all tasks, and continue the unfinished ones."""
         context = ServerCallContext()
         self._under_way = set[asyncio.Task[None]]()
         for path in self._directory.glob("[!.]*"):
@@ -154,7 +154,7 @@ class FileStore(InMemoryTaskStore):
 
 
 class Noting:
-    """Notes the head of each request, in the order of their arrival."""
+    """Records the head of each request, in order of arrival."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], seen: list[Any]) -> None:
         self._app = app
@@ -168,7 +168,7 @@ class Noting:
 
 
 def card_of(port: int, *, streams: bool = True) -> AgentCard:
-    """Write the agent's card."""
+    """Return the agent's card."""
     at = f"http://{ADDRESS}:{port}"
     return AgentCard(
         name="Teller",
@@ -186,7 +186,7 @@ def card_of(port: int, *, streams: bool = True) -> AgentCard:
 
 
 def make_app(port: int, store: TaskStore) -> Starlette:
-    """Put the agent together."""
+    """Return the agent's application."""
     card, seen = card_of(port), list[Any]()
     handler = DefaultRequestHandler(agent_executor=Teller(), task_store=store, agent_card=card)
 

@@ -1,7 +1,7 @@
-"""Clients of the file routes over real HTTP: a deployment's agent, and the organization's owner, who may delete.
+"""HTTP clients of the file routes: a deployment's agent, and the organization's owner, who may delete.
 
-Each call is one request on a connection of its own, so that a front's death is seen as what it is. `via` sends a
-request to another front than the first.
+Each call opens a connection of its own, so that the death of a web process causes exactly one connection error. `via`
+sends a request to another web process than the first.
 """
 
 import io
@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 90.0
 
 
 class Client:
-    """Someone with a bearer credential."""
+    """A client with a bearer credential."""
 
     def __init__(self, url: str, token: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.url = url
@@ -72,7 +72,7 @@ class Client:
     def append(
         self, path: str, offset: int, content: bytes, *, is_last: bool = False, via: str | None = None
     ) -> requests.Response:
-        """Send content of a resumable upload."""
+        """Append content to a resumable upload."""
         headers = {
             "Upload-Complete": "?1" if is_last else "?0",
             "Upload-Offset": str(offset),
@@ -81,7 +81,7 @@ class Client:
         return self.request("PATCH", path, via=via, headers=headers, data=content)
 
     def offset(self, path: str) -> int:
-        """Ask how much of a resumable upload is kept."""
+        """Return how many bytes of a resumable upload the service has."""
         return int(self.request("HEAD", path).headers["Upload-Offset"])
 
     def replace(
@@ -138,11 +138,11 @@ def open_link(
     headers: Mapping[str, str] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> requests.Response:
-    """Follow a share link as its recipient would, without any credential."""
+    """Open a share link without a credential, as its recipient does."""
     parts = urlsplit(link)
     return requests.get(f"{via}{parts.path}?{parts.query}", headers=headers, timeout=timeout_seconds)
 
 
 def part(content: bytes) -> dict[str, tuple[str, io.BytesIO, str]]:
-    """Make the one part of an upload."""
+    """Return the one part of a multipart upload."""
     return {"file": ("report.bin", io.BytesIO(content), "application/octet-stream")}

@@ -1,4 +1,4 @@
-"""What each form of a deployment says of the processes, by its files, and how it differs from `PROCESS_TYPES`."""
+"""Read the process descriptions of every form of deployment from its files, and compare them with `PROCESS_TYPES`."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +16,7 @@ NOWHERE = frozenset({Egress.NONE})
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What one form says of one process; None for what it does not say."""
+    """The description of one process in one form of deployment; None for what the form omits."""
 
     command: str
     settings: frozenset[str] | None = None
@@ -29,7 +29,7 @@ Descriptions = Mapping[str, Described]
 
 
 def find_differences(described: Descriptions) -> Iterator[str]:
-    """Give every difference from the one description of the processes."""
+    """Yield every difference from `PROCESS_TYPES`."""
     for name in PROCESS_TYPES.keys() ^ described.keys():
         yield f"{name} is described in one place alone"
     for name in PROCESS_TYPES.keys() & described.keys():
@@ -52,7 +52,7 @@ def _compare(wanted: ProcessType, found: Described) -> Iterator[str]:
 
 
 def read_procfile(text: str) -> Descriptions:
-    """Read names and commands."""
+    """Return the processes of a Procfile: names and commands."""
     lines = (line.partition(":") for line in text.splitlines())
     return {
         name: Described(command=command.strip().removeprefix("quartermaster ")) for name, _, command in lines
@@ -60,13 +60,13 @@ def read_procfile(text: str) -> Descriptions:
 
 
 def read_runbook(text: str) -> Descriptions:
-    """Read the first table: name, command, way out."""
+    """Return the processes in the runbook's first table: name, command, egress."""
     rows = re.findall(r"^\| `([\w-]+)`: .*? \| `quartermaster ([\w ]+)` \| (\w+) \|", text, re.MULTILINE)
     return {name: Described(command=command, egress={Egress[out.upper()]}) for name, command, out in rows}
 
 
 def read_compose(document: Mapping[str, Any]) -> Descriptions:
-    """Read every service that is made from our image."""
+    """Return the services of a compose file that use our image."""
     return {
         name: Described(
             command=" ".join(service["command"]),
@@ -87,7 +87,7 @@ def _lets_out(document: Mapping[str, Any], network: str) -> bool:
 
 
 def read_units(directory: Path) -> Descriptions:
-    """Read the units that the target enables, and that of the migration, each with what is dropped into it."""
+    """Return the units that the target enables, and the migration's unit, each with its drop-ins."""
     enabled = re.findall(r"quartermaster-[\w@-]+\.service", (directory / "quartermaster.target").read_text())
     return {
         _name_of(unit): _read_unit(directory, unit) for unit in (*enabled, "quartermaster-release.service")
@@ -116,7 +116,7 @@ def _read_unit(directory: Path, unit: str) -> Described:
 
 
 def _parse_unit(path: Path) -> dict[str, list[str]]:
-    """Read a unit's section of its service, in which a key may come more than once."""
+    """Return the `[Service]` section of a unit; a key may occur more than once."""
     found: dict[str, list[str]] = {}
     section = path.read_text().partition("[Service]\n")[2].partition("\n[")[0]
     for line in section.splitlines():
@@ -127,7 +127,7 @@ def _parse_unit(path: Path) -> dict[str, list[str]]:
 
 
 def _settings_of(files: Collection[str]) -> frozenset[str]:
-    """Give what the files hold that the runbook tells operators to write."""
+    """Return the settings in the files that the runbook tells operators to write."""
     everything = frozenset.union(*(each.settings for each in PROCESS_TYPES.values())) - {GUARDED}
     given = everything if "/etc/quartermaster/environment" in files else frozenset()
     return given | ({GUARDED} if "-/etc/quartermaster/release" in files else set())
@@ -136,7 +136,7 @@ def _settings_of(files: Collection[str]) -> frozenset[str]:
 def read_chart(
     manifests: Collection[Mapping[str, Any]], secrets: Mapping[str, Collection[str]]
 ) -> Descriptions:
-    """Read the pods and network policies that a chart has rendered; `secrets` are the keys of each Secret."""
+    """Return the pods and network policies that a chart has rendered; `secrets` are the keys of each Secret."""
     policies = {_component(each): each["spec"] for each in manifests if each["kind"] == "NetworkPolicy"}
     pods = [each for each in manifests if each["kind"] in ("Deployment", "Job")]
     return {
@@ -171,7 +171,7 @@ def _read_pod(
 
 
 def _read_egress(policy: Mapping[str, Any]) -> Egress:
-    """Tell by the ports of the public internet that a policy opens; private networks are the servers'."""
+    """Return a policy's egress by the ports it opens to the public internet; private networks are for the servers."""
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
     ports = {
         port["port"]

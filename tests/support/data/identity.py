@@ -1,6 +1,6 @@
-"""Make what tests need of identity: organizations, users with keys, deployments, distributions, tokens.
+"""Create organizations, users with keys, deployments, distributions and tokens for tests.
 
-Everything goes through the domain's own operations, as the operator of the installation.
+All of it uses the domain's own operations, as the operator of the installation.
 """
 
 import functools
@@ -33,13 +33,13 @@ _ENCRYPTION_KEY = Fernet.generate_key().decode()
 
 
 def make_settings(**changes: object) -> Settings:
-    """Make settings for identity; `live_row_cache_seconds=0` unless given, so that every change shows at once.
+    """Return settings for identity; by default `live_row_cache_seconds=0`, so that changes are visible at once.
 
-    The same changes give the same object, as nobody can change it: to make one takes three milliseconds.
+    Equal changes return the same immutable object, because creating one takes three milliseconds.
     """
     try:
         return _make_once(**changes)
-    except TypeError:  # a list or a mapping is among them
+    except TypeError:  # A list or a mapping among the changes cannot be a cache key.
         return _make(changes)
 
 
@@ -75,7 +75,7 @@ class Person:
 
 
 class IdentityFactory:
-    """Makes rows in one database, and the credentials that go with them."""
+    """Creates rows in one database, and their credentials."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.database = database
@@ -83,17 +83,17 @@ class IdentityFactory:
         self.keys = SigningKeys(database, settings)
 
     def authenticator(self) -> Authenticator:
-        """A fresh one, as another process would have."""
+        """Return a new authenticator, as another process would have."""
         return Authenticator(self.database, self.settings, SigningKeys(self.database, self.settings))
 
     def organization(self, name: str = "Acme") -> Organization:
-        """An organization with an owner nobody else knows."""
+        """Create an organization with an owner."""
         with self.database.transaction() as session:
             owner = create_user(session, actor=OPERATOR, email=_email())
             return create_organization(session, actor=OPERATOR, name=name, owner_id=owner.id)
 
     def person(self, organization_id: UUID, role: Role = Role.MEMBER, *, bound: bool = False) -> Person:
-        """A member with an API key; `bound` ties the key to the organization."""
+        """Create a member with an API key; `bound` ties the key to the organization."""
         email = _email()
         with self.database.transaction() as session:
             member = add_member(
@@ -111,7 +111,7 @@ class IdentityFactory:
         )
 
     def operator(self) -> Person:
-        """An operator without any organization."""
+        """Create an operator without an organization."""
         email = _email()
         with self.database.transaction() as session:
             user = create_operator(session, actor=OPERATOR, email=email)
@@ -121,13 +121,13 @@ class IdentityFactory:
         return Person(user_id=user.id, email=email, api_key=issued.secret.value, api_key_id=issued.key.id)
 
     def actor(self, person: Person) -> Actor:
-        """The person as one who administers."""
+        """Return the person as an administrative actor."""
         authenticator = self.authenticator()
         caller = authenticator.resolve(authenticator.authenticate(person.authorization), None)
         return Actor(caller=caller, request_id="test-request")
 
     def deployment(self, organization_id: UUID, name: str = "agent") -> CreatedDeployment:
-        """A remote deployment with its daemon, version and client secret."""
+        """Create a remote deployment with its daemon, version and client secret."""
         with self.database.transaction() as session:
             return create_deployment(
                 session,
@@ -138,7 +138,7 @@ class IdentityFactory:
             )
 
     def principal(self, organization_id: UUID, name: str = "mailbox") -> Identity:
-        """A receiving identity."""
+        """Create a receiving identity."""
         with self.database.transaction() as session:
             return create_principal_identity(
                 session, actor=OPERATOR, organization_id=organization_id, name=name
@@ -147,7 +147,7 @@ class IdentityFactory:
     def distribution(
         self, organization_id: UUID, *, principal_id: UUID, deployment_id: UUID
     ) -> CreatedDistribution:
-        """A distribution from a network to a deployment."""
+        """Create a distribution from a network to a deployment."""
         with self.database.transaction() as session:
             return create_distribution(
                 session,
@@ -163,7 +163,7 @@ class IdentityFactory:
     def bind_identity(
         self, organization_id: UUID, identity_id: UUID, role: Role, *, over: UUID | None = None
     ) -> None:
-        """Give an identity a role over an owner, or over the whole organization."""
+        """Grant an identity a role over an owner, or over the whole organization."""
         with self.database.transaction() as session:
             bind_identity_role(
                 session,
@@ -176,7 +176,7 @@ class IdentityFactory:
             )
 
     def bind_user(self, organization_id: UUID, user_id: UUID, role: Role, *, over: UUID) -> None:
-        """Give a member a role over an owner."""
+        """Grant a member a role over an owner."""
         with self.database.transaction() as session:
             bind_user_role(
                 session,
@@ -188,7 +188,7 @@ class IdentityFactory:
             )
 
     def access_token(self, deployment: CreatedDeployment, scope: str | None = None) -> str:
-        """An access token exchanged for the deployment's secret."""
+        """Return an access token exchanged for the deployment's secret."""
         token = exchange(
             self.database,
             self.settings,
@@ -200,11 +200,11 @@ class IdentityFactory:
         return token.value
 
     def authorization(self, deployment: CreatedDeployment, scope: str | None = None) -> str:
-        """The `Authorization` header of a deployment."""
+        """Return the `Authorization` header of a deployment."""
         return f"Bearer {self.access_token(deployment, scope)}"
 
     def attribution(self, distribution: CreatedDistribution) -> str:
-        """A `Service-Usage-Attribution` header as the distribution's router sends it along."""
+        """Return the `Service-Usage-Attribution` header that the distribution's router forwards."""
         credential = self.authenticator().authenticate(f"Bearer {distribution.token.value}")
         minted = mint_attribution(
             self.keys,

@@ -1,7 +1,7 @@
-"""Compare what the service has promised with what it keeps: rows with rows, and rows with the bytes in the store.
+"""Compare rows with rows, and rows with the bytes in the store: the service's promises must hold exactly.
 
-`settle` lets all background work come to its end, as time and the schedule would; `find_faults` then lists, in
-words, everything that does not agree. The store's tree and the rows must be exactly equal.
+`settle` lets all background work finish, as time and the schedule would. `find_faults` then lists every difference in
+words. The store's tree and the rows must be exactly equal.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ _DISAGREEING_ROWS = {
 
 @contextlib.contextmanager
 def connect(stack: Stack) -> Iterator[Connection]:
-    """Open a plain connection to the stack's database, past everything under test."""
+    """Open a plain connection to the stack's database, independent of the code under test."""
     connection = psycopg2.connect(stack.administrator_url)
     connection.autocommit = True
     with contextlib.closing(connection):
@@ -96,7 +96,7 @@ def connect(stack: Stack) -> Iterator[Connection]:
 
 
 class _Kept(threading.local):
-    """The connections that a thread asked by, one for each database: who waits asks every few milliseconds."""
+    """The cached connections of a thread, one for each database: a waiting test queries every few milliseconds."""
 
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
@@ -111,7 +111,7 @@ class _Kept(threading.local):
 
 
 def _has_ended(idle: Connection) -> bool:
-    """Whether a connection tells something although nothing was asked: that its server has gone."""
+    """Return whether the server has closed an idle connection: it is readable although no query is open."""
     unread = select.poll()
     unread.register(idle, select.POLLIN)
     return bool(unread.poll(0))
@@ -121,24 +121,24 @@ _kept = _Kept()
 
 
 def query(stack: Stack, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-    """Ask the database; give the rows."""
+    """Run a statement in the stack's database, and return its rows."""
     return ask(_kept.to(stack), statement, parameters)
 
 
 def end_retention(stack: Stack, file_id: str) -> None:
-    """Let a file's deadline have just passed, however long the machine took up to here."""
+    """Move a file's deadline to just before now, however slow the machine is."""
     query(stack, "UPDATE files SET retention_expires_at = clock_timestamp() WHERE id = %s", (file_id,))
 
 
 def ask(connection: Connection, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-    """Ask over a connection that is open; give the rows."""
+    """Run a statement over an open connection, and return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []
 
 
 def let_leases_end(stack: Stack) -> None:
-    """Let the time pass that a dead worker's claims, or a pause between attempts, keep others waiting."""
+    """Expire the leases of dead workers, and the pauses between attempts."""
     query(stack, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()")
     query(
         stack,
@@ -147,12 +147,12 @@ def let_leases_end(stack: Stack) -> None:
 
 
 def request_sweeps(stack: Stack) -> None:
-    """Ask the workers for every sweep now, as beat does in its time."""
+    """Enqueue every sweep now, instead of waiting for beat."""
     send_sweeps(stack.broker_url, SWEEPS)
 
 
 def send_sweeps(broker_url: str, kinds: Collection[str]) -> None:
-    """Send these sweeps as beat does; nothing happens while the broker is away."""
+    """Enqueue these sweeps as beat does; do nothing if the broker is down."""
     schedule = build_schedule()
     app = create_celery(broker_url)
     with contextlib.closing(app), contextlib.suppress(OperationalError):
@@ -163,9 +163,9 @@ def send_sweeps(broker_url: str, kinds: Collection[str]) -> None:
 def settle(
     stack: Stack, *, seconds: float = PATIENCE_SECONDS, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    """Have the running workers do everything there is to do; raise `TookTooLong` with what is left.
+    """Have the running workers finish all work; raise `TookTooLong` with the pending work.
 
-    `meanwhile` is called again and again, to look after them.
+    `meanwhile` is called repeatedly, to supervise the workers.
     """
     deadline = time.monotonic() + seconds
     while not is_settled(stack):
@@ -182,12 +182,12 @@ def settle(
 
 
 def is_settled(stack: Stack) -> bool:
-    """Tell whether no row waits for a worker and nothing is staged."""
+    """Return whether no row is pending and nothing is staged."""
     return query(stack, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
 
 
 def find_faults(stack: Stack) -> list[str]:
-    """List everything on which a settled stack's rows and the bytes of its local store do not agree."""
+    """Return every difference between a drained stack's rows and the bytes of its local store."""
     recorded = dict(query(stack, "SELECT version_id, state FROM blobs"))
     objects, staged = placed_paths(stack.blobs), staged_names(stack.blobs)
     live = {name for name, state in recorded.items() if state == "live"}
@@ -198,12 +198,12 @@ def find_faults(stack: Stack) -> list[str]:
 
 
 def find_disagreeing_rows(stack: Stack) -> list[str]:
-    """List everything on which a settled stack's rows do not agree with each other."""
+    """Return every disagreement among a drained stack's rows."""
     return list_disagreeing_rows(_kept.to(stack))
 
 
 def list_disagreeing_rows(connection: Connection) -> list[str]:
-    """List what rows do not agree on, over a connection that is open."""
+    """Return every disagreement among the rows, over an open connection."""
     return [
         f"{what}: {row[0]}"
         for what, statement in _DISAGREEING_ROWS.items()
@@ -212,19 +212,19 @@ def list_disagreeing_rows(connection: Connection) -> list[str]:
 
 
 def placed_paths(blobs: Path) -> dict[str, Path]:
-    """Give the path of every object of a local store by its name."""
+    """Return the path of every object of a local store by its name."""
     return {path.name: path for path in (blobs / "objects").glob("*/*")}
 
 
 def wait_until_receiving(blobs: Path) -> None:
-    """Wait until a front writes an upload under its own name, which it takes once it holds the file's lock."""
+    """Wait until a web process receives an upload into a file of its own: from then on it holds the file's lock."""
     wait_until(
         lambda: any(not name.endswith(UNLOCKED_SUFFIX) for name in staged_names(blobs)), "the front receives"
     )
 
 
 def staged_names(blobs: Path) -> set[str]:
-    """Name every staged file of a local store."""
+    """Return the names of the staged files of a local store."""
     return {path.name for path in (blobs / "staging").glob("*")}
 
 
@@ -240,7 +240,7 @@ def _find_damage(stack: Stack, objects: dict[str, Path]) -> list[str]:
 
 
 def _digest(path: Path) -> bytes | None:
-    """Hash a file, unless it is the one that was hashed before; None if it was removed since it was listed."""
+    """Return a file's digest, cached by file; None if it was removed meanwhile."""
     try:
         status = path.stat()
         return _digest_once(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

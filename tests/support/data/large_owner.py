@@ -1,8 +1,8 @@
-"""Fill a database with the rows of a large owner, among as many of somebody else's.
+"""Fill a database with the rows of one large owner, and with as many rows of others.
 
-A list that reads its owner's whole set, or everybody's, is as quick as any other while there are ten rows. Each table
-is filled by copies of one row that the service itself wrote. Copies of others' lie before, between and behind ours in
-the order of ids and times, so that walking along a table in that order, either way, finds no page either.
+With ten rows, a list that scans its owner's whole set, or the whole table, is as quick as any other. Each table is
+filled with copies of one row that the service wrote. Copies of others' rows lie before, between and after the owner's
+in the order of ids and times. A scan of the table in that order, in either direction, therefore finds no page.
 """
 
 from collections.abc import Mapping
@@ -50,11 +50,11 @@ SOMEBODY = "'00000000-0000-4000-8000-00000000beef'::uuid"
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """How the rows of one table multiply.
+    """How the rows of one table are multiplied.
 
-    `owner` are the columns that make a row ours, by the path parameter that names whom; `others` those that make a
-    copy somebody else's; `changes` what is different in every copy, in SQL, `i` being its number; `others_changes` what
-    else is in those of others, so that they have by the thousand what we have not.
+    `owner` are the columns that assign a row to the owner, by the path parameter that names the owner; `others` those
+    that assign a copy to another one. `changes` are the SQL expressions that differ in every copy, where `i` is its
+    number. `others_changes` differ only in copies of others, for values of which others have thousands.
     """
 
     table: Table
@@ -67,7 +67,7 @@ class Growth:
 
 @dataclass(frozen=True, kw_only=True)
 class Much:
-    """How many copies some tables get instead, and what else is different in theirs, by the table's name."""
+    """Another number of copies for some tables, and other changes of their columns, by the table's name."""
 
     copies: Mapping[str, int] = field(default_factory=dict)
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ GROWTHS = (
     Growth(
         table=deployments,
         owner=_OF_ORGANIZATION,
-        # The oldest that is enabled stays the first one, which answers at the root.
+        # The oldest enabled row stays first, because it serves the root address.
         changes={
             "id": NEW_ID,
             "client_id": RANDOM,
@@ -167,7 +167,7 @@ GROWTHS = (
         owner={"destination_id": "organizationId"},
         others_changes={"state": "'Delivered'", "body": "NULL", "ended_at": "now()"},
     ),
-    # A deployment has at most fifty behaviors and two hundred schedules, for which the planner takes any index.
+    # A deployment has at most 50 behaviors and 200 schedules: with so few rows the planner takes any index.
     Growth(
         table=behaviors,
         owner=_OF_DEPLOYMENT,
@@ -199,7 +199,7 @@ def fill(
     connection: Connection, resources: Mapping[str, str], organization_id: UUID, much: Much = _AS_DECLARED
 ) -> None:
     """Multiply the rows of the resources that paths name."""
-    # Copies point at rows that are not there; nothing here is about them.
+    # Copies reference rows that do not exist; no list reads these.
     connection.execute(text("SET LOCAL session_replication_role = replica"))
     _write_what_no_route_writes(connection, organization_id, resources["scheduleId"])
     for growth in GROWTHS:
@@ -211,7 +211,7 @@ def fill(
 
 
 def analyze(connection: Connection) -> None:
-    """Bring the planner's statistics up to date."""
+    """Update the planner's statistics."""
     for table in metadata.sorted_tables:
         connection.execute(text(f'ANALYZE "{table.name}"'))
 
@@ -246,7 +246,7 @@ def _copy(
 def _complete_files(
     connection: Connection, resources: Mapping[str, str], of_versions: Mapping[str, str]
 ) -> None:
-    """Give each copy of a file its version and its placed bytes."""
+    """Create the version and the placed blob of each copied file."""
     for table, key, changes in (
         (file_versions, "id", {"id": "files.current_version_id", "file_id": "files.id", **of_versions}),
         (blobs, "version_id", {"version_id": "files.current_version_id", "state": "'live'"}),
@@ -264,7 +264,7 @@ def _complete_files(
 
 
 def _note_words(connection: Connection) -> None:
-    """Do for the copies what a trigger does, which is off here."""
+    """Index the words of copied files, as the trigger does, which is disabled here."""
     connection.execute(
         text(
             "INSERT INTO file_words SELECT files.id, files_vector(organization_id, owner_id, media_type, file_name)"

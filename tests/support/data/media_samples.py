@@ -1,6 +1,6 @@
-"""Small but genuine media: whole files of their formats, checksums included.
+"""Small valid media files, with correct checksums.
 
-They are built rather than stored, so that a reader sees what is in them; file(1) recognizes each.
+They are built in code, so that a reader sees their content; file(1) recognizes each.
 """
 
 import struct
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A file of some type."""
+    """A file of one media type."""
 
     file_name: str
     media_type: str
@@ -28,7 +28,7 @@ def _png() -> bytes:
 
 
 def _jpeg() -> bytes:
-    """One grey block: a single DC difference of zero and an end of block."""
+    """Return a JPEG of one gray block: a DC difference of zero and an end of block."""
 
     def segment(marker: int, data: bytes) -> bytes:
         return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
@@ -63,7 +63,7 @@ def _pdf() -> bytes:
 
 
 def _ogg() -> bytes:
-    """An Opus stream of one silent frame, in three pages (RFC 3533, 7845)."""
+    """Return an Opus stream of one silent frame, in three pages (RFC 3533, 7845)."""
     head = b"OpusHead" + struct.pack("<BBHIhB", 1, 1, 0, 48000, 0, 0)
     tags = b"OpusTags" + struct.pack("<I", 4) + b"test" + struct.pack("<I", 0)
     silence = b"\xf8\xff\xfe"
@@ -88,7 +88,7 @@ def _ogg_crc(page: bytearray) -> int:
 
 
 def _mp4() -> bytes:
-    """A movie without tracks: what a recorder leaves that was stopped at once."""
+    """Return a movie without tracks, as a recorder writes it that was stopped at once."""
 
     def box(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data) + 8) + kind + data

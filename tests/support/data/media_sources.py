@@ -1,7 +1,7 @@
-"""A server on this machine that media is fetched from: kind, slow or hostile, as a test makes it.
+"""A local HTTP server of media files that behaves well, slowly or maliciously, as a test chooses.
 
-`with MediaSource() as source:` and `url = source.serve("/photo", answer)`. An answer writes to the connection itself,
-so that it can do what no framework would let it.
+`with MediaSource() as source:` and `url = source.serve("/photo", answer)`. A response function writes to the
+connection itself, so that it can send what no framework would permit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Respond = Callable[[Handler], None]
 
 
 class MediaSource(LocalServer):
-    """The server, in threads of its own; it counts who asked for what."""
+    """The server, with threads of its own; it counts requests by path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,16 +28,16 @@ class MediaSource(LocalServer):
         self._answers: dict[str, Respond] = {}
 
     def serve(self, path: str, answer: Respond) -> str:
-        """Answer this path so; give its URL."""
+        """Serve this path by a response function, and return its URL."""
         self._answers[path] = answer
         return self.url + path
 
     def count(self, path: str) -> int:
-        """Count the requests for a path."""
+        """Return the number of requests for a path."""
         return sum(asked == path for asked, _ in self.requests)
 
     def headers_of(self, path: str) -> Mapping[str, str]:
-        """Give the headers of the last request for a path, names in lower case."""
+        """Return the headers of the last request for a path, with names in lower case."""
         return next(headers for asked, headers in reversed(self.requests) if asked == path)
 
     def __exit__(
@@ -52,7 +52,7 @@ class MediaSource(LocalServer):
 
 
 def content(body: bytes, media_type: str = "application/octet-stream", **headers: str) -> Respond:
-    """Answer with a body and its length."""
+    """Respond with a body and its length."""
 
     def respond(handler: Handler) -> None:
         begin(handler, 200, {"Content-Type": media_type, "Content-Length": str(len(body)), **headers})
@@ -62,7 +62,7 @@ def content(body: bytes, media_type: str = "application/octet-stream", **headers
 
 
 def chunked(*pieces: bytes, media_type: str = "application/octet-stream") -> Respond:
-    """Answer with a body whose length nobody tells."""
+    """Respond with a chunked body, whose length is not announced."""
 
     def respond(handler: Handler) -> None:
         handler.protocol_version = "HTTP/1.1"
@@ -75,7 +75,7 @@ def chunked(*pieces: bytes, media_type: str = "application/octet-stream") -> Res
 
 
 def status(code: int, **headers: str) -> Respond:
-    """Answer with a status and nothing else."""
+    """Respond with a status and no body."""
 
     def respond(handler: Handler) -> None:
         begin(handler, code, {"Content-Length": "0", **headers})
@@ -84,12 +84,12 @@ def status(code: int, **headers: str) -> Respond:
 
 
 def redirect(location: str) -> Respond:
-    """Send the client elsewhere."""
+    """Respond with a redirect."""
     return status(302, Location=location)
 
 
 def cut_off(body: bytes, announced_bytes: int) -> Respond:
-    """Promise more than is sent."""
+    """Announce more bytes than are sent."""
 
     def respond(handler: Handler) -> None:
         begin(handler, 200, {"Content-Type": "image/png", "Content-Length": str(announced_bytes)})
@@ -101,7 +101,7 @@ def cut_off(body: bytes, announced_bytes: int) -> Respond:
 
 
 def endless(source: MediaSource, piece: bytes, *, pause_seconds: float = 0.0) -> Respond:
-    """Never stop sending, until the client or the test has had enough."""
+    """Send forever, until the client closes or the test ends."""
 
     def respond(handler: Handler) -> None:
         begin(handler, 200, {"Content-Type": "video/mp4"})
@@ -112,7 +112,7 @@ def endless(source: MediaSource, piece: bytes, *, pause_seconds: float = 0.0) ->
 
 
 def in_turn(*answers: Respond) -> Respond:
-    """Answer the first request by the first, and so on; all later ones by the last."""
+    """Use the first response for the first request, and so on; the last one for all later requests."""
     left = list(answers)
     lock = threading.Lock()
 

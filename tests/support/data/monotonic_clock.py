@@ -1,4 +1,4 @@
-"""A monotonic clock whose time passes only when a test says so, and acts at a moment that a test waits for."""
+"""A monotonic clock that a test advances, and an action that runs once a condition holds."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from tests.support.processes.stack import wait_until
 
 
 class MonotonicClock:
-    """A monotonic clock that stands still until it is told to move, however slow the machine is."""
+    """A monotonic clock that stands still until a test advances it, however slow the machine is."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -17,13 +17,13 @@ class MonotonicClock:
         return self.seconds
 
     def move(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Advance the clock by these seconds."""
         self.seconds += seconds
 
 
 @contextmanager
 def once(happened: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
-    """Act as soon as something has happened, while the block waits for what comes of it."""
+    """Run an action as soon as a condition holds, while the block waits for its effect."""
 
     def act_in_time() -> None:
         wait_until(happened, "what the test waits for happens")

@@ -1,7 +1,7 @@
-"""A database whose clock tests move: in real Postgres, `now()` and `clock_timestamp()` are later by what a row says.
+"""A Postgres database whose clock a test advances: `now()` and `clock_timestamp()` add the offset in a row.
 
-Statements and server-side functions find the functions of a schema that stands before Postgres' own in the search
-path; defaults of columns are bound to them anew.
+The replacing functions stand in a schema before Postgres' own in the search path, where statements and server-side
+functions find them. Defaults of columns are rebound to them.
 """
 
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ END $$;
 
 
 class MovedClock:
-    """The clock of a database; connections that are opened after it was made go by it."""
+    """The clock of a database; it applies to connections opened after its creation."""
 
     def __init__(self, server: EmbeddedPostgres, database: Database) -> None:
         owner = psycopg2.connect(server.migrations_url(str(database.engine.url.database)))
@@ -50,17 +50,17 @@ class MovedClock:
         self._database = database
 
     def move(self, by: timedelta) -> None:
-        """Let so much time pass."""
+        """Advance the clock by a duration."""
         with self._database.transaction() as session:
             session.execute(text("UPDATE moved_clock.setting SET later_by = later_by + :by"), {"by": by})
 
     def move_to(self, moment: datetime) -> None:
-        """Let time pass up to a moment."""
+        """Advance the clock to a time."""
         self.move(moment - self.now)
 
     @property
     def now(self) -> datetime:
-        """What Postgres says it is."""
+        """Return the database's current time."""
         with self._database.autocommit() as session:
             moment = session.execute(text("SELECT now()")).scalar_one()
         assert isinstance(moment, datetime)

@@ -1,4 +1,4 @@
-"""Read what Postgres did for a statement: the kinds of steps, the rows it looked at in vain, the pages it touched."""
+"""Read the executed plan of a statement: the kinds of its nodes, the rows it discarded, and the pages it touched."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from shared.db.database import Database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One statement, as it was carried out."""
+    """The executed plan of one statement."""
 
     node_types: frozenset[str]
     indexes: frozenset[str]
@@ -21,7 +21,7 @@ class Plan:
 
 
 def explain(database: Database, statement: str, values: Mapping[str, Any] | None = None) -> Plan:
-    """Carry out a statement and take it back again."""
+    """Run a statement with EXPLAIN ANALYZE, and roll it back."""
     explained = text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}")
     with database.engine.connect() as connection, connection.begin() as transaction:
         plan = connection.execute(explained, values or {}).scalar_one()
@@ -47,7 +47,7 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A statement as it was given to the driver."""
+    """A statement as the driver received it."""
 
     text: str
     parameters: Any
@@ -57,7 +57,7 @@ class Statement:
 def recorded_statements(
     database: Database, *, beginning: tuple[str, ...] = ("",)
 ) -> Iterator[list[Statement]]:
-    """Keep what is asked of the database meanwhile by SQLAlchemy, if it begins with one of these words."""
+    """Record the statements that SQLAlchemy runs within the block, if they begin with one of these words."""
     kept: list[Statement] = []
 
     def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -72,7 +72,7 @@ def recorded_statements(
 
 
 def rows_read(database: Database, statement: Statement) -> tuple[int, str]:
-    """Carry out a query; give how many rows its plan took from tables, used or not, and the plan."""
+    """Run a query, and return the number of rows its plan read from tables, used or not, and the plan."""
     explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
     with database.engine.connect() as connection:
         root = connection.exec_driver_sql(explained, statement.parameters).scalar_one()[0]["Plan"]
@@ -81,7 +81,7 @@ def rows_read(database: Database, statement: Statement) -> tuple[int, str]:
 
 
 def rows_expected(database: Database, statement: Statement, table: str) -> tuple[int, str]:
-    """Give how many rows of a table the plan of a query expects to take, and the plan; carries out nothing."""
+    """Return the number of rows of a table that a query's plan expects to read, and the plan; run nothing."""
     with database.engine.connect() as connection:
         root = connection.exec_driver_sql(
             f"EXPLAIN (FORMAT JSON) {statement.text}", statement.parameters

@@ -1,7 +1,7 @@
-"""Rows for any schema: one more in each table, by what its columns, keys and conditions ask for.
+"""Add a row to each table of any schema, from its columns, keys and check constraints alone.
 
-Nothing is known of the tables but what the catalog says, so every earlier schema can be filled. A condition that lists
-values is tried with each of them; what is nullable is left empty first, and then filled.
+The values come from the catalog of Postgres, so this works for every earlier schema. If a check constraint lists
+values, each of them is tried. Nullable columns are first left empty, and then filled.
 """
 
 import itertools
@@ -77,9 +77,11 @@ Shape = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def add_rows(connection: Connection, shapes: dict[str, Shape]) -> set[str]:
-    """Add a row to each table; give those that took one. `shapes` remembers what was taken, to be tried first.
+    """Add a row to each table, and return the tables that accepted one.
 
-    The rest have what may stand in them, one row and no more.
+    `shapes` caches accepted rows, which are tried first.
+
+    The other tables hold all the rows they can: a single one.
     """
     tables, waiting = _read(connection), True
     done: set[str] = set()
@@ -93,7 +95,7 @@ def add_rows(connection: Connection, shapes: dict[str, Shape]) -> set[str]:
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
-    """Count the rows of each table."""
+    """Return the number of rows of each table."""
     names = sorted({row.of for row in connection.execute(_COLUMNS)})
     return {at: connection.execute(text(f'SELECT count(*) FROM "{at}"')).scalar_one() for at in names}
 
@@ -107,7 +109,7 @@ def _read(connection: Connection) -> dict[str, _Table]:
     for row in connection.execute(_CHECKS):
         for name, values in _LISTED.findall(row.said):
             listed = [re.sub(r"::[\w ]+", "", value).strip(" '()") for value in values.split(",")]
-            # Other conditions speak of some of them.
+            # Other check constraints refer to some of them.
             tables[row.of].listed[name] = max(tables[row.of].listed.get(name, []), listed, key=len)
     return tables
 
@@ -120,7 +122,7 @@ def _add(connection: Connection, table: _Table, shapes: dict[str, Shape]) -> boo
         if known is not None and _insert(connection, table, known | listed):
             return True
     elif connection.execute(text(f'SELECT count(*) FROM "{table.name}"')).scalar():
-        return False  # the one row that may stand in it
+        return False  # The table already has the only row it can hold.
     for row in itertools.islice(_candidates(connection, table), MOST_TRIES):
         if _insert(connection, table, row):
             shapes[table.name] = tuple(row), {name: row[name] for name in table.listed if name in row}
@@ -140,7 +142,7 @@ def _insert(connection: Connection, table: _Table, row: dict[str, Any]) -> bool:
 
 
 def _candidates(connection: Connection, table: _Table) -> Iterator[dict[str, Any]]:
-    """Make rows: required columns, then some more, then all; with each of the listed values."""
+    """Yield candidate rows: required columns, then more, then all, with each of the listed values."""
     required = [at for at in table.columns if not at.is_nullable and not at.has_default]
     nullable = [at for at in table.columns if at.is_nullable]
     listed = [at for at in table.columns if at.name in table.listed]
@@ -155,7 +157,7 @@ def _candidates(connection: Connection, table: _Table) -> Iterator[dict[str, Any
 
 
 def _values(connection: Connection, table: _Table, columns: list[Any]) -> dict[str, Any] | None:
-    """Give a value for each column; None where a row that it refers to is not there yet."""
+    """Return a value for each column, or None if a referenced row does not exist yet."""
     found: dict[str, Any] = {}
     for column in columns:
         if column.name not in table.keys:

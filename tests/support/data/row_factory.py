@@ -1,4 +1,4 @@
-"""Rows as a test wants them, with made-up values for every column that it does not name."""
+"""Insert rows for tests, with invented values for every column that a test does not name."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
@@ -24,12 +24,12 @@ _MADE_UP: dict[type, Any] = {
 
 
 def plant(database: Database, table: Table, **values: Any) -> None:
-    """Insert a row; foreign keys are not checked, so that it stands alone."""
+    """Insert a row. Foreign keys are not checked, so it needs no other rows."""
     plant_all(database, [(table, values)])
 
 
 def plant_all(database: Database, rows: Iterable[tuple[Table, Mapping[str, Any]]]) -> None:
-    """Insert many rows at once, likewise."""
+    """Insert many rows in one statement, likewise."""
     with database.transaction() as session:
         session.execute(text("SET LOCAL session_replication_role = replica"))
         for table, values in rows:

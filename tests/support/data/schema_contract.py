@@ -1,9 +1,10 @@
-"""What the code of a release may rely on in the schema, and what of it a newer schema breaks.
+"""What the previous release's code relies on in the schema, and which parts of it a newer schema breaks.
 
-Processes of the release before go on while the schema is migrated, and it is what a deployment goes back to. So its
-tables keep their columns, its statements may leave out what they left out, nothing refuses rows that it writes, and its
-calls of functions resolve. `python -m tests.support.data.schema_contract` writes down what a release relies on (in the
-commit that releases it). What a schema cannot say is not seen: rows that a migration rewrites, and what columns mean.
+Processes of the previous release run while the schema is migrated, and a rollback returns to them. Its tables must
+therefore keep their columns, its statements may still omit the same columns, no constraint may refuse its rows, and
+its function calls must resolve. `python -m tests.support.data.schema_contract` writes what the current code relies on;
+run it in the commit of a release. This does not detect rows that a migration rewrites, or columns that change their
+meaning.
 """
 
 import json
@@ -29,7 +30,7 @@ _PARTS = {
         WHERE t.relnamespace = 'public'::regnamespace AND t.relkind = 'r' AND t.relname <> 'alembic_version'
             AND a.attnum > 0 AND NOT a.attisdropped
     """,
-    # A unique index can be what an ON CONFLICT names.
+    # ON CONFLICT can name a unique index.
     "keys": """
         SELECT indexname, to_jsonb(indexdef) FROM pg_indexes
         WHERE schemaname = 'public' AND tablename <> 'alembic_version' AND indexdef LIKE 'CREATE UNIQUE INDEX %'
@@ -60,7 +61,7 @@ _PARTS = {
 
 
 def describe(connection: Connection) -> Contract:
-    """Read a schema."""
+    """Return the contract of a schema."""
     return {
         part: {row[0]: row[1] for row in connection.execute(text(statement))}
         for part, statement in _PARTS.items()
@@ -68,13 +69,13 @@ def describe(connection: Connection) -> Contract:
 
 
 def read_released() -> Contract:
-    """Give what the release before relies on."""
+    """Return the contract of the previous release."""
     contract: Contract = json.loads(RELEASED.read_text())
     return contract
 
 
 def breaks(before: Contract, after: Contract) -> list[str]:
-    """List what code for the schema of before would not find, or be refused, in another."""
+    """Return what code for the schema `before` would miss in the schema `after`, or be refused by it."""
     return [*_lost_columns(before, after), *_refusals(before, after), *_lost_functions(before, after)]
 
 
@@ -124,7 +125,7 @@ def _lost_functions(before: Contract, after: Contract) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write down what the code of this moment relies on."""
+    """Write what the current code relies on."""
     with tempfile.TemporaryDirectory() as directory:
         server = EmbeddedPostgres(Path(directory), durable=False)
         server.start()

@@ -1,4 +1,4 @@
-"""Which statements a piece of work gives to the database, in either form."""
+"""Record the statements that a piece of work sends to the database, through SQLAlchemy or the driver."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from shared.db.database import Database
 
 @contextmanager
 def own_statements(database: Database) -> Iterator[list[str]]:
-    """Collect the statements of this thread; those that keep leases and read hints are other threads'."""
+    """Record the statements of this thread; those of other threads renew leases and read wake-up messages."""
     seen: list[str] = []
     own, fetch_all = threading.get_ident(), statements.fetch_all
 

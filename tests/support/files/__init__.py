@@ -1,1 +1,1 @@
-"""What tests of file routes use: an application over a store, requests, bodies and clients."""
+"""Support for tests of file routes: an application over a store, requests, bodies and clients."""

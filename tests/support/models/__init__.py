@@ -1,1 +1,1 @@
-"""Upstreams, catalogs and prices for tests of models."""
+"""Fake upstreams, catalogs and prices for tests of models."""

@@ -1,4 +1,4 @@
-"""The messages of model calls as tests look at them: past the worker, in the broker's own lists."""
+"""Read the messages of model calls directly from the broker's lists, without a worker."""
 
 from typing import Any
 
@@ -12,24 +12,24 @@ KEYS = tuple(map(key_of, MODELS))
 
 
 def waiting_calls(broker: redis.Redis) -> list[QueuedCall]:
-    """List all calls that wait, without those put aside."""
+    """Return all pending calls, without the deferred ones."""
     entries: list[Any] = [entry for key in KEYS for entry in broker.lrange(key, 0, -1)]
     return list(map(read_entry, entries))
 
 
 def take_call(broker: redis.Redis) -> QueuedCall | None:
-    """Take a call as a worker might."""
+    """Take a call as a worker does, or return None."""
     taken: Any = next((entry for key in KEYS if (entry := broker.rpop(key)) is not None), None)
     return read_entry(taken) if taken is not None else None
 
 
 def count_aside(broker: redis.Redis, provider: str) -> int:
-    """Count the calls that were put aside for want of room at a provider."""
+    """Return the number of calls that are deferred because a provider is at its limit."""
     return int(broker.llen(key_of(parked_queue(provider))))
 
 
 def forget_calls(broker: redis.Redis) -> None:
-    """Empty the queues of calls, those put aside as well, and forget their requests and who waits elsewhere."""
+    """Delete all calls, pending and deferred, and their requests."""
     broker.delete(
         *KEYS,
         WAITING,

@@ -1,4 +1,4 @@
-"""Write the models that tests configure the service with, as `MODELS_CONFIG` wants them."""
+"""Return the text of `MODELS_CONFIG` for the models that a test needs."""
 
 import json
 
@@ -10,7 +10,7 @@ FAKE_RESPONSES = f'{FAKE}, dialect = "responses"'
 def model_text(
     model_id: str, *upstreams: str, prompt: str = "1", completion: str = "2", **options: object
 ) -> str:
-    """Describe a model at these prices that asks the upstreams in this order."""
+    """Return a model's text: these prices, and these upstreams in the order of use."""
     fields = {"id": model_id, "prompt_price": prompt, "completion_price": completion, **options}
     lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
     asked = ", ".join(f"{{ {upstream} }}" for upstream in upstreams)

@@ -1,7 +1,7 @@
-"""A running service that sells models, the fake upstream behind it, and a comparison of everybody's books.
+"""A running service that sells models, its fake upstream, and the reconciliation of all accounts.
 
-Two kinds of models: `scripted/…` follow directives in the prompt and need nothing; `fake/…` ask a `FakeUpstream` of
-the test, whose own count of what it generated is held against what was charged.
+Two kinds of models exist: `scripted/…` follow directives in the prompt and need no upstream; `fake/…` use the test's
+`FakeUpstream`, whose own count of generated tokens is compared with the charges.
 """
 
 import contextlib
@@ -55,13 +55,13 @@ IMPATIENT_FRONT = "tests.support.processes.short_timeouts:application"
 
 
 def use_impatient_front(command: Sequence[str]) -> Sequence[str]:
-    """Change a process's command so that a front gives up soon; others stay as they are."""
+    """Return a process's command, changed so that a web process uses short timeouts; other processes are unchanged."""
     return [IMPATIENT_FRONT if part == "web.wsgi:application" else part for part in command]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelService:
-    """A stack that is set up to sell models, and who uses it."""
+    """A stack that is set up to sell models, and its users."""
 
     stack: Stack
     upstream: FakeUpstream
@@ -72,17 +72,17 @@ class ModelService:
 
     @property
     def api_key(self) -> str:
-        """The owner's."""
+        """Return the owner's API key."""
         key: str = self.credentials["ownerApiKey"]
         return key
 
     @property
     def organization_id(self) -> UUID:
-        """The first organization, which has credits."""
+        """Return the id of the first organization, which has credits."""
         return UUID(self.credentials["organizationId"])
 
     def give_credits(self, organization_id: UUID, amount: int) -> None:
-        """Top an organization up by so many µcr."""
+        """Add micro-credits to an organization."""
         with self.database.transaction() as session:
             top_up(
                 session,
@@ -93,12 +93,12 @@ class ModelService:
             )
 
     def records(self, where: str = "true", *parameters: object) -> list[dict[str, Any]]:
-        """The usage records, oldest first."""
+        """Return the usage records, oldest first."""
         statement = f"SELECT {', '.join(RECORDED)} FROM usage_records WHERE {where} ORDER BY invocation_id"
         return [dict(zip(RECORDED, row, strict=True)) for row in query(self.stack, statement, parameters)]
 
     def wait_for_record(self, invocation_id: str | UUID) -> dict[str, Any]:
-        """The usage record of a call, once it is settled."""
+        """Wait until a call is settled, and return its usage record."""
         found: list[dict[str, Any]] = []
 
         def is_there() -> bool:
@@ -109,20 +109,20 @@ class ModelService:
         return found[0]
 
     def invocations(self) -> dict[str, str]:
-        """The state of each invocation."""
+        """Return the state of each invocation."""
         return dict(query(self.stack, "SELECT id::text, state FROM invocations ORDER BY id"))
 
     def open_invocations(self) -> list[str]:
-        """Those whose credits are still held."""
+        """Return the invocations whose hold is open."""
         states = ("held", "dispatched", "unresolved")
         return [found for found, state in self.invocations().items() if state in states]
 
     def wait_until_settled(self, *, seconds: float = 30.0) -> None:
-        """Wait until no credits are held any more."""
+        """Wait until no hold is open."""
         wait_until(lambda: not self.open_invocations(), "every call is settled", seconds=seconds)
 
     def sweep(self) -> None:
-        """Let all leases and the grace end, and do what the schedule would."""
+        """Expire all leases and grace periods, and run the sweeps."""
         query(
             self.stack,
             "UPDATE invocations SET lease_until = now() - interval '1 second'"
@@ -133,7 +133,7 @@ class ModelService:
         settle_unresolved(self.database, grace=timedelta(0))
 
     def disagreements(self) -> list[str]:
-        """Everything on which ledger, balances, usage and the upstream's own books do not agree; else nothing."""
+        """Return every disagreement among ledger, balances, usage records and the upstream's own count."""
         roll_up_usage(self.database)
         with self.database.transaction() as session:
             found = [f"{at.kind} {at.reference}: {at.found}, not {at.expected}" for at in reconcile(session)]
@@ -150,15 +150,15 @@ class ModelService:
                 found.append(f"uncharged: {line}")
             elif not _is_fair(record, line):
                 found.append(f"charged wrongly: {record} for {line}")
-        # What is left was never asked of the upstream: at most a dead worker's estimate may have been charged.
+        # The upstream never received the remaining records' calls: at most a dead worker's estimate was charged.
         found += [f"charged for nothing: {at}" for at in records.values() if at["cost"] and not _is_guess(at)]
         return found
 
 
 def _is_fair(record: dict[str, Any], line: Served) -> bool:
-    """Whether a record states what was reported, or estimates no more than was said (pieces of four bytes).
+    """Return whether a record states the reported usage, or estimates at most the text sent (chunks of four bytes).
 
-    A call that broke off may cost nothing, as far as its worker has heard nothing of the upstream.
+    An interrupted call may cost nothing if its worker had received nothing from the upstream.
     """
     told = (record["prompt_tokens"], record["completion_tokens"])
     if told == (0, 0):
@@ -175,7 +175,7 @@ def _is_guess(record: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def model_service(stack: Stack, upstream: FakeUpstream, **front_settings: str) -> Iterator[ModelService]:
-    """Set a stack up and run its front; workers are for the test to run."""
+    """Set a stack up and run its web process; the test runs the workers."""
     catalog = stack.directory / "models.toml"
     catalog.write_text(CATALOG.replace("ADDRESS", upstream.base_url))
     stack.environment["MODELS_CONFIG"] = str(catalog)
@@ -206,7 +206,7 @@ def model_service(stack: Stack, upstream: FakeUpstream, **front_settings: str) -
 def running_model_service(
     directory: Path, *workers: str, has_beat: bool = False, **front_settings: str
 ) -> Iterator[ModelService]:
-    """Run an installation of its own below a directory: servers, a front, these workers, and the schedule if wanted."""
+    """Run a separate installation below a directory: servers, a web process, these workers, and beat if requested."""
     servers = Servers(directory / "servers")
     servers.start()
     try:

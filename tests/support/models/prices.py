@@ -1,4 +1,4 @@
-"""Prices of which a test names what it is about: everything else is free."""
+"""Prices for tests: a test names the prices it needs, and all others are zero."""
 
 from shared.credits.prices import COMPONENTS, Prices
 

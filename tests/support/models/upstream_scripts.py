@@ -1,4 +1,4 @@
-"""What a fake upstream answers: a script, turned into the bytes of an OpenAI-compatible server and its quirks."""
+"""The response scripts of a fake upstream, as the bytes of an OpenAI-compatible server with its quirks."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ DIRECTIVE = "#upstream "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One answer. Counts `…_after` are pieces of text already sent; None: never."""
+    """A scripted response. `…_after` counts the text chunks sent before an event; None disables it."""
 
     chunks: int = 3
     piece: str = "token "
@@ -45,21 +45,21 @@ class Script:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the whole answer can be written at once."""
+        """Return whether the whole response can be written at once."""
         return not (self.wait_seconds or self.delay_seconds or self.drip_bytes) and all(
             after is None for after in (self.reset_after, self.close_after, self.stall_after)
         )
 
     @property
     def halts_at(self) -> int | None:
-        """Pieces after which nothing more is sent."""
+        """Return the number of chunks after which the response ends, or None."""
         halts = [self.fail_after, self.garbage_after, self.reset_after, self.close_after, self.stall_after]
         return min((after for after in halts if after is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Some bytes of an answer, the tokens of text in them, whether they report the usage, and whether none follow."""
+    """Bytes of a response, the text tokens in them, whether they report usage, and whether they are the last."""
 
     content: bytes
     tokens: int = 0
@@ -68,7 +68,7 @@ class Written:
 
 
 def script_in(body: Mapping[str, Any]) -> Script | None:
-    """Find the script that the last user text carries."""
+    """Return the script in the last user message, or None."""
     for text in reversed(list(_texts(body))):
         for line in text.split("\n"):
             if line.startswith(DIRECTIVE):
@@ -77,7 +77,7 @@ def script_in(body: Mapping[str, Any]) -> Script | None:
 
 
 def script_from(values: Mapping[str, Any]) -> Script:
-    """Make a script of JSON, refusing names that do not exist."""
+    """Return a script from JSON; raise for unknown names."""
     unknown = set(values) - {known.name for known in fields(Script)}
     if unknown:
         raise ValueError(f"no such thing in a script: {unknown}")
@@ -85,7 +85,7 @@ def script_from(values: Mapping[str, Any]) -> Script:
 
 
 def answer(script: Script, path: str, *, is_stream: bool) -> Iterator[Written]:
-    """Write an answer with its head, in pieces that may be sent apart."""
+    """Yield a response with its head, in pieces that may be sent separately."""
     if script.raw is not None:
         yield Written(content=script.raw.encode("latin-1"))
         return
@@ -100,7 +100,7 @@ def answer(script: Script, path: str, *, is_stream: bool) -> Iterator[Written]:
 
 
 def _whole(script: Script, *, is_chat: bool) -> Written:
-    """Write a document with its head; where the script says to go wrong, as much of it as had been said."""
+    """Return a whole document with its head, truncated where the script demands it."""
     document = json.dumps(_document(script, is_chat=is_chat)).encode()
     length, given = len(document), script.halts_at
     if given is None:

@@ -1,9 +1,10 @@
-"""A fake OpenAI-compatible upstream: fast, scriptable for each request, with books of its own.
+"""A fake OpenAI-compatible upstream: fast, scriptable for each request, with its own usage records.
 
-It counts what it generated and what it reported, call by call, independently of the caller: the credits are
-reconciled against it. In a test: `with FakeUpstream() as upstream:`. As a process, for benchmarks and fault runs:
-`python -m tests.support.models.upstreams --port 9000`, whose books are at `GET /consumption` and whose standing script
-is set by `PUT /script`. A request's own script travels in its last user text (see `upstream_scripts.DIRECTIVE`).
+It records for each call what it generated and what it reported, independently of the gateway, and credits are
+reconciled against these records. In a test: `with FakeUpstream() as upstream:`. As a process, for benchmarks and fault
+runs: `python -m tests.support.models.upstreams --port 9000`. The process returns its records at `GET /consumption` and
+accepts a default script by `PUT /script`. A request's own script is in its last user message (see
+`upstream_scripts.DIRECTIVE`).
 """
 
 import argparse
@@ -31,7 +32,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True, kw_only=True)
 class Served:
-    """The books' line of one call: `call` is the gateway's id for it, if it sent one."""
+    """The record of one call; `call` is the gateway's id for it, if it sent one."""
 
     call: str | None
     model: str
@@ -59,7 +60,7 @@ class FakeUpstream:
     def __init__(
         self, script: Script | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Answer by this script where a request brings none."""
+        """Use this script for requests that bring none."""
         self._tls = tls
         self.script = script or Script()
         self.scripts: deque[Script] = deque()
@@ -73,7 +74,7 @@ class FakeUpstream:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fake-upstream", daemon=True)
 
     def __enter__(self) -> Self:
-        """Listen."""
+        """Start listening."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(60)
         return self
@@ -81,7 +82,7 @@ class FakeUpstream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Drop all connections and stop."""
+        """Close all connections and stop."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
@@ -89,11 +90,11 @@ class FakeUpstream:
 
     @property
     def base_url(self) -> str:
-        """Where it listens."""
+        """Return the base URL."""
         return f"{'https' if self._tls else 'http'}://{ADDRESS}:{self._port}/v1"
 
     def wait_for_end_of(self, calls: int, *, seconds: float = 60.0) -> list[Served]:
-        """Wait until so many calls have ended, one way or the other, and give their lines."""
+        """Wait until this many calls have ended, with or without success, and return their records."""
         done = threading.Event()
         for _ in range(int(seconds / 0.01)):
             ended = [line for line in self.served if line.ended != "running"]
@@ -103,7 +104,7 @@ class FakeUpstream:
         raise AssertionError(f"{calls} calls did not end: {self.served}")
 
     def totals(self) -> dict[str, int]:
-        """Sum the books."""
+        """Return the sums of all records."""
         return {
             "calls": len(self.served),
             "prompt_tokens": sum(line.prompt_tokens for line in self.served),
@@ -115,12 +116,12 @@ class FakeUpstream:
         }
 
     def script_for(self, body: dict[str, Any]) -> Script:
-        """Choose the script of a request."""
+        """Return the script of a request."""
         return script_in(body) or (self.scripts.popleft() if self.scripts else self.script)
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is open."""
+        """Return whether a connection is open."""
         return bool(self._open)
 
     def close_connections(self) -> None:
@@ -144,7 +145,7 @@ class FakeUpstream:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: requests in, answers out, one at a time."""
+    """One connection, which serves one request at a time."""
 
     def __init__(self, upstream: FakeUpstream) -> None:
         self._upstream = upstream
@@ -175,7 +176,7 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def close(self) -> None:
-        """Hang up in good order: what is on its way arrives."""
+        """Close the connection after sending what is buffered."""
         self._reported = None
         self._transport.close()
 
@@ -265,7 +266,7 @@ class _Connection(asyncio.Protocol):
         self._reported = line, self._written_bytes
 
     def _take_back_what_arrived_nowhere(self) -> None:
-        """Forget a report to somebody who had hung up: the machine at the other end has not taken it."""
+        """Remove a report from the record if the client had disconnected: its host has not received it."""
         if self._reported is not None:
             line, written_bytes = self._reported
             taken_bytes = acknowledged_bytes(self._transport.get_extra_info("socket")) or 0
@@ -281,7 +282,7 @@ class _Connection(asyncio.Protocol):
 
     async def _halt(self, script: Script) -> None:
         if script.halts_at == script.reset_after:
-            await asyncio.sleep(0.05)  # so that what was sent before is read before
+            await asyncio.sleep(0.05)  # Let the client read earlier data before the reset.
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
         elif script.halts_at == script.close_after:
@@ -302,7 +303,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Hashable:
-    """Lets a script that was seen before be found again without writing its answer anew."""
+    """A hashable wrapper: a cached response is found by a script seen before."""
 
     __slots__ = ("key", "script")
 
@@ -339,7 +340,7 @@ def _document(value: object) -> bytes:
 
 
 def main() -> None:
-    """Run until standard input ends or the process is told to stop; the first line printed is the base address."""
+    """Run until standard input closes or a signal arrives; the first line printed is the base URL."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", default="{}", help="the standing script, as JSON")

@@ -1,8 +1,8 @@
 """Stand-ins for the messaging networks: each sends signed webhooks as its network does, and serves its network's API.
 
-`with SlackStandIn() as slack:` listens; `slack.keep(sample)` gives the id of a file, `slack.message(id)` the body of a
-webhook that tells of it, `slack.sign(body, url=…)` the headers, and `slack.settings` what a distribution needs.
-Each network has one, in the module of its name; the tests of all networks run with it.
+`with SlackStandIn() as slack:` listens. `slack.keep(sample)` returns the id of a file, `slack.message(id)` the body of
+a webhook that contains it, `slack.sign(body, url=…)` the headers, and `slack.settings` what a distribution needs. Each
+network has a stand-in in the module of its name, and the tests of all networks run with it.
 """
 
 from importlib import import_module

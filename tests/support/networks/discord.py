@@ -1,4 +1,4 @@
-"""Discord: signed interactions, links that expire, and the bot's way to renew them."""
+"""A stand-in for Discord: signed interactions, links that expire, and the bot's request to renew them."""
 
 import json
 import time
@@ -13,7 +13,7 @@ BOT_TOKEN = "not-a-token-" * 4
 
 
 class DiscordStandIn(StandIn):
-    """Discord."""
+    """The stand-in for Discord."""
 
     name = "discord"
 
@@ -33,7 +33,7 @@ class DiscordStandIn(StandIn):
         return json.dumps(self.interaction(*files, message=message)).encode()
 
     def interaction(self, *files: str, message: str = "1") -> dict[str, Any]:
-        """A command that was given files."""
+        """Return a command with attached files."""
         options = [{"name": f"file{n}", "type": 11, "value": file_id} for n, file_id in enumerate(files)]
         return {
             "id": f"{846462639134605300 + int(message)}",

@@ -1,4 +1,4 @@
-"""What all stand-ins have in common: a real HTTP server, the files it keeps, and a memory of what it was asked."""
+"""The shared part of all stand-ins: an HTTP server, its files, and a record of its requests."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One request as it arrived; names of headers in lower case."""
+    """A request as it arrived; header names are in lower case."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """A webhook on its way."""
+    """A webhook to send."""
 
     body: bytes
     url: str
@@ -41,7 +41,7 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What is answered."""
+    """A response."""
 
     body: bytes = b""
     status: int = 200
@@ -50,17 +50,17 @@ class Reply:
 
 
 def say(document: object, status: int = 200) -> Reply:
-    """Answer with JSON."""
+    """Return a JSON response."""
     return Reply(body=json.dumps(document).encode(), status=status)
 
 
 def give(sample: Sample) -> Reply:
-    """Answer with a file."""
+    """Return a file as a response."""
     return Reply(body=sample.content, media_type=sample.media_type)
 
 
 class StandIn(ABC):
-    """One network."""
+    """The stand-in for one network."""
 
     name: ClassVar[str]
     content_type: ClassVar[str] = JSON
@@ -78,41 +78,41 @@ class StandIn(ABC):
     @property
     @abstractmethod
     def settings(self) -> Mapping[str, str]:
-        """What a distribution has to be given."""
+        """Return the settings that a distribution needs."""
 
     @abstractmethod
     def new_id(self, number: int) -> str:
-        """Name a file as the network does."""
+        """Return a file id in the network's format."""
 
     @abstractmethod
     def message(self, *files: str, message: str = "1") -> bytes:
-        """Write a webhook that tells of a message with these files."""
+        """Return the body of a webhook for a message with these files."""
 
     @abstractmethod
     def says(self, text: str, number: str) -> bytes:
-        """Write a webhook in which Ada says something, in a message of this number."""
+        """Return the body of a webhook in which the user Ada sends a text, as the message with this number."""
 
     @abstractmethod
     def signature(self, sent: Sent) -> dict[str, str]:
-        """Give the headers that prove that the network sent this."""
+        """Return the headers that authenticate a webhook as the network's."""
 
     @abstractmethod
     def reply(self, asked: Asked) -> Reply:
-        """Answer as the network's API and file server do."""
+        """Respond as the network's API and file server do."""
 
     def sign(self, body: bytes, *, url: str = "", at: float | None = None) -> dict[str, str]:
-        """Give the headers with which the network sends a body to an address, now or at another time."""
+        """Return the headers with which the network sends a body to a URL, now or at another time."""
         sent = Sent(body=body, url=url, at=int(time.time() if at is None else at))
         return {"Content-Type": self.content_type, **self.signature(sent)}
 
     def keep(self, sample: Sample) -> str:
-        """Take a file in; give its id."""
+        """Store a file, and return its id."""
         file_id = self.new_id(next(_numbers))
         self.kept[file_id] = sample
         return file_id
 
     def paths(self) -> list[str]:
-        """List what was asked for, in order."""
+        """Return the requested paths, in order."""
         return [asked.path for asked in self.asked]
 
     def __enter__(self) -> Self:
@@ -127,7 +127,7 @@ class StandIn(ABC):
             server.server_close()
 
     def listen(self, reply: Callable[[Asked], Reply]) -> str:
-        """Serve on a port of its own; give the address."""
+        """Serve on a free port; yield the URL."""
         server = _Server(("127.0.0.1", 0), _Handler)
         server.answer = lambda asked: self._remember(asked, reply)
         self._servers.append(server)
@@ -144,7 +144,7 @@ class _Server(ThreadingHTTPServer):
     answer: Callable[[Asked], Reply]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients may hang up."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -171,4 +171,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815 (the base class calls it so)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,6 +1,6 @@
-"""Slack: the Events API, signed by slack_sdk, `files.info`, and a file server that answers with its login page.
+"""A stand-in for Slack: the Events API, signed by slack_sdk, `files.info`, and a file server.
 
-The page is for whoever has no token.
+Without a token, the file server responds with Slack's login page.
 """
 
 import base64
@@ -22,7 +22,7 @@ LOGIN_PAGE = Reply(
 
 
 class SlackStandIn(StandIn):
-    """Slack."""
+    """The stand-in for Slack."""
 
     name = "slack"
 
@@ -45,7 +45,7 @@ class SlackStandIn(StandIn):
         return json.dumps(self.event(*files, message=message)).encode()
 
     def event(self, *files: str, message: str = "1") -> dict[str, Any]:
-        """A message with files, as the documentation of `file_share` has it."""
+        """Return a message event with files, in the documented form of `file_share`."""
         return {
             "token": "XXYYZZ",
             "team_id": "T123ABC456",
@@ -95,7 +95,7 @@ class SlackStandIn(StandIn):
         return {"X-Slack-Request-Timestamp": at, "X-Slack-Signature": signature}
 
     def agree(self, team_id: str) -> str:
-        """Let somebody of a workspace agree; give the code that Slack sends back."""
+        """Approve the app for a workspace, and return the code that Slack sends back."""
         code = f"{team_id}.{len(self.codes)}"
         token = f"xoxb-{team_id}-" + "not-a-token-" * 4
         self.tokens.add(token)
@@ -114,7 +114,7 @@ class SlackStandIn(StandIn):
         return code
 
     def access(self, asked: Asked) -> dict[str, Any]:
-        """Answer as the documentation of `oauth.v2.access` has it."""
+        """Respond in the documented form of `oauth.v2.access`."""
         client = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
         if asked.headers.get("authorization") != f"Basic {client}":
             return {"ok": False, "error": "bad_client_secret"}
@@ -135,7 +135,7 @@ class SlackStandIn(StandIn):
         if not is_authorized:
             return LOGIN_PAGE
         if asked.path.startswith("/files-pri/"):
-            # Some files are a redirect away, and want the token there again.
+            # Some files redirect once, and the target demands the token too.
             return Reply(
                 status=302, headers={"Location": f"{self.url}/files-edge/{asked.path.split('/')[2]}"}
             )

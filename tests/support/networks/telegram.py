@@ -1,4 +1,4 @@
-"""Telegram: updates with a secret in a header, `getFile`, and files below an address that holds the token."""
+"""A stand-in for Telegram: updates with a secret header, `getFile`, and file URLs that contain the token."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ LARGEST_BYTES = 20 << 20
 
 
 class TelegramStandIn(StandIn):
-    """Telegram."""
+    """The stand-in for Telegram."""
 
     name = "telegram"
     sends_files_singly = True
@@ -26,13 +26,13 @@ class TelegramStandIn(StandIn):
         return f"AgACAgIAAxkBAAI{number:010d}"
 
     def message(self, *files: str, message: str = "1") -> bytes:
-        """Write an update; Telegram sends a message of its own for each file."""
+        """Return the body of an update; Telegram sends a separate message for each file."""
         (file_id,) = files
         update = {"update_id": 10000 + int(message), "message": self.post(file_id, message=message)}
         return json.dumps(update).encode()
 
     def post(self, file_id: str, *, message: str = "1") -> dict[str, Any]:
-        """A message of the kind that its file makes it."""
+        """Return a message of the kind that matches its file."""
         kind, sample = self.kind(file_id), self.kept[file_id]
         file: Any = {
             "file_id": file_id,

@@ -1,4 +1,4 @@
-"""Twilio: inbound messages as forms, signed by twilio, media behind Basic credentials, and a store without them."""
+"""A stand-in for Twilio: signed inbound forms, media behind Basic auth, and an object store without it."""
 
 import base64
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ AUTH_TOKEN = "f" * 32
 
 
 class TwilioStandIn(StandIn):
-    """Twilio."""
+    """The stand-in for Twilio."""
 
     name = "twilio"
     content_type = "application/x-www-form-urlencoded; charset=utf-8"
@@ -36,7 +36,7 @@ class TwilioStandIn(StandIn):
         return urlencode(self.parameters(*files, message=message)).encode()
 
     def parameters(self, *files: str, message: str = "1") -> dict[str, str]:
-        """An inbound MMS, as the documentation lists its parameters."""
+        """Return the documented parameters of an inbound MMS."""
         sid = f"MM{int(message):032x}"
         told = {
             "ToCountry": "US",
@@ -79,7 +79,7 @@ class TwilioStandIn(StandIn):
         return Reply(status=307, headers={"Location": f"{self.store_url}/{file_id}"})
 
     def reply_as_store(self, asked: Asked) -> Reply:
-        """Refuse, as stores do, a request that is authorized in two ways."""
+        """Refuse a request that is authorized in two ways, as object stores do."""
         if "authorization" in asked.headers:
             return Reply(status=400)
         return give(self.kept[asked.path[1:]])

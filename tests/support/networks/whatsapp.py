@@ -1,4 +1,4 @@
-"""WhatsApp: batches of messages, media ids, and addresses that need the token and a client's name."""
+"""A stand-in for WhatsApp: batches of messages, media ids, and media URLs that need the token and a User-Agent."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ ACCESS_TOKEN = "EAAJB" + "x" * 150
 
 
 class WhatsAppStandIn(StandIn):
-    """WhatsApp."""
+    """The stand-in for WhatsApp."""
 
     name = "whatsapp"
 
@@ -28,14 +28,14 @@ class WhatsAppStandIn(StandIn):
         return f"{1000000000000000 + number}"
 
     def message(self, *files: str, message: str = "1") -> bytes:
-        """Write a webhook; WhatsApp sends a message of its own for each file, several in one webhook."""
+        """Return the body of a webhook; WhatsApp sends a separate message for each file, several in one webhook."""
         messages = [
             self.media_message(file_id, f"wamid.{message}.{number}") for number, file_id in enumerate(files)
         ]
         return json.dumps(self.webhook(*messages)).encode()
 
     def webhook(self, *messages: dict[str, Any]) -> dict[str, Any]:
-        """Put each message into an entry and a change of its own."""
+        """Return a webhook with each message in an entry and a change of its own."""
         return {
             "object": "whatsapp_business_account",
             "entry": [

@@ -1,1 +1,1 @@
-"""Processes of the service and of the test run: how they start, are forked, die and are traced."""
+"""Start, fork, kill and trace processes of the service and of the test run."""

@@ -1,4 +1,4 @@
-"""The example of an agent by the SDK, as a process of its own that a service on this machine sends messages to."""
+"""The SDK's example of an agent, as a process that a service on this machine sends messages to."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}
 
 @contextlib.contextmanager
 def running_agent(url: str, credentials: dict[str, Any]) -> Iterator[str]:
-    """Run the example with its deployment's credentials; give its address."""
+    """Run the example with its deployment's credentials; yield its URL."""
     port = free_port()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SERVICE_")},

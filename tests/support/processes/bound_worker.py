@@ -1,4 +1,4 @@
-"""A worker's handlers, bound to Celery's tasks as in a worker process, and called in the test's own thread."""
+"""A worker's handlers, bound to Celery's tasks as in a worker process and called in the test's own thread."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -14,14 +14,14 @@ from workers.registry import bind_queues
 
 
 class BoundWorker:
-    """The handlers of some queues, and what they share."""
+    """The handlers of some queues, and their shared resources."""
 
     def __init__(self, app: Celery, context: WorkerContext) -> None:
         self.app = app
         self.context = context
 
     def run(self, kind: str, **fields: str) -> None:
-        """Do a job as if its message had just arrived."""
+        """Run a job as if its message had just arrived."""
         assert self.app.tasks[kind].apply(kwargs=fields).get() is None
 
 
@@ -30,7 +30,7 @@ def bound_worker(
     settings: Settings, queues: Collection[str] = QUEUES, *, broker_url: str | None = None
 ) -> Iterator[BoundWorker]:
     """Bind the handlers of these queues."""
-    # Celery tells every application of a process of every other's tasks; this one must have its own handlers.
+    # Celery registers a task with every application of the process; this application must use its own handlers.
     shared_tasks: Any = _state
     others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
     app, context = create_celery(broker_url or settings.redis_url), WorkerContext(settings)

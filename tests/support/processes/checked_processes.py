@@ -1,6 +1,6 @@
-"""Fronts that tests start as processes hold all of their answers, streams too, against the OpenAPI document.
+"""Check all responses of web processes that tests start, streams included, against the OpenAPI document.
 
-They write what they find into a file; the test during which it was written fails.
+The processes write violations into a file. The test that runs at that time fails.
 """
 
 import os
@@ -26,13 +26,13 @@ _EVENTS = {"Content-Type": "text/event-stream"}
 
 
 def watch_applications() -> None:
-    """Have applications that are made from now on write down answers that the document does not describe."""
+    """Have every application created from now on record responses that the document does not describe."""
     create = web.app.create_app
 
     def create_watched(settings: Settings, services: Services | None = None) -> Flask:
         app = create(settings, services)
         if UNDOCUMENTED in os.environ:
-            # The first that is registered is called last, when the answer is as it leaves.
+            # Flask calls the function registered first last, when the response is final.
             looking = partial(look, Path(os.environ[UNDOCUMENTED]))
             app.after_request_funcs.setdefault(None, []).insert(0, looking)
         return app
@@ -41,10 +41,10 @@ def watch_applications() -> None:
 
 
 def look(file: Path, response: Response) -> Response:
-    """Write down what of an answer the document does not describe, of a stream once it is over."""
+    """Record what the document does not describe; of a stream, after its end."""
     note = partial(_note, file, request.method, request.url_rule.rule if request.url_rule else None)
     if isinstance(response, ResponsePlaceholder):
-        # There will be another in its place, which is looked at by itself, and then frames.
+        # A later response replaces this one and is checked itself, or frames follow.
         response._steps = _listened_to(response._steps, partial(note, 200, _EVENTS))
         return response
     if response.mimetype == "text/event-stream":
@@ -55,7 +55,7 @@ def look(file: Path, response: Response) -> Response:
 
 
 def _listen(response: Response, note: Callable[[bytes], None]) -> None:
-    """Look at the events of a stream once it is over."""
+    """Check the events of a stream after its end."""
     frames = response.response
     if isinstance(frames, DeferredResponse):
         frames._pieces = _listened_to(frames._pieces, note)
@@ -88,7 +88,7 @@ def _note(
 
 @pytest.fixture(scope="session", autouse=True)
 def undocumented_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the file into which fronts write; they are told by their environment."""
+    """Yield the file into which web processes write; their environment names it."""
     file = tmp_path_factory.mktemp("undocumented") / "answers.txt"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(UNDOCUMENTED, str(file))

@@ -1,4 +1,4 @@
-"""What a test goes through and did not write down itself."""
+"""Check that a test's generated list of cases is not empty."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -7,7 +7,7 @@ Thing = TypeVar("Thing")
 
 
 def found(things: Iterable[Thing]) -> list[Thing]:
-    """Give what a search found; fail if that is nothing, as a loop over nothing would assert nothing."""
+    """Return the cases that a search found; fail if there are none, because a loop over no cases asserts nothing."""
     listed = list(things)
     assert listed, "nothing was found to look at"
     return listed

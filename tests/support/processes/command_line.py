@@ -1,6 +1,6 @@
-"""The `quartermaster` command as a program, forked from a process that has imported it (`process_forks.py`).
+"""The `quartermaster` command as a process, forked from one that has imported it (`process_forks.py`).
 
-Importing takes a second of a processor, and the commands themselves a tenth of that.
+The import takes a second of CPU, and a command itself a tenth of that.
 """
 
 import os
@@ -38,14 +38,14 @@ class CommandLine:
         self._process: Popen[bytes] = process_forks.start(program)
 
     def finish(self, *, seconds: float = 60.0) -> tuple[int, str, str]:
-        """Wait for its end; give its status, what it said, and its complaints."""
+        """Wait for the end; return exit status, standard output and standard error."""
         with self._directory:
             status = self._process.wait(seconds)
             return status, self._output.read_text(), self._complaint.read_text()
 
 
 def main() -> None:
-    """Be the command."""
+    """Run the command in this process."""
     complaint = os.open(os.environ.pop(_COMPLAINT), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(complaint, 2)
     exec(os.environ.pop(_PREPARATION), {})

@@ -1,6 +1,6 @@
-"""Compile the tests once, where each of their processes would: pytest rewrites every assertion of a test as it does.
+"""Compile the tests once before the test processes start: pytest rewrites the assertions of each module.
 
-It keeps the result beside the test, as Python does of any module.
+The results are stored beside the tests, as Python does for any module.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ FOLDERS = ("tests", "sdk/tests")
 
 
 def compile_tests(root: Path) -> None:
-    """Compile all tests below, by as many processes as there are cores, unless nothing is to be kept."""
+    """Compile all tests below, with one process for each core; do nothing if bytecode is not written."""
     if sys.dont_write_bytecode:
         return
     files = sorted(file for folder in FOLDERS for file in (root / folder).rglob("test_*.py"))
@@ -28,7 +28,7 @@ def compile_tests(root: Path) -> None:
                     ".".join(file.relative_to(root).with_suffix("").parts) for file in files[share::shares]
                 )
             finally:
-                os._exit(0)  # what is missing is compiled by who needs it
+                os._exit(0)  # The process that imports a missing file compiles it.
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
@@ -41,5 +41,7 @@ def _compile(names: Iterable[str]) -> None:
             continue
         module = importlib.util.module_from_spec(spec)
         module.__dict__["__builtins__"] = {}
-        with contextlib.suppress(ImportError):  # it is compiled, and can import nothing when it begins to run
+        with contextlib.suppress(
+            ImportError
+        ):  # This code runs while the module is compiled, and cannot import.
             spec.loader.exec_module(module)

@@ -1,7 +1,7 @@
-"""A front that dies at a point, as often as it is armed.
+"""A web process that dies at a fault point, as often as it is armed.
 
-What serves is forked from a process that has imported everything (`process_forks.py`), and started again by it as
-after any death.
+The serving process is forked from one that has imported everything (`process_forks.py`), and its parent restarts it
+after each death.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _REPLACED = {"web.wsgi:application": "tests.support.processes.crashing_applicati
 
 
 class DoomedFront:
-    """A front of one process, beside its parent; armed for nothing at first."""
+    """A web process of one worker under a parent; at first it is not armed."""
 
     def __init__(self, stack: Stack) -> None:
         port = free_port()
@@ -35,7 +35,7 @@ class DoomedFront:
             yield self
 
     def armed(self, point: str) -> Service:
-        """Have what serves started anew, to die at this point."""
+        """Restart the serving process, armed to die at this point."""
         self._point.write_text(point)
         before = self._children()
         for child in before:

@@ -1,7 +1,7 @@
-"""What xdist starts in place of Python: hands its standard streams to a fork (`forked_workers.py`), and ends with it.
+"""The program that xdist starts instead of Python: it hands its standard streams to a fork and exits with it.
 
-It is run as `fork_client.py ADDRESS OPTIONS…`. Where no fork takes the streams it becomes the Python that xdist wanted,
-with those options.
+Run as `fork_client.py ADDRESS OPTIONS…` (see `forked_workers.py`). If no fork accepts the streams, it becomes the
+Python process that xdist requested, with those options.
 """
 
 import contextlib

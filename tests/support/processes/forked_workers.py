@@ -1,8 +1,9 @@
-"""Collect the tests once, and fork the processes that run them from the one that did.
+"""Collect the tests once, and fork the test processes from the one that did.
 
-To import and to collect ten thousand tests takes a process fifteen seconds, and each process of a run would. Here one
-collects, with the arguments of the run, and waits; xdist starts `fork_client.py` where it would start Python. Where
-nothing can be forked, as when a test cannot be imported, each process starts as xdist has it, and says what is wrong.
+Importing and collecting ten thousand tests takes fifteen seconds of CPU, which each process of a run would spend.
+Instead one process collects, with the arguments of the run, and waits; xdist starts `fork_client.py` where it would
+start Python. If it cannot fork, for example because a test cannot be imported, each process starts as usual and
+reports the error.
 """
 
 import atexit
@@ -34,7 +35,7 @@ _NO_WORKER = {"workerid": "origin", "workercount": 0, "testrunuid": "", "mainarg
 
 
 def collect_for_all(config: pytest.Config, specs: Sequence[XSpec], leaving: ExitStack) -> None:
-    """Start the process that collects, until `leaving`, and have those of the run begin as its forks."""
+    """Start the process that collects, until `leaving`, and have the run's processes start as its forks."""
     if config.invocation_params.dir != config.rootpath:
         return
     address = str(Path(leaving.enter_context(TemporaryDirectory())) / "forks")
@@ -61,20 +62,22 @@ def collect_for_all(config: pytest.Config, specs: Sequence[XSpec], leaving: Exit
 
 
 class _Origin:
-    """Has a session fork, once its tests are collected, instead of running them."""
+    """Forks a session after its tests are collected, instead of running them."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Fork for each client; returns at once if there is something to say about the collection."""
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who end
+        """Fork for each client; return at once if the collection has something to report."""
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_IGN
+        )  # No code waits for ended children, so let the kernel reap them.
         while not session.testsfailed:
             client, _ = self._listener.accept()
             _, streams, _, _ = socket.recv_fds(client, 64, 3)
             if streams and os.fork() == 0:
                 self._listener.close()
-                client.send(b"forked")  # it stays open as long as this process runs
+                client.send(b"forked")  # Keep the socket open as long as this process runs.
                 _Fork(session).run(streams)
             for stream in streams:
                 os.close(stream)
@@ -83,7 +86,7 @@ class _Origin:
 
 
 class _Fork:
-    """Has a process of xdist's go on with a session whose tests are collected."""
+    """Continues a collected session as a process of xdist."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
@@ -91,7 +94,7 @@ class _Fork:
         self._plugins = session.config.pluginmanager.get_plugins()
 
     def run(self, streams: Sequence[int]) -> None:
-        """Do what is said over these streams, then end."""
+        """Execute the commands from these streams, then exit."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         bind_to_parent(signal.SIGKILL)
         random.seed()
@@ -100,7 +103,7 @@ class _Fork:
             os.dup2(stream, standard)
             os.close(stream)
         self._config.pluginmanager.register(self)
-        _pytest.config._prepareconfig = lambda *_: self._config  # xdist begins with it
+        _pytest.config._prepareconfig = lambda *_: self._config  # xdist sends this first.
         try:
             exec(eval(sys.stdin.readline()), {"__name__": "__main__"})
         finally:
@@ -111,7 +114,7 @@ class _Fork:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
-        """Tell xdist what was collected, and run what it wants."""
+        """Report the collected tests to xdist, and run those it requests."""
         config._tmp_path_factory = TempPathFactory.from_config(config, _ispytest=True)  # type: ignore[attr-defined]
         self._capturing.start_global_capturing()
         self._capturing.suspend_global_capture()
@@ -122,7 +125,7 @@ class _Fork:
         return self._run_tests()
 
     def _run_tests(self) -> int:
-        """Run them, as pytest does what follows the collection; xdist hears of an error by the end of its channel."""
+        """Run the tests, and what pytest does after them; xdist detects an error by the end of its channel."""
         session, hook = self._session, self._config.hook
         try:
             hook.pytest_runtestloop(session=session)
@@ -143,11 +146,11 @@ class _Fork:
 
 
 def main() -> None:
-    """Collect as a process of xdist's would, with the arguments of the run."""
+    """Collect as a process of xdist does, with the arguments of the run."""
     listener, *arguments = sys.argv[1:]
     bind_to_parent(signal.SIGTERM)
     config = _pytest.config._prepareconfig(arguments, None)
-    import_module("xdist.remote").setup_config(config, None)  # pytest loads its plugins first
+    import_module("xdist.remote").setup_config(config, None)  # pytest loads its plugins first.
     config.workerinput, config.workeroutput = _NO_WORKER, {}  # type: ignore[attr-defined]
     config.pluginmanager.register(_Origin(socket.socket(fileno=int(listener))))
     sys.exit(config.hook.pytest_cmdline_main(config=config))

@@ -1,9 +1,9 @@
-"""Processes that do one thing and may be killed on the way, each forked from a clean one in some milliseconds.
+"""Run one function in a process that dies at a fault point; each is forked from a clean process in milliseconds.
 
-`die_at(point, act, settings, *arguments)` runs `act(settings, *arguments)` in a process of its own that is armed for
-the fault point, and tells whether it died there by SIGKILL. What `act` and its arguments are must be importable and
-picklable. Postgres hears of a death a moment later: until then the dead hold their rows, and whoever looks for work
-passes these over, to come again. A test looks once, so it goes on when nothing is held any more.
+`die_at(point, act, settings, *arguments)` runs `act(settings, *arguments)` in a process that is armed for the fault
+point, and returns whether SIGKILL ended it there. `act` and its arguments must be importable and picklable. Postgres
+notices a death a moment later. Until then the dead process's transactions hold their rows, and workers skip these
+rows. A test scans only once, so `die_at` returns after all such transactions have ended.
 """
 
 import pickle
@@ -24,7 +24,7 @@ from tests.support.processes.stack import wait_until
 
 
 def die_at(point: str, act: Callable[..., object], settings: Settings, *arguments: Any) -> bool:
-    """Run `act` in a process armed for this point; tell whether it died there, and fail if it ended otherwise."""
+    """Run `act` in a process armed for this point. Return whether it died there; fail if it ended otherwise."""
     with TemporaryDirectory() as directory:
         deed = Path(directory) / "deed"
         deed.write_bytes(pickle.dumps((act, (settings, *arguments))))
@@ -35,7 +35,7 @@ def die_at(point: str, act: Callable[..., object], settings: Settings, *argument
 
 
 def _outlive_transactions(database_url: str) -> None:
-    """Wait until no transaction is open any more that is open now."""
+    """Wait until every transaction that is open now has ended."""
     database = Database(database_url, pool_size=1)
     began = _open_transactions(database)
     wait_until(lambda: not began & _open_transactions(database), "the end of what the dead had begun")
@@ -56,7 +56,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS
 
 
 def main() -> None:
-    """Be such a process."""
+    """Run as such a process."""
     point, deed = sys.argv[1:]
     act, arguments = pickle.loads(Path(deed).read_bytes())
     failpoints.arm(point)

@@ -1,7 +1,7 @@
-"""Have werkzeug compile what builds an address when one is built.
+"""Have werkzeug compile the URL builder of a route only when a URL is built.
 
-It compiles two functions for each route of an application, which takes most of the time of making one. The service
-builds no addresses, and the tests make an application a module and a front.
+werkzeug compiles two functions for each route, which takes most of the time to create an application. The service
+builds no URLs, and the tests create an application for each module.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _compile = Rule._compile_builder
 
 
 def build_addresses_lazily() -> None:
-    """Do so for applications that this process makes from now on."""
+    """Patch werkzeug for all applications that this process creates from now on."""
     Rule._compile_builder = _compile_when_built  # type: ignore[method-assign, assignment]
 
 

@@ -1,4 +1,4 @@
-"""Tests as pages and tables name them: `tests/web/test_x.py::test_y`, perhaps with one of its parameters in
+"""Resolve names of tests as documents write them: `tests/web/test_x.py::test_y`, with an optional parameter in
 brackets, or a file or folder of tests.
 """
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def is_test(name: str) -> bool:
-    """Tell whether a name is one of a test that is there."""
+    """Return whether a name denotes an existing test."""
     path, _, function = name.partition("[")[0].partition("::")
     place = ROOT / path
     if not function:

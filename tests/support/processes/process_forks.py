@@ -1,9 +1,9 @@
-"""Start the service's processes by fork from one that has imported what they import.
+"""Start the service's processes by fork from one process that has imported their modules.
 
-A front takes two seconds of a processor until it serves, a worker one, and nearly all of that is imports. A test runs
-the same command in a process of its own, in a session of its own, and asks it the same things; only the modules are
-there already. `python -m tests.support.processes.process_forks` is what is forked: nothing in it reads a setting, opens
-a connection or has a thread. Benchmarks start what production starts, and so do the tests of `deploy`.
+A web process needs two seconds of CPU before it serves, a worker one, mostly for imports. A test runs the same command
+in a separate process and session; only the modules are loaded already. `python -m
+tests.support.processes.process_forks` is the process to fork: it reads no setting, opens no connection and has no
+thread. Benchmarks and the tests of `deploy` start processes as production does.
 """
 
 import atexit
@@ -55,11 +55,11 @@ PRELOADED = (
     *("web.app", "workers.agents", "workers.handling", "workers.models", "workers.registry"),
 )
 REQUEST_BYTES = 1 << 17
-MESSAGE = struct.Struct("q")  # a process id, and at its end its status
+MESSAGE = struct.Struct("q")  # a process id, and its status once it has ended
 
 
 def start(program: Program) -> subprocess.Popen[bytes]:
-    """Start a process of the service that keeps a log, by fork in a run of pytest; anything else as `spawn` does."""
+    """Start a process of the service with a log: by fork in a run of pytest, otherwise as `spawn` does."""
     ignored, module = _read_command(program.command)
     is_known = bool(module) and (module[0] in {"gunicorn", "celery"} or module[0].startswith("tests."))
     if is_known and program.log is not None and "PYTEST_VERSION" in os.environ:
@@ -68,7 +68,7 @@ def start(program: Program) -> subprocess.Popen[bytes]:
 
 
 def run(module: str, *arguments: str, seconds: float = 60.0) -> tuple[int, str]:
-    """Run a module of the tests to its end; give its status, negative for a signal, and what it said."""
+    """Run a module of the tests to its end; return its status, negative for a signal, and its output."""
     with TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         command = (sys.executable, "-m", module, *arguments)
@@ -93,7 +93,7 @@ def _read_command(command: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 class _Forked(subprocess.Popen[bytes]):
-    """A process whose parent is the one that it was forked from, which tells how it ended."""
+    """A process whose parent is the forking process, which reports its exit status."""
 
     def __init__(self, program: Program, ignored: list[str], module: list[str]) -> None:
         assert program.log is not None
@@ -114,11 +114,11 @@ class _Forked(subprocess.Popen[bytes]):
         self.pid = self._read()
 
     def poll(self) -> int | None:
-        """Tell the status if it has ended."""
+        """Return the status, or None while it runs."""
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; give the status, negative for a signal."""
+        """Wait for the end; return the status, negative for a signal."""
         if self._look(timeout) is None:
             assert timeout is not None
             raise subprocess.TimeoutExpired(self.args, timeout)
@@ -128,7 +128,7 @@ class _Forked(subprocess.Popen[bytes]):
         os.close(self._status)
 
     def _look(self, seconds: float | None) -> int | None:
-        ended = select.poll()  # a test may have more files open than `select` can watch
+        ended = select.poll()  # poll(), because select() fails above 1,024 file descriptors.
         ended.register(self._status, select.POLLIN)
         if self.returncode is None and ended.poll(None if seconds is None else seconds * 1000):
             with self._reading:
@@ -145,7 +145,7 @@ class _Forked(subprocess.Popen[bytes]):
 
 @functools.cache
 def _origin() -> socket.socket:
-    """Have a process that others are forked from; it ends, and all of them, when this one does."""
+    """Start a process that forks others; it and all of them end with this process."""
     address = shared_artifacts.find(_OFFER)
     if address is None:
         leaving = contextlib.ExitStack()
@@ -157,9 +157,9 @@ def _origin() -> socket.socket:
 
 
 def start_origin(leaving: contextlib.ExitStack) -> Path:
-    """Start the process with the imports, until `leaving`, and offer it; gives where it listens.
+    """Start the process with the imports, until `leaving`, and offer it; return its address.
 
-    It is not traced, and so nothing is that it forks: that has its time to keep.
+    Neither it nor its forks are traced, because the service's processes have timeouts to keep.
     """
     untraced = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_START"}
     address = Path(leaving.enter_context(TemporaryDirectory())) / "quick-starts"
@@ -175,14 +175,14 @@ def start_origin(leaving: contextlib.ExitStack) -> Path:
             pass_fds=[listener.fileno()],
             start_new_session=True,
         )
-    leaving.callback(process.communicate)  # it ends with its input
+    leaving.callback(process.communicate)  # The process ends when its standard input closes.
     shared_artifacts.offer(_OFFER, address)
     leaving.callback(shared_artifacts.withdraw, _OFFER)
     return address
 
 
 def main() -> None:
-    """Import everything, then fork for each request; what returns from `_serve` is a new process."""
+    """Import everything, then fork for each request; a return from `_serve` is in a new process."""
     for module in PRELOADED:
         import_module(module)
     import_module("tests.support.processes.checked_processes").watch_applications()
@@ -194,9 +194,11 @@ def main() -> None:
 
 
 def _accept(listener: socket.socket) -> socket.socket:
-    """Fork for each process of the tests, to have its requests; what returns serves one of them."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who end
-    # Nothing is ever written to the input, but it ends.
+    """Fork for each test process that connects; a return is in the process that serves one of them."""
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_IGN
+    )  # No code waits for ended children, so let the kernel reap them.
+    # Nothing writes to this pipe; its end ends the process.
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         requests, _ = listener.accept()
         if os.fork() == 0:
@@ -213,7 +215,7 @@ def _serve(requests: socket.socket) -> bytes:
     def report(*_: object) -> None:
         while statuses and (ended := os.waitpid(-1, os.WNOHANG))[0]:
             descriptor = statuses.pop(ended[0])
-            with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            with contextlib.suppress(BrokenPipeError):  # No code waits for it any more.
                 os.write(descriptor, MESSAGE.pack(ended[1]))
             os.close(descriptor)
 
@@ -222,7 +224,7 @@ def _serve(requests: socket.socket) -> bytes:
         request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 2)
         if not request:
             sys.exit()
-        # A child that ends at once is reported after it is known.
+        # Register the child before reporting, because it may end at once.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         log, status = files
         if (pid := os.fork()) == 0:
@@ -234,7 +236,7 @@ def _serve(requests: socket.socket) -> bytes:
 
 
 def _settle(requests: socket.socket, log: int, status: int, others: list[int]) -> None:
-    """Be a process as `spawn` would have started it, and tell its id."""
+    """Set this process up as `spawn` would have started it, and report its id."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     os.setsid()
@@ -249,7 +251,7 @@ def _settle(requests: socket.socket, log: int, status: int, others: list[int]) -
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Do as `python -m` does with this command, environment and directory."""
+    """Execute a command as `python -m` does, with its environment and directory."""
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])

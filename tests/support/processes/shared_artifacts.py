@@ -1,4 +1,4 @@
-"""What one process of a run makes for all of them: a variable says where it is, and for which checkout."""
+"""Artifacts that one process of a run creates for all: an environment variable holds their place and checkout."""
 
 import os
 from pathlib import Path
@@ -7,17 +7,17 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def offer(what: str, place: Path) -> None:
-    """Say where something is, to this process and to those that it starts."""
+    """Publish the place of an artifact to this process and its children."""
     os.environ[_variable(what)] = f"{ROOT}:{place}"
 
 
 def withdraw(what: str) -> None:
-    """Say that it is there no longer."""
+    """Withdraw an artifact."""
     del os.environ[_variable(what)]
 
 
 def find(what: str) -> Path | None:
-    """Give where it is, if somebody made it for this checkout."""
+    """Return the place of an artifact, or None if this checkout has none."""
     checkout, _, place = os.environ.get(_variable(what), "").rpartition(":")
     return Path(place) if checkout == str(ROOT) else None
 

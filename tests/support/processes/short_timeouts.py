@@ -1,7 +1,7 @@
-"""The front with its patience shortened, so that journeys need not wait as long as clients may.
+"""The web process with shortened timeouts, so that journeys need not wait as long as real clients may.
 
-For gunicorn in the place of `web.wsgi`; nothing else about the front is different. With PATIENCE=whole nothing is, and
-with PATIENCE=endless only calls wait for a worker as long as a slow machine may take to bring all of them.
+gunicorn loads it instead of `web.wsgi`; only the timeouts differ. With PATIENCE=whole they do not differ. With
+PATIENCE=endless only the timeout of calls without a worker is longer, for slow machines.
 """
 
 import os
@@ -16,7 +16,7 @@ elif os.environ.get("PATIENCE") != "whole":
     reply_timeouts.QUEUE_SECONDS = 3.0
     responses.COMMENT_AFTER_SECONDS = 1.0
 
-# After the constants, so that nothing is served before they hold.
+# Import after the constants are set, so that no request sees the old ones.
 from web.wsgi import application
 
 __all__ = ["application"]

@@ -1,4 +1,4 @@
-"""Ends of a process in the middle of its work, acted out in the process of the test: nothing after the point runs."""
+"""Simulate the death of a process inside the test's process: no code after the fault point runs."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from shared import failpoints
 
 
 class Died(BaseException):
-    """The process ended here."""
+    """The simulated process died here."""
 
 
 def die_once(patch: pytest.MonkeyPatch, point: str) -> list[str]:
-    """Raise Died where this fault point is reached first; give a list that then names it."""
+    """Raise Died when this fault point is first reached; the returned list then contains it."""
     reached: list[str] = []
 
     def reach(name: str) -> None:

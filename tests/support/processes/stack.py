@@ -1,9 +1,9 @@
-"""The whole service as real processes, for journeys and chaos: durable Postgres, Valkey, web, workers, beat.
+"""The whole service as real processes, for journeys and chaos: durable Postgres, Valkey, web processes, workers, beat.
 
-Each process runs the same command as in production (by fork, in tests: `process_forks.py`), with the environment a test
-chooses (armed `FAULTS`, for one), and can be killed and started again on its own. Everything lives in one directory and
-on free ports, and dies with the process that made it: start things from a thread that lives as long as they should
-(see `deploy.supervision.child_processes`).
+Each process runs its production command (in tests by fork: `process_forks.py`), with an environment that a test
+chooses, such as armed `FAULTS`. Each can be killed and restarted separately. Everything lives in one directory and on
+free ports, and dies with the thread that started it: use a thread that lives long enough (see
+`deploy.supervision.child_processes`).
 """
 
 import contextlib
@@ -53,11 +53,11 @@ ChangeCommand = Callable[[Sequence[str]], Sequence[str]]
 
 
 class TookTooLong(AssertionError):
-    """What a test waited for did not come about."""
+    """A condition did not become true before the timeout."""
 
 
 def wait_until(condition: Callable[[], object], what: str, *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Look again and again until the condition holds; raise `TookTooLong` when it does not in time."""
+    """Poll until the condition holds; raise `TookTooLong` after the timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -69,7 +69,7 @@ free_port = find_free_port
 
 
 class Servers:
-    """A Postgres that keeps its promises, a Valkey, and one for model calls, to be killed and started again."""
+    """A durable Postgres, a Valkey, and a second one for model calls, which can be killed and restarted."""
 
     def __init__(self, directory: Path, *, rabbitmq: RabbitMQ | None = None) -> None:
         self.directory = directory
@@ -89,13 +89,13 @@ class Servers:
             self.rabbitmq.start()
 
     def create_database(self, name: str) -> str:
-        """Create a database with the newest schema, which is made only once; gives the service's address of it."""
+        """Create a database with the newest schema, cloned from a template; return the service's URL for it."""
         if self._template is None:
             self._template = make_template(self.postgres)
         return self.postgres.create_database(name, template=self._template)
 
     def new_redis_url(self) -> str:
-        """Give the address of a database of the Valkey that nobody else uses."""
+        """Return the URL of an unused database of the Valkey."""
         return self.valkey.url.rpartition("/")[0] + f"/{next(self.installations)}"
 
     def stop(self) -> None:
@@ -139,16 +139,16 @@ class Service:
         return self._process.pid
 
     def place(self, address: str, prefix: tuple[str, ...]) -> Self:
-        """Have it run on another host, whose network the prefix enters."""
+        """Run the process on another host, whose network the command prefix enters."""
         self._address, self._program = address, replace(self._program, prefix=prefix)
         return self
 
     def start(self) -> None:
-        """Start it and do not wait; what it logs is appended to its log."""
+        """Start without waiting; output is appended to the log."""
         self._process = process_forks.start(self._program)
 
     def kill(self) -> None:
-        """End it and its children by SIGKILL."""
+        """Kill the process and its children by SIGKILL."""
         if self._process is not None:
             kill(self._process)
 
@@ -157,16 +157,16 @@ class Service:
         self._process.send_signal(number)
 
     def terminate(self) -> bool:
-        """Ask it to end; tell whether it did so by itself."""
+        """Send SIGTERM and wait. Return whether the process ended by itself."""
         return self._process is None or stop(self._process, self._program)
 
     def wait_for_end(self, *, seconds: float = PATIENCE_SECONDS) -> int:
-        """Wait until it has ended; give its status, negative for a signal."""
+        """Wait until the process has ended; return its status, negative for a signal."""
         assert self._process is not None
         return self._process.wait(seconds)
 
     def is_answering(self) -> bool:
-        """Tell whether this front answers."""
+        """Return whether this web process responds."""
         connection = http.client.HTTPConnection(self._address, self.port, timeout=60)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/healthz")
@@ -181,7 +181,7 @@ class Service:
 
 
 class Stack:
-    """One installation of the service over `servers`: databases of its own, a store and any number of processes."""
+    """One installation of the service over `servers`: its own databases and store, and any number of processes."""
 
     def __init__(
         self,
@@ -227,9 +227,9 @@ class Stack:
         }
 
     def set_up(self) -> dict[str, Any]:
-        """Make the first owner, as the first start does; give the credentials it writes once.
+        """Create the first owner, as the first start does; return the credentials, which are shown once.
 
-        In this process, as starting the command takes many times as long as what it does.
+        This runs in the test's process, because starting the command takes much longer than its work.
         """
         credentials = self.directory / "credentials.json"
         with patch.dict(os.environ, self.environment, clear=True):
@@ -243,11 +243,11 @@ class Stack:
         return document
 
     def web(self, *, port: int | None = None, **settings: str) -> Service:
-        """Describe a front; the first one, without a port of its own, is where links point to."""
+        """Describe a web process; links point to the first one, which has no port given."""
         return self.web_by(web_command(), port=port or self.web_port, settings=settings)
 
     def web_by(self, command: list[str], *, port: int, settings: Mapping[str, str]) -> Service:
-        """Describe a front that is started by another command."""
+        """Describe a web process with another command."""
         return self._service(f"web-{port}", command, {"PORT": str(port), **settings}, port=port)
 
     def worker(self, name: str, **settings: str) -> Service:
@@ -262,7 +262,7 @@ class Stack:
 
     @contextlib.contextmanager
     def running(self, *services: Service) -> Iterator[None]:
-        """Run these services within the block; fronts answer when it begins, and all are killed at its end."""
+        """Run these services within the block; web processes respond when it begins, and all are killed at its end."""
         try:
             for service in services:
                 service.start()
@@ -275,7 +275,7 @@ class Stack:
                 service.kill()
 
     def kill_all(self) -> None:
-        """End every process this stack has started."""
+        """Kill every process that this stack has started."""
         for service in self._started:
             service.kill()
 

@@ -1,7 +1,7 @@
-"""Databases for tests: one migrated template for the run, a fresh clone for each module.
+"""Databases for tests: one migrated template for the run, and a new clone for each module.
 
-A clone starts empty. The tests of one module share it and make the rows they need, so they never count whole tables.
-They, and what they test, work as the service's own role; `administrator_url` is for tests that make tables.
+A clone starts empty. The tests of one module share it and create the rows they need, so they never count whole tables.
+Tests and code under test connect as the service's own role; `administrator_url` is for tests that create tables.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from shared.db.database import Database
 from tests.support.servers.memory_directories import is_in_memory
 from tests.support.servers.prepared_postgres import driver_url, make_template
 
-# Beyond what the service's role has anywhere else: to bring statistics up to date, and to plant broken rows.
+# Rights beyond those of the service's role: to run ANALYZE, and to insert invalid rows.
 _RIGHTS_OF_TESTS = ("pg_maintain", "SET ON PARAMETER session_replication_role")
 
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_server: EmbeddedPostgres) -> str:
-    """Make a database with the newest schema, to clone; gives its name."""
+    """Create a database with the newest schema, to clone; return its name."""
     name = make_template(postgres_server)
     administrator = create_engine(driver_url(postgres_server.url))
     with administrator.begin() as connection:
@@ -33,14 +33,14 @@ def migrated_template(postgres_server: EmbeddedPostgres) -> str:
 
 @pytest.fixture(scope="module")
 def database_url(postgres_server: EmbeddedPostgres, migrated_template: str) -> Iterator[str]:
-    """Clone the template for this module; gives the address as `DATABASE_URL` would."""
+    """Clone the template for this module; yield its URL in the form of `DATABASE_URL`."""
     yield (url := clone(postgres_server, migrated_template))
     if is_in_memory(postgres_server.directory):
         postgres_server.drop_database(_name_in(url))
 
 
 def clone(server: EmbeddedPostgres, template: str) -> str:
-    """Copy a database file by file, which costs half of what it does by log where nothing waits for the disk."""
+    """Copy a database by file copy: without fsync it takes half the time of a copy by WAL."""
     name = f"test_{uuid4().hex}"
     administrator = create_engine(driver_url(server.url), isolation_level="AUTOCOMMIT")
     with administrator.connect() as connection:
@@ -52,7 +52,7 @@ def clone(server: EmbeddedPostgres, template: str) -> str:
 
 @pytest.fixture
 def empty_engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
-    """Open a database without a schema, as who migrates it."""
+    """Open a database without a schema, as the migrating role."""
     postgres_server.create_database(name := f"test_{uuid4().hex}")
     engine = create_engine(driver_url(postgres_server.migrations_url(name)))
     yield engine
@@ -61,7 +61,7 @@ def empty_engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def administrator_url(postgres_server: EmbeddedPostgres, database_url: str) -> str:
-    """Give the address of this module's database for its superuser."""
+    """Return the superuser's URL of this module's database."""
     return postgres_server.database_url(_name_in(database_url), role=SUPERUSER)
 
 

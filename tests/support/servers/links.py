@@ -1,6 +1,6 @@
-"""A link over TCP to a server, which can be cut as a cable is: nothing arrives, and nothing says so.
+"""A TCP link to a server that can be cut like a cable: packets are dropped, and neither side is notified.
 
-It may also be reset, be silent for a while, and lose the answer to the next request.
+It can also be reset, go silent for a while, or lose the response to the next request.
 """
 
 import ctypes
@@ -21,10 +21,10 @@ Address = str | tuple[str, int]
 
 
 class Link:
-    """Passes bytes on while it is entered."""
+    """Forwards bytes within its block."""
 
     def __init__(self, server: Address) -> None:
-        """Lead to the server at this address; it need not be there yet."""
+        """Forward to the server at this address, which need not listen yet."""
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._listener.getsockname()[1]
@@ -46,24 +46,24 @@ class Link:
             connection.end()
 
     def cut(self) -> None:
-        """Have the kernel drop every packet that comes in, before it would be acknowledged."""
+        """Have the kernel drop every inbound packet before it is acknowledged."""
         for connection in self._open():
             connection.cut()
 
     def reset(self, share: float) -> None:
-        """End about this share of the connections by RST."""
+        """Reset about this share of the connections (RST)."""
         for connection in self._some(share):
             connection.reset()
 
     def be_silent(self, share: float, seconds: float) -> None:
-        """Pass nothing on, either way, for so long over about this share of the connections; make no new ones."""
+        """Forward nothing on about this share of the connections for some seconds; accept no new ones meanwhile."""
         until = time.monotonic() + seconds
         self._silent_until = until
         for connection in self._some(share):
             connection.silent_until = until
 
     def lose_answers(self, share: float, request: bytes) -> None:
-        """On about this share of the connections pass on the next request that has these bytes, and not its answer."""
+        """On about this share of the connections, forward the next request with these bytes, and drop its response."""
         for connection in self._some(share):
             connection.losing = request
 
@@ -93,7 +93,7 @@ class Link:
 
 
 class _Connection:
-    """One connection: near is who asks, far the server."""
+    """One connection: near is the client's side, far the server's."""
 
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         self._near, self._far = near, far
@@ -103,7 +103,7 @@ class _Connection:
         self._is_reset = False
 
     def serve(self, server: Address) -> None:
-        """Connect, and pass bytes on until both sides have said all."""
+        """Connect, and forward bytes until both sides have closed."""
         with self._near, self._far:
             try:
                 self._far.connect(server)
@@ -119,24 +119,25 @@ class _Connection:
             answering.join()
 
     def end(self) -> None:
-        """End it in good order."""
+        """Close the connection cleanly."""
         for each in (self._near, self._far):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
-        """End it by RST, whatever is under way."""
+        """Reset the connection (RST), and drop what is in transit."""
         self._is_reset = True
         with suppress(OSError):
             self._near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
-            self._near.shutdown(socket.SHUT_RD)  # says nothing to who asks, and wakes the thread that reads
+            # shutdown() sends the client nothing here, and wakes the thread that reads.
+            self._near.shutdown(socket.SHUT_RD)
         with suppress(OSError):
             self._far.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:
         code = ctypes.create_string_buffer(struct.pack("=HBBI", _RETURN, 0, 0, 0))
         program = struct.pack("@HP", 1, ctypes.addressof(code))
-        with suppress(OSError):  # it may just have ended
+        with suppress(OSError):  # It may have ended already.
             self._near.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
     def _pass_requests(self) -> None:

@@ -1,4 +1,4 @@
-"""A server on this machine that a test answers for: its port is free, its threads are its own."""
+"""A local HTTP server whose responses a test writes, on a free port and with threads of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADDRESS = os.environ.get("TESTS_ADDRESS", "127.0.0.1")
 
 
 class LocalServer:
-    """Serves while it is entered; `answer` is what it does with a request."""
+    """Serves within its block; `answer` handles a request."""
 
     def __init__(self) -> None:
         self._server = _Server((ADDRESS, 0), _Handler)
@@ -22,7 +22,7 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the base URL."""
         return f"http://{ADDRESS}:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -36,7 +36,7 @@ class LocalServer:
         self._server.server_close()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        """Answer a GET or a POST."""
+        """Respond to a GET or a POST."""
         raise NotImplementedError
 
 
@@ -46,7 +46,7 @@ class _Server(ThreadingHTTPServer):
     owner: LocalServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients may hang up, or be killed, at any moment."""
+        """Ignore clients that disconnect or are killed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -60,4 +60,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,6 +1,6 @@
-"""Directories in memory, for servers whose files are soon thrown away: a file costs a quarter of one on disk.
+"""Directories in memory for the files of temporary servers: a file costs a quarter of the time of one on disk.
 
-A database is seven hundred files, and each module of the tests has one of its own.
+A database has seven hundred files, and each test module has a database of its own.
 """
 
 import fcntl
@@ -19,15 +19,16 @@ _PREFIX = "quartermaster-tests-"
 
 @contextmanager
 def memory_directory(otherwise: Path) -> Iterator[Path]:
-    """Make a directory in memory that goes with the block; give `otherwise` where there is no room."""
+    """Yield a directory in memory that is removed after the block, or `otherwise` if memory is short."""
     if not has_room():
         yield otherwise
         return
-    with _locked(MEMORY, fcntl.LOCK_EX):  # between its making and its lock nobody takes it for left over
+    # Without this lock, another run could remove the directory as a leftover before it is locked itself.
+    with _locked(MEMORY, fcntl.LOCK_EX):
         _remove_what_nobody_uses()
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=MEMORY))
         lock = _lock(directory, fcntl.LOCK_SH)
-    directory.chmod(0o755)  # servers run under an account of their own
+    directory.chmod(0o755)  # Servers run under an account of their own.
     try:
         yield directory
     finally:
@@ -36,12 +37,12 @@ def memory_directory(otherwise: Path) -> Iterator[Path]:
 
 
 def has_room() -> bool:
-    """Whether there is such a place, with room to spare."""
+    """Return whether there is a file system in memory with enough room."""
     return MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES
 
 
 def is_in_memory(path: Path) -> bool:
-    """Whether a path lies there, where what is over is better removed at once."""
+    """Return whether a path lies there: leftovers in memory should be removed at once."""
     return path.is_relative_to(MEMORY)
 
 
@@ -61,7 +62,7 @@ def _locked(directory: Path, how: int) -> Iterator[None]:
 
 
 def _lock(directory: Path, how: int) -> int:
-    """Lock a directory until what is given is closed, or its process has ended."""
+    """Lock a directory until the returned descriptor is closed, or the process has ended."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(opened, how)

@@ -1,4 +1,4 @@
-"""A real nginx with the configuration that is shipped, in a directory of its own."""
+"""A real nginx with the shipped configuration, in a directory of its own."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 @contextlib.contextmanager
 def running_nginx(directory: Path, *service_ports: int, error_level: str = "crit") -> Iterator[int]:
-    """Run nginx before the fronts at these ports of this host; give its port."""
+    """Run nginx before the web processes at these local ports; yield its port."""
     port = find_free_port()
     nginx = subprocess.Popen(
         nginx_command(
@@ -40,9 +40,9 @@ def running_nginx(directory: Path, *service_ports: int, error_level: str = "crit
 def nginx_command(
     directory: Path, *, listen: str, services: Sequence[str], error_level: str = "crit"
 ) -> list[str]:
-    """Write a configuration for these addresses into the directory; give the command that runs it.
+    """Write a configuration for these addresses into the directory; return the command that runs it.
 
-    At the `error_level` that is shipped the log does not say why a request failed.
+    The log at the shipped `error_level` does not contain the reason of a failed request.
     """
     ours = {
         f"server 127.0.0.1:8080 {parameters};": " ".join(

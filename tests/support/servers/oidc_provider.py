@@ -1,6 +1,6 @@
-"""A small provider of OpenID Connect: discovery, keys, codes that are good once, PKCE, and identity tokens it signs.
+"""A small OpenID Connect provider: discovery, keys, single-use codes, PKCE, and signed identity tokens.
 
-It signs everybody in as the one that it was told; `claims` change what the next token says.
+It signs every user in as the configured one; `claims` change the next token.
 """
 
 import base64
@@ -24,7 +24,7 @@ CLIENT_ID, CLIENT_SECRET = "console", "s3cret/%"
 
 @dataclass(kw_only=True)
 class Provider:
-    """The provider, and what it was asked."""
+    """The provider, and the requests it received."""
 
     issuer: str = ""
     email: str = ""
@@ -36,7 +36,7 @@ class Provider:
     """The paths that were asked for."""
 
     def authorize(self, address: str) -> dict[str, str]:
-        """Do what a browser and its user do at the address; give the query that the browser comes back with."""
+        """Do what a browser and its user do at the URL; return the query of the redirect back."""
         asked = dict(parse_qsl(urlsplit(address).query))
         assert address.startswith(f"{self.issuer}/authorize?")
         assert (asked["response_type"], asked["client_id"]) == ("code", CLIENT_ID)
@@ -47,7 +47,7 @@ class Provider:
         return {"code": code, "state": asked["state"], "iss": self.issuer}
 
     def exchange(self, authorization: str | None, form: dict[str, str]) -> dict[str, Any] | None:
-        """Give an identity token for a code; None for what RFC 6749 and 7636 refuse."""
+        """Return an identity token for a code, or None where RFC 6749 and 7636 demand a refusal."""
         expected = base64.b64encode(f"{CLIENT_ID}:s3cret%2F%25".encode()).decode()
         asked = self.codes.pop(form.get("code", ""), None)
         if asked is None or authorization != f"Basic {expected}":
@@ -75,7 +75,7 @@ class Provider:
 
 @contextmanager
 def running_provider() -> Iterator[Provider]:
-    """Run a provider on a port of this machine."""
+    """Run a provider on a local port."""
     provider = Provider()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before a test's own Postgres, by few connections for many clients."""
+"""PgBouncer in transaction mode before a test's own Postgres: few server connections for many clients."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ from tests.support.processes.stack import wait_until
 
 COMMAND = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 MISSING = "PgBouncer is not installed (Debian: pgbouncer)"
-ACCOUNT = "nobody"  # as root it refuses to run
+ACCOUNT = "nobody"  # It refuses to run as root.
 SERVER_CONNECTIONS = 4
 
 
 @contextmanager
 def running_pooler(postgres: EmbeddedPostgres, database: str) -> Iterator[str]:
-    """Run it within the block; gives the service's address of the database through it."""
+    """Run it within the block; yield the service's URL of the database through it."""
     assert COMMAND is not None
     port, sockets = find_free_port(), parse_qs(urlsplit(postgres.url).query)["host"][0]
     with tempfile.TemporaryDirectory(prefix="pooler-") as made:
@@ -71,7 +71,7 @@ query_wait_timeout = 20
 
 
 def _let_in(postgres: EmbeddedPostgres) -> None:
-    """Have Postgres accept the pooler's account, and let that account pass to the socket."""
+    """Have Postgres accept the pooler's account, and permit that account to reach the socket."""
     if os.geteuid() != 0:
         return
     with (postgres.directory / "data" / "pg_ident.conf").open("a") as identities:

@@ -1,4 +1,4 @@
-"""The files of a Postgres that has the newest schema, made once: each process of a run would need some seconds."""
+"""The data files of a Postgres with the newest schema, created once: each process of a run would need some seconds."""
 
 import subprocess
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _OFFER = "postgres"
 
 
 def prepare(leaving: ExitStack) -> Callable[[], None]:
-    """Offer such files until `leaving`; they are there once what is given has been called."""
+    """Offer such files until `leaving`; they exist once the returned function has been called."""
     otherwise = Path(leaving.enter_context(TemporaryDirectory()))
     server = EmbeddedPostgres(leaving.enter_context(memory_directory(otherwise)), durable=False)
     shared_artifacts.offer(_OFFER, server.directory / "data")
@@ -34,7 +34,7 @@ def prepare(leaving: ExitStack) -> Callable[[], None]:
 
 
 def start_prepared(server: EmbeddedPostgres) -> None:
-    """Start a server, for the first time with the files that are offered."""
+    """Start a server, for the first time with the offered files."""
     files = shared_artifacts.find(_OFFER)
     if files is not None and not (server.directory / files.name).exists():
         server.directory.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def start_prepared(server: EmbeddedPostgres) -> None:
 
 
 def make_template(server: EmbeddedPostgres) -> str:
-    """Have a database as `quartermaster migrate` leaves it; gives its name."""
+    """Create a database as `quartermaster migrate` leaves it; return its name."""
     if not _has_template(server):
         server.create_database(TEMPLATE)
         engine = create_engine(driver_url(server.migrations_url(TEMPLATE)))
@@ -54,7 +54,7 @@ def make_template(server: EmbeddedPostgres) -> str:
 
 
 def driver_url(url: str) -> str:
-    """Give the address as SQLAlchemy wants it."""
+    """Return the URL in SQLAlchemy's form."""
     return url.replace("postgresql://", "postgresql+psycopg2://", 1)
 
 

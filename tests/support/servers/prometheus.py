@@ -1,4 +1,4 @@
-"""What Prometheus would know of the service, and what its expressions ask for."""
+"""What Prometheus would scrape from the service, and the series that its expressions select."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ Series = dict[str, list[Mapping[str, str]]]
 
 
 def scrape(addresses: Sequence[str]) -> Series:
-    """Give every series of these targets, as its labels, by the name of its metric."""
+    """Return every series of these targets as labels, by metric name."""
     found: Series = {}
     for address in addresses:
         answer = requests.get(f"{address}/metrics", timeout=60)
@@ -32,14 +32,14 @@ def scrape(addresses: Sequence[str]) -> Series:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A metric that an expression asks for; `equal` are the values that its labels must have."""
+    """A metric that an expression selects; its labels must have the values in `equal`."""
 
     metric: str
     labels: frozenset[str]
     equal: Mapping[str, str]
 
     def is_found_in(self, series: Series) -> bool:
-        """Tell whether a scrape has a series with those labels, of those values."""
+        """Return whether a scrape has a series with those labels and values."""
         if self.metric in MADE_BY_PROMETHEUS:
             return self.labels <= MADE_BY_PROMETHEUS[self.metric]
         return any(
@@ -49,7 +49,7 @@ class Selector:
 
 
 def read_expression(expression: str) -> Iterator[Selector]:
-    """Parse an expression; give its selectors, each with the labels that what stands around it groups by."""
+    """Parse an expression; yield its selectors, each with the labels of the grouping around it."""
     for variable, value in _VARIABLES.items():
         expression = expression.replace(variable, value)
     yield from _selectors(promql_parser.parse(expression), frozenset())
@@ -75,7 +75,7 @@ def _selectors(node: Any, grouped_by: frozenset[str]) -> Iterator[Selector]:
 
 
 def _alternatives(node: Any, grouped_by: frozenset[str]) -> Iterator[Selector]:
-    """Give a selector for each value that the matchers name: `state=~"a|b"` names two."""
+    """Yield a selector for each value that the matchers name: `state=~"a|b"` names two."""
     named: dict[str, list[str]] = {}
     for matcher in node.matchers.matchers:
         is_equal = matcher.op == promql_parser.MatchOp.Equal

@@ -1,7 +1,7 @@
-"""A real RabbitMQ for a session of tests, of Debian's package `rabbitmq-server`: started when the first test asks.
+"""A real RabbitMQ for a test session, from Debian's package `rabbitmq-server`; the first test that needs it starts it.
 
-It needs no rights. Every stack and every test has a vhost of its own. Without the package the tests that need it are
-skipped, and say so; `.ci/run` installs it.
+It needs no privileges. Every stack and every test has its own vhost. Without the package, the tests that need it are
+skipped with that reason; `.ci/run` installs it.
 """
 
 import contextlib
@@ -44,12 +44,12 @@ _UNTIL_IN_ALARM = (
 
 
 class RabbitMQ:
-    """One node over a directory, to be killed and started again."""
+    """One node over a directory, which can be killed and restarted."""
 
     name = "rabbitmq"
 
     def __init__(self, directory: Path, *, address: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
-        """Start nothing yet; with a `prefix` it runs on another host, which has the `address`."""
+        """Prepare a node; a command `prefix` runs it on another host, which has the `address`."""
         self.directory = directory
         self._address, self._prefix = address, prefix
         self.port, self._dist, self._epmd_port = (find_free_port() for _ in range(3))
@@ -71,13 +71,13 @@ class RabbitMQ:
         }
 
     def start(self) -> None:
-        """Start the node, and what tells its programs its port; wait until it takes connections."""
+        """Start the node, and the port mapper of its tools; wait until it accepts connections."""
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "rabbitmq.conf").write_text(
             CONFIGURATION.format(address=self._address, port=self.port)
         )
         (self.directory / "plugins").write_text("[].\n")
-        # Started by the node it would outlive it.
+        # If the node started it, it would outlive the node.
         self._epmd = spawn(
             self._program("epmd", shutil.which("epmd") or "epmd", "-port", str(self._epmd_port))
         )
@@ -94,7 +94,7 @@ class RabbitMQ:
             time.sleep(0.1)
 
     def is_ready(self) -> bool:
-        """Tell whether the node lets its administrator in."""
+        """Return whether the node accepts its administrator."""
         with (
             contextlib.closing(Broker.of(self.url_of("%2F"))) as broker,
             contextlib.suppress(ServiceUnavailable),
@@ -103,21 +103,21 @@ class RabbitMQ:
         return False
 
     def kill(self) -> None:
-        """End the node by SIGKILL, once it has written down which queues a new installation has."""
+        """Kill the node by SIGKILL, after it has stored the queues of new installations."""
         time.sleep(max(0.0, self._declared_at + SETTLED_SECONDS - time.monotonic()))
         kill(self._node)
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop everything."""
         kill(self._node)
         kill(self._epmd)
 
     def url_of(self, vhost: str) -> str:
-        """Give the address of a vhost."""
+        """Return the URL of a vhost."""
         return f"amqp://{ACCOUNT}:{ACCOUNT}@{self._address}:{self.port}/{vhost}"
 
     def new_url(self) -> str:
-        """Make a vhost that nobody else uses; give its address."""
+        """Create an unused vhost; return its URL."""
         name = f"test-{next(self._vhosts)}"
         self.evaluate(f'rabbit_vhost:add(<<"{name}">>, <<"{ACCOUNT}">>)')
         everything = ", ".join(['<<".*">>'] * 3)
@@ -128,7 +128,7 @@ class RabbitMQ:
         return self.url_of(name)
 
     def new_installation_url(self) -> str:
-        """Make a vhost with the queues of the service."""
+        """Create a vhost with the queues of the service."""
         url = self.new_url()
         with contextlib.closing(create_celery(url)) as app, app.connection_for_write() as connection:
             for queue in app.conf.task_queues:
@@ -137,10 +137,10 @@ class RabbitMQ:
         return url
 
     def evaluate(self, call: str) -> None:
-        """Have the node make a call of Erlang that answers `ok`."""
-        # `rabbitmqctl` starts an Erlang of its own for each command: seconds of computing, and on a machine with much
-        # else to do it gives up (exit 69) before it has shaken hands with the node. This is 20 ms, and waits.
-        # By a name of its own: those that `-r` draws are the same for all calls of one second, and the node refuses the
+        """Run an Erlang call on the node that must return `ok`."""
+        # `rabbitmqctl` starts an Erlang for each command: that takes seconds of CPU, and under load it gives up
+        # (exit 69) before the handshake with the node. This call takes 20 ms, and waits.
+        # Use a unique name: `-r` draws the same name for all calls within one second, and the node refuses the
         # second one while it knows the first.
         name = f"caller-{os.getpid()}-{next(self._calls)}"
         command = [
@@ -160,7 +160,7 @@ class RabbitMQ:
 
     @contextlib.contextmanager
     def in_alarm(self) -> Iterator[None]:
-        """Let the node believe that memory runs out, and know it: it reads no more from those who publish."""
+        """Raise a memory alarm on the node within the block: it then reads nothing from publishers."""
         self.evaluate("vm_memory_monitor:set_vm_memory_high_watermark({absolute, 1000}), " + _UNTIL_IN_ALARM)
         try:
             yield
@@ -169,7 +169,7 @@ class RabbitMQ:
 
     @contextlib.contextmanager
     def mute(self) -> Iterator[None]:
-        """Stop the node without closing its port: the kernel goes on accepting connections for it."""
+        """Pause the node without closing its port: the kernel still accepts connections for it."""
         os.killpg(self._node.pid, signal.SIGSTOP)
         try:
             yield
@@ -189,7 +189,7 @@ class RabbitMQ:
 
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """Run RabbitMQ for the session; a test that kills it starts it again before it ends."""
+    """Run RabbitMQ for the session; a test that kills it restarts it before it ends."""
     if not (PROGRAMS / "rabbitmq-server").exists():
         pytest.skip("needs RabbitMQ: apt-get install rabbitmq-server")
     node = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))

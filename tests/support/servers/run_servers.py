@@ -1,8 +1,8 @@
-"""One real Postgres and one real Valkey for each process of the tests, in a directory that goes with it.
+"""One real Postgres and one real Valkey for each test process, in a directory that is removed with it.
 
-They are the servers of `make up`, except that Postgres does not wait for the disk, and keeps its files in memory where
-there is room: no ordinary test pulls the plug.
-A test that does starts its own `EmbeddedPostgres(directory, durable=True)`.
+They are the servers of `make up`, except that Postgres does not wait for the disk, and keeps its files in memory if
+there is room: no ordinary test simulates a power failure. A test that does starts its own `EmbeddedPostgres(directory,
+durable=True)`.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
 
 @pytest.fixture(scope="session")
 def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedValkey]:
-    """Run Valkey for the session; a test that stops or kills it starts it again before it ends."""
+    """Run Valkey for the session; a test that stops or kills it restarts it before it ends."""
     server = EmbeddedValkey(tmp_path_factory.mktemp("valkey"))
     server.start()
     yield server

@@ -1,7 +1,7 @@
-"""A small disk of a test's own, to be filled, made read-only, and lost: where root may mount one.
+"""A small disk for one test, to be filled, made read-only, and unmounted; it needs the right to mount.
 
-The bytes are in a tmpfs beside it, and the disk itself is bound to them: it comes back with what was on it, as a volume
-does whose mount was lost.
+The bytes lie in a tmpfs beside it, which is bind-mounted as the disk: it returns with its content, as a volume does
+after its mount was lost.
 """
 
 import errno
@@ -17,11 +17,11 @@ PATIENCE_SECONDS = 60.0
 
 
 class CannotMount(Exception):
-    """No disk can be mounted here; the message says why."""
+    """No disk can be mounted here; the message has the reason."""
 
 
 class SmallDisk:
-    """A mounted disk at `path`."""
+    """A disk mounted at `path`."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "disk"
@@ -30,10 +30,10 @@ class SmallDisk:
         self.is_mounted = False
 
     def fill(self, *, leaving_bytes: int = 0) -> None:
-        """Take all the room but so many bytes."""
+        """Fill the disk except for this many bytes."""
         space = os.statvfs(self._backing)
         with self._filler.open("wb", buffering=0) as filler:
-            with suppress(OSError):  # others may take some of it first
+            with suppress(OSError):  # Other processes may take some of the room first.
                 os.posix_fallocate(filler.fileno(), 0, space.f_bavail * space.f_frsize)
             with suppress(OSError):
                 filler.seek(0, os.SEEK_END)
@@ -42,30 +42,30 @@ class SmallDisk:
             filler.truncate(max(0, filler.tell() - leaving_bytes))
 
     def free(self) -> None:
-        """Give the room back."""
+        """Remove the filling."""
         self._filler.unlink(missing_ok=True)
 
     def make_read_only(self) -> None:
-        """Let nobody write, as a kernel does with a file system that has failed."""
+        """Make the disk read-only, as a kernel does after a file system error."""
         self._remount("ro")
 
     def make_writable(self) -> None:
         self._remount("rw")
 
     def lose(self) -> None:
-        """Lose the mount: the bare directory below it appears. A process that has a file open keeps it."""
+        """Unmount the disk: the bare directory below it appears. Open files stay usable."""
         if self.is_mounted:
             _run("umount", "--lazy", str(self.path))
             self.is_mounted = False
 
     def find(self) -> None:
-        """Mount it again."""
+        """Mount the disk again."""
         if not self.is_mounted:
             _run("mount", "--bind", str(self._backing), str(self.path))
             self.is_mounted = True
 
     def repair(self) -> None:
-        """Have it mounted, writable and with room, whatever befell it."""
+        """Leave the disk mounted, writable and with room, whatever its state."""
         self.free()
         self.find()
         self.make_writable()
@@ -85,7 +85,7 @@ class SmallDisk:
             _run("umount", "--lazy", str(self._backing))
 
     def _remount(self, mode: str) -> None:
-        """Retry while somebody is just writing: the kernel refuses then."""
+        """Remount, and retry while a process writes: the kernel refuses then."""
         give_up_at = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -100,7 +100,7 @@ class SmallDisk:
 
 @contextmanager
 def mounted_disk(directory: Path, *, size_bytes: int = 16 * MEBIBYTE) -> Iterator[SmallDisk]:
-    """Mount a disk below a directory for the block; raises CannotMount."""
+    """Mount a disk below a directory for the block. Raises CannotMount."""
     disk = SmallDisk(directory)
     try:
         disk.begin(size_bytes)

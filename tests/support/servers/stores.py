@@ -1,4 +1,4 @@
-"""Open the store of some settings as it is, whichever the database knows: tests of one module share a database."""
+"""Open the store of some settings without the check against the database, which tests of one module share."""
 
 from shared.config.settings import Settings
 from shared.files.blobs import S3Access, open_blob_store
@@ -6,7 +6,7 @@ from shared.files.blobs.base import BlobStore
 
 
 def open_any_store(settings: Settings) -> BlobStore:
-    """Open the store at BLOB_STORE."""
+    """Return the store at BLOB_STORE."""
     key_id, key = settings.s3_access_key_id, settings.s3_secret_access_key
     access = S3Access(
         endpoint_url=settings.s3_endpoint_url,

@@ -1,4 +1,4 @@
-"""Real certificates, and a relay that ends TLS before a real server, for clients that verify who they talk to."""
+"""Real certificates, and a relay that terminates TLS before a server, for clients that verify the server."""
 
 import contextlib
 import datetime as dt
@@ -22,7 +22,7 @@ A_DAY = dt.timedelta(days=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Certificates:
-    """Files of an authority, and of a server that it vouches for under one name."""
+    """The files of a certificate authority, and of a server certificate for one name."""
 
     authority: Path
     server: Path
@@ -30,7 +30,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path, *, name: str = "localhost") -> Certificates:
-    """Make an authority of its own and a server's certificate."""
+    """Create a certificate authority and a server's certificate."""
     directory.mkdir(parents=True, exist_ok=True)
     made = Certificates(
         authority=directory / "ca.pem", server=directory / "server.pem", key=directory / "server.key"
@@ -70,7 +70,7 @@ class _Relay(socketserver.BaseRequestHandler):
     target: ClassVar[tuple[str, int] | str]
 
     def handle(self) -> None:
-        """Take the client's TLS off, and pass on what it holds until either side ends."""
+        """Decrypt the client's TLS, and forward the content until either side closes."""
         with contextlib.suppress(OSError):
             if self.request.recv(8, socket.MSG_PEEK) == POSTGRES_ASKS_FOR_TLS:
                 self.request.recv(8)
@@ -107,7 +107,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @contextlib.contextmanager
 def ending_tls(certificates: Certificates, target: tuple[str, int] | str) -> Iterator[int]:
-    """Listen with TLS on a port of this host before the server at the target, a unix socket's path or an address."""
+    """Listen with TLS on a local port before the target: a unix socket's path or an address. Yield the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.key)
     handler = type("Relay", (_Relay,), {"context": context, "target": target})

@@ -1,4 +1,4 @@
-"""A collector of traces that speaks OTLP over HTTP and keeps what it is sent."""
+"""A collector of traces that accepts OTLP over HTTP and keeps what it receives."""
 
 import threading
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tests.support.servers.local_servers import LocalServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanSeen:
-    """A span as it was exported."""
+    """An exported span."""
 
     trace_id: str
     span_id: str
@@ -26,7 +26,7 @@ class SpanSeen:
 
 
 class Collector(LocalServer):
-    """Where the processes of a test send their spans."""
+    """The endpoint to which the processes of a test send their spans."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,12 +36,12 @@ class Collector(LocalServer):
 
     @property
     def received(self) -> bytes:
-        """Everything that was sent, as it came."""
+        """Return all bytes received, unparsed."""
         with self._lock:
             return b"".join(self._bodies)
 
     def trace(self, trace_id: str) -> list[SpanSeen]:
-        """Give the spans of a trace that have come so far."""
+        """Return the spans of a trace received so far."""
         with self._lock:
             return [span for span in self._spans if span.trace_id == trace_id]
 

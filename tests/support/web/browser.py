@@ -1,4 +1,4 @@
-"""A browser without a screen: real HTTP, cookies, the headers that browsers send of themselves, and forms by fields."""
+"""A headless browser over HTTP: cookies, the headers that browsers add, and forms by their fields."""
 
 import html
 import http.client
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r'name="csrf" value="([^"]*)"')
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,13 +38,13 @@ class Answer:
 
     @property
     def token(self) -> str:
-        """The token of the page's forms."""
+        """Return the token of the page's forms."""
         return token_in(self.text)
 
 
 @dataclass(kw_only=True)
 class Browser:
-    """Keeps cookies, sends `Sec-Fetch-Site` as a browser on our own pages does, and follows nothing by itself."""
+    """Keeps cookies, sends `Sec-Fetch-Site` as a browser on our own pages does, and follows no redirect."""
 
     port: int
     cookies: dict[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Browser:
         return self.ask("POST", path, urlencode(fields), headers)
 
     def submit(self, page: str, action: str, **fields: str) -> Answer:
-        """Open a page, and post one of its forms."""
+        """Open a page, and submit one of its forms."""
         return self.post(action, {"csrf": self.get(page).token, **fields})
 
     def sign_in(self, front: Front, user_id: UUID) -> Answer:
@@ -87,7 +87,7 @@ class Browser:
         return self.submit("/console/in", "/console/in", code=new_code(front, user_id))
 
     def _keep(self, headers: list[str]) -> Mapping[str, str]:
-        """Take over the cookies of an answer; give them with their attributes, as they were sent."""
+        """Store the cookies of a response; return them with their attributes as sent."""
         sent = {}
         for header in headers:
             ((name, morsel),) = SimpleCookie(header).items()
@@ -100,7 +100,7 @@ class Browser:
 
 
 def token_in(text: str) -> str:
-    """Find the token of a page's forms."""
+    """Return the token of a page's forms."""
     found = _TOKEN.search(text)
     assert found, text[:500]
     return html.unescape(found[1])
@@ -113,7 +113,7 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def served(app: Flask) -> Iterator[int]:
-    """Serve an application on a port of this machine."""
+    """Serve an application on a local port."""
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -126,13 +126,13 @@ def served(app: Flask) -> Iterator[int]:
 
 
 def new_code(front: Front, user_id: UUID) -> str:
-    """Issue a link for a user; give its code."""
+    """Issue a sign-in link for a user; return its code."""
     with front.services.database.transaction() as session:
         return issue_link(session, actor=OPERATOR, user_id=user_id).code.value
 
 
 def begin_session(front: Front, user_id: UUID, organization_id: UUID) -> str:
-    """Begin a session that looks at an organization, without asking the front; give what its cookie holds."""
+    """Create a session for an organization without a request; return its cookie."""
     with front.services.database.transaction() as session:
         begun = sign_in(session, issue_link(session, actor=OPERATOR, user_id=user_id).code.value)
         assert begun is not None

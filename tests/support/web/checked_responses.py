@@ -1,7 +1,7 @@
-"""Hold every answer that a test is given against the OpenAPI document: status, media type, headers and body.
+"""Check every response in tests against the OpenAPI document: status, media type, headers and body.
 
-The in-process client asks `find_undocumented` of each answer (`web_process.py`); processes of the service that a run of
-pytest starts ask it themselves and write down what they find (`tests/support/processes/checked_processes.py`).
+The in-process client calls `find_undocumented` for each response (`web_process.py`). Processes of the service that
+pytest starts call it themselves and record violations (`tests/support/processes/checked_processes.py`).
 """
 
 import json
@@ -51,7 +51,7 @@ _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """An answer: `rule` is None where no operation is at the address, `body` None where it is not looked at."""
+    """A response: `rule` is None if no operation has the URL, `body` None if it is not checked."""
 
     method: str
     rule: str | None
@@ -67,7 +67,7 @@ def prepare() -> None:
 
 
 def find_undocumented(given: Given) -> str | None:
-    """Say what of an answer the document does not describe; None where it describes all of it."""
+    """Return what the document does not describe of a response, or None."""
     method, template = given.method.lower(), _template(given.rule)
     operation = _operations().get((template, method)) if template else None
     if operation is None:
@@ -121,7 +121,7 @@ def _instances(media_type: str, body: bytes) -> Iterable[Any]:
 
 
 def _events(text: str) -> Iterable[Any]:
-    """Give the data of each event but errors, which come in the dialect of the path, and the terminator."""
+    """Yield the data of each event, except for errors, which have the path's dialect, and the terminator."""
     for event in text.split("\n\n"):
         lines = dict(line.split(": ", 1) for line in event.split("\n") if ": " in line)
         if "data" in lines and lines.get("event") != "error" and lines["data"] != "[DONE]":

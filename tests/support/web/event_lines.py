@@ -6,7 +6,7 @@ import httpx
 
 
 def event_lines(answer: httpx.Response) -> Iterator[str]:
-    """Give each line without its LF, which ends the service's; httpx also ends lines at characters of JSON (U+2028)."""
+    """Yield each line without its LF. httpx also splits lines at characters that JSON may contain (U+2028)."""
     rest = b""
     for piece in answer.iter_bytes():
         *whole, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made once for a whole run: what it says depends on the code alone."""
+"""The OpenAPI document, created once for a run, because it depends on the code alone."""
 
 import json
 from functools import cache
@@ -10,6 +10,6 @@ from web.openapi.document import describe
 
 @cache
 def openapi_document() -> Any:
-    """Describe every operation, as JSON says it."""
+    """Return the document as JSON data."""
     declared = [operation for routes in ROUTES for operation in routes.declared]
     return json.loads(json.dumps(describe(declared, base_url="http://localhost", version="0")))

@@ -1,7 +1,6 @@
-"""A valid request for any operation of the OpenAPI document, made from its schemas.
+"""A valid request for any operation of the OpenAPI document, generated from its schemas.
 
-Good enough to pass validation, so that a test meets what lies behind it; bodies whose sense no schema tells are given
-by the test.
+It passes validation, so that a test reaches the code behind it. A test supplies bodies whose meaning no schema states.
 """
 
 from collections.abc import Mapping
@@ -20,13 +19,13 @@ _BY_NAME = {
 
 
 class RequestExamples:
-    """Requests as one document describes them."""
+    """The requests that one document describes."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
 
     def query(self, operation: Mapping[str, Any]) -> dict[str, str]:
-        """Give the required parameters of the query."""
+        """Return the required query parameters."""
         return {
             parameter["name"]: str(self._value(parameter["schema"], parameter["name"]))
             for parameter in operation["parameters"]
@@ -34,7 +33,7 @@ class RequestExamples:
         }
 
     def body(self, operation: Mapping[str, Any], given: Any = None) -> dict[str, Any]:
-        """Give the body, as options of werkzeug's client; `given` is JSON that replaces what would be made up."""
+        """Return the body as options of werkzeug's client; JSON in `given` replaces generated values."""
         content = operation.get("requestBody", {}).get("content", {})
         if given is not None:
             return {"json": given}

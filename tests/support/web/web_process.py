@@ -1,7 +1,7 @@
-"""The real front over this module's database and the run's Valkey, asked through werkzeug's client.
+"""The real web application over this module's database and the run's Valkey, called through werkzeug's client.
 
-`front.get("/admin/me", person.authorization)` and the like; `front.identity` makes organizations, people, deployments
-and their credentials. `open_front` makes one with other settings.
+`front.get("/admin/me", person.authorization)` and the like send requests. `front.identity` creates organizations,
+people, deployments and their credentials. `open_front` creates an application with other settings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,9 +33,9 @@ build_addresses_lazily()
 
 
 class ReadingClient(FlaskClient):
-    """Reads every answer to its end at once, unless it is told not to: an unread one keeps its slots.
+    """Reads every response to its end at once unless told otherwise: an unread one occupies its slots.
 
-    What it is answered must be as the OpenAPI document says.
+    Each response is checked against the OpenAPI document.
     """
 
     def open(self, *arguments: Any, buffered: bool = True, **options: Any) -> TestResponse:
@@ -63,7 +63,7 @@ class ReadingClient(FlaskClient):
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """The application, what it is made of, and who can be made to ask it."""
+    """The application, its parts, and a factory of its callers."""
 
     app: Flask
     client: Client
@@ -72,7 +72,7 @@ class Front:
     identity: IdentityFactory
 
     def ask(self, method: str, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
-        """Send one request; `headers`, `json`, `data` and the rest as werkzeug's client takes them."""
+        """Send one request; `headers`, `json`, `data` and other options are those of werkzeug's client."""
         headers: Mapping[str, str] = options.pop("headers", {})
         if authorization is not None:
             headers = {**headers, "Authorization": authorization}
@@ -96,9 +96,9 @@ class Front:
 
 @contextmanager
 def open_front(database_url: str, valkey_url: str, directory: Path, **settings: object) -> Iterator[Front]:
-    """Assemble a front; nothing is cached and no guessing is slowed down unless `settings` say so.
+    """Create an application without caches and without delays after failed credentials, unless `settings` differ.
 
-    With `any_store` its store may be another than the one that this database knows from another front.
+    With `any_store`, its store may differ from the one that the database records.
     """
     any_store = bool(settings.pop("any_store", False))
     loaded = make_settings(
@@ -134,7 +134,7 @@ def open_front(database_url: str, valkey_url: str, directory: Path, **settings: 
 
 @pytest.fixture(scope="module")
 def front_settings() -> Mapping[str, object]:
-    """The settings of a module's front; a module that wants others has a fixture of this name."""
+    """Return the application settings of a module; a module overrides this fixture to change them."""
     return {}
 
 
@@ -145,7 +145,7 @@ def front(
     tmp_path_factory: pytest.TempPathFactory,
     front_settings: Mapping[str, object],
 ) -> Iterator[Front]:
-    """A front for this module."""
+    """Yield an application for this module."""
     directory = tmp_path_factory.mktemp("blobs")
     with open_front(database_url, valkey_server.url, directory, **front_settings) as front:
         yield front
