@@ -15,12 +15,12 @@ __all__ = ["connect"]
 
 @pytest.fixture
 def service() -> Iterator[ScriptedService]:
-    """Run a service that answers as the test says."""
+    """Run a service with the responses that the test sets."""
     with ScriptedService().running() as running:
         yield running
 
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retry almost at once."""
+    """Make pauses between retries very short."""
     monkeypatch.setattr(_retries, "SHORTEST_SECONDS", 0.001)

@@ -19,7 +19,7 @@ REFUSAL = (
 
 @dataclass(frozen=True)
 class Cut:
-    """Cuts the connection after so many bytes in one direction; None for never."""
+    """Cuts the connection after this number of bytes in a direction; None never cuts."""
 
     after_sent: int | None = None
     after_received: int | None = None
@@ -27,7 +27,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Answers 503 as a gateway does, with a page, and forwards nothing."""
+    """Responds with 503 and an HTML page, as a gateway does, and forwards nothing."""
 
 
 Fault = Cut | Refusal
@@ -36,7 +36,7 @@ HEALTHY = Cut()
 
 @dataclass
 class FaultyProxy:
-    """Forwards connections to a port; `plan` says what happens to the next ones, after which all are healthy."""
+    """Forwards connections to a port; `plan` has the faults of the next ones, after which all work."""
 
     target: int
     plan: list[Fault] = field(default_factory=list)

@@ -19,7 +19,7 @@ Connect = Callable[..., Any]
 
 
 class Blocking:
-    """An asynchronous object whose methods wait; what it iterates over comes as a list."""
+    """Wraps an asynchronous object: its methods block, and return asynchronous iterators as lists."""
 
     def __init__(self, portal: BlockingPortal, target: Any) -> None:
         self._portal = portal
@@ -61,6 +61,6 @@ def connecting(form: str) -> Iterator[Connect]:
 
 @pytest.fixture(params=FORMS)
 def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Make clients of both forms in turn."""
+    """Yield a factory of clients, once for each half."""
     with connecting(request.param) as connect:
         yield connect

@@ -18,7 +18,7 @@ TOKEN_PATH = "/oauth/token"
 
 @dataclass(frozen=True)
 class Request:
-    """What arrived; header names are in lower case."""
+    """A received request; header names are in lower case."""
 
     method: str
     path: str
@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered; with `cut_at` the connection ends after so many bytes of the body."""
+    """A response; with `cut_at` the connection is closed after this number of bytes of the body."""
 
     status: int = 200
     body: Any = b""
@@ -42,14 +42,14 @@ class Answer:
 
 
 class NoAnswer(Exception):
-    """Ends the connection without an answer."""
+    """Closes the connection without a response."""
 
 
 Script = Callable[[Request], Answer]
 
 
 class ScriptedService:
-    """Answers by a script and exchanges any secret; remembers all requests."""
+    """Responds as scripted, exchanges any client secret, and records all requests."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -84,20 +84,20 @@ class ScriptedService:
 
     @property
     def secret(self) -> dict[str, Any]:
-        """What a deployment's client is made with."""
+        """Return the arguments of a client with a client secret."""
         return {"base_url": self.url, "client_id": "client-1", "client_secret": "svs_secret"}
 
     @property
     def key(self) -> dict[str, Any]:
-        """What a person's client is made with."""
+        """Return the arguments of a client with an API key."""
         return {"base_url": self.url, "api_key": "svk_key"}
 
     def counted(self) -> Counter[str]:
-        """Count requests by path."""
+        """Return the number of requests by path."""
         return Counter(request.path for request in self.requests)
 
     def asked(self) -> list[Request]:
-        """List requests besides exchanges."""
+        """Return all requests except token exchanges."""
         return [request for request in self.requests if request.path != TOKEN_PATH]
 
     def new_token(self, expires_in: int = 900) -> Answer:
@@ -155,7 +155,7 @@ def in_turn(*answers: Answer | type[NoAnswer]) -> Script:
 
 
 def problem(status: int, code: str, **headers: str) -> Answer:
-    """Refuse as the service does."""
+    """Return an error response of the service."""
     return Answer(
         status=status,
         body={"code": code, "detail": "No.", "status": status, "requestId": "request-1"},
@@ -164,7 +164,7 @@ def problem(status: int, code: str, **headers: str) -> Answer:
 
 
 def file_body(**changes: Any) -> dict[str, Any]:
-    """Describe a file."""
+    """Return the JSON of a file."""
     return {
         "id": str(uuid4()),
         "versionId": str(uuid4()),
@@ -182,7 +182,7 @@ def file_body(**changes: Any) -> dict[str, Any]:
 
 
 def metadata_body(sha256: str = "0" * 64) -> dict[str, Any]:
-    """Describe content."""
+    """Return the JSON of a version's metadata."""
     return {
         "fileName": "a.txt",
         "mediaType": "text/plain",
@@ -194,7 +194,7 @@ def metadata_body(sha256: str = "0" * 64) -> dict[str, Any]:
 
 
 def upload_body(content: bytes) -> dict[str, Any]:
-    """Describe a stored upload."""
+    """Return the JSON of a stored upload."""
     from hashlib import sha256
 
     described = {"url": "http://files/1/content", "replayed": False}
@@ -202,7 +202,7 @@ def upload_body(content: bytes) -> dict[str, Any]:
 
 
 def link_body(url: str) -> dict[str, Any]:
-    """Describe a read link."""
+    """Return the JSON of a read link."""
     return {
         "id": str(uuid4()),
         "grantId": str(uuid4()),

@@ -114,7 +114,7 @@ def test_an_upload_is_sent_again_whole_after_a_refused_token(
 def test_an_upload_whose_refusal_was_lost_is_sent_again_with_another_token(
     service: ScriptedService, connect: Connect
 ) -> None:
-    """While content is being sent an early 401 is often lost with the connection."""
+    """An early 401 is often lost with the connection while content is still being sent."""
 
     def refuse_unheard(request: Request) -> Answer:
         if request.headers["authorization"] == "Bearer token-1":

@@ -25,7 +25,7 @@ def tag(content: bytes) -> str:
 
 
 def serve(content: bytes, *, cut_at: int | None = None) -> Script:
-    """Serve content as the service does, with ranges; each answer is cut off after some bytes."""
+    """Return a handler that serves content with ranges, and cuts each response after some bytes."""
 
     def answer(request: Request) -> Answer:
         headers = {"ETag": tag(content)}

@@ -13,7 +13,7 @@ NO_ENDS_OF_LINES = "a\u2028b\u2029c\u0085d"
 
 
 def read(*pieces: bytes) -> list[Any]:
-    """What a reader gives of these pieces."""
+    """Return the events that a reader yields for these pieces."""
     reader = EventReader()
     return [event for piece in pieces for event in reader.feed(piece)]
 

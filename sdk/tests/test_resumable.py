@@ -22,7 +22,7 @@ CONTENT = os.urandom(3_000_000)
 
 
 class ResumableScript:
-    """Takes content as the service does, and fails as planned: after how many bytes of which PATCH, and how."""
+    """Receives content as the service does, and fails as planned: at a PATCH, after a number of bytes, in a way."""
 
     def __init__(self, plan: dict[int, tuple[int, Any]] | None = None) -> None:
         self.plan = plan or {}

@@ -14,7 +14,7 @@ from quartermaster._wire import read_timestamp, write_timestamp
 from sdk.tests.forms import Connect
 from sdk.tests.scripted_service import Answer, ScriptedService, file_body, in_turn, upload_body
 
-NAIVE = datetime(2027, 1, 1)  # noqa: DTZ001 (what is refused)
+NAIVE = datetime(2027, 1, 1)  # noqa: DTZ001 (the rejected value)
 
 
 @pytest.mark.parametrize("minutes", [0, -1, 1441, 1.0, 1.5, True, "60", None])
@@ -66,7 +66,7 @@ def test_content_needs_a_name(service: ScriptedService, connect: Connect) -> Non
 
 
 class Shrinking(io.BytesIO):
-    """Has content for the first look only."""
+    """A file that is empty when it is read a second time."""
 
     looks = 0
 

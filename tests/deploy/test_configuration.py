@@ -37,7 +37,7 @@ def test_every_process_of_the_compose_file_is_asked_for_its_health() -> None:
     ours = {name: each for name, each in COMPOSE["services"].items() if "quartermaster" in each["image"]}
     assert [name for name, each in ours.items() if "healthcheck" in each] == [
         "release"
-    ]  # which ends by itself
+    ]  # the release process ends by itself
     assert "/readyz" in (DEPLOY / "Dockerfile").read_text().partition("HEALTHCHECK")[2]
 
 
@@ -56,7 +56,7 @@ def test_only_the_release_may_change_the_schema(tmp_path: Path) -> None:
     assert (tmp_path / "database_url").read_text().startswith("postgresql://quartermaster_app:")
     owner = (tmp_path / "migrations_database_url").read_text()
     assert owner.startswith("postgresql://quartermaster_migrations:")
-    # The image runs these in the order of their names: roles first, then what they are opened with.
+    # The image runs the scripts in the order of their names: the roles must exist before their passwords are set.
     scripts = sorted(path.name for path in (DEPLOY / "postgres").iterdir())
     assert scripts == ["roles.sql", "roles_passwords.sh"]
 

@@ -21,12 +21,12 @@ CLOSED = "host all all 127.0.0.1/32 scram-sha-256\n"
 
 
 class NetworkPostgres(EmbeddedPostgres):
-    """A Postgres that is reached over the network by a password, as the one of a container."""
+    """A Postgres server that clients reach over TCP with a password, as in a container."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, durable=False, address="127.0.0.1", access=CLOSED)
         self.port = free_port()
-        # The port names the socket, too: the superuser's own addresses have to name it.
+        # The port is part of the socket's name too, so the URLs of the superuser must contain it.
         self._settings["port"] = str(self.port)
 
     def database_url(self, database: str, *, role: str = SUPERUSER) -> str:
@@ -35,18 +35,18 @@ class NetworkPostgres(EmbeddedPostgres):
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """A server whose volume the image has made, and the secrets that containers mount."""
+    """A server with a volume that the image initialized, and the secrets that containers mount."""
 
     server: NetworkPostgres
     secrets: Path
 
     def address(self, secret: str) -> str:
-        """The address of a secret, for this server in place of the container's."""
+        """Return the URL in a secret, with this server's host and port instead of the container's."""
         here = f"@127.0.0.1:{self.server.port}/"
         return (self.secrets / secret).read_text().replace("@postgres/", here)
 
     def run_scripts(self) -> None:
-        """Run every file of the directory as the image's entrypoint does, in the order of their names."""
+        """Run every file of the directory in the order of their names, as the image's entrypoint does."""
         for script in sorted((DEPLOY / "postgres").iterdir()):
             if script.suffix == ".sql":
                 self._psql("--file", str(script))
@@ -55,7 +55,7 @@ class Installation:
                 subprocess.run(["sh", "-c", mounted], env=self._environment, check=True)
 
     def migrate(self) -> None:
-        """Run the release as its container does."""
+        """Run the migration as the release container does."""
         variables = {
             "MIGRATIONS_DATABASE_URL": self.address("migrations_database_url"),
             "DATABASE_URL": self.address("database_url"),

@@ -1,6 +1,6 @@
-"""Procfile, compose file, units and runbook describe the same processes, with the same settings and ways out.
+"""Procfile, compose file, units and runbook describe the same processes, with the same settings and network access.
 
-What the chart renders is held to the same description by `make test-deploy`.
+`make test-deploy` compares the rendered chart with the same description.
 """
 
 import copy
@@ -104,7 +104,7 @@ def verify_units(directory: Path) -> str:
 def test_systemd_understands_every_line_of_the_units(tmp_path: Path) -> None:
     units = tmp_path / "units"
     shutil.copytree(UNITS, units)
-    for unit in units.glob("*.service"):  # it looks for the program, too
+    for unit in units.glob("*.service"):  # systemd also checks that the program exists
         unit.write_text(unit.read_text().replace("/opt/quartermaster/bin/quartermaster", "/bin/true"))
     assert verify_units(units) == ""
     common = units / "quartermaster-.service.d" / "10-common.conf"

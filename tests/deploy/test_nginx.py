@@ -37,13 +37,13 @@ PROTECTED = {
     "X-Request-Id": "request",
 }
 KEEPALIVE_TIMER = "02"
-"""Of a connection on which nothing is under way."""
+"""For an idle connection."""
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 
 class Service(http.server.BaseHTTPRequestHandler):
-    """Answers like the service where nginx shall send the content; remembers what reached it."""
+    """A stand-in that responds as the service does if nginx is to send the content, and records its requests."""
 
     reached: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
 
@@ -71,7 +71,7 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[int]:
-    """The port of a running proxy before a stand-in; its files are below `tmp_path`."""
+    """Return the port of a running nginx in front of the stand-in; its files are below `tmp_path`."""
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=service.serve_forever, daemon=True).start()
     blob = tmp_path / "blobs" / "objects" / "ab" / "blob"
@@ -123,7 +123,7 @@ def test_no_log_holds_a_query(proxy: int, tmp_path: Path) -> None:
 
 
 def send(port: int, request: bytes) -> bytes:
-    """Send exactly this, and give the answer's first line."""
+    """Send exactly these bytes, and return the first line of the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         return connection.makefile("rb").readline()
@@ -222,14 +222,14 @@ def test_a_front_that_is_away_costs_no_request(tmp_path: Path) -> None:
     with running_nginx(tmp_path, find_free_port(), service.server_port) as port:
         for path in ("/message:send", "/files/agent-artifacts"):
             request = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok".encode()
-            for _ in range(4):  # the fronts take turns
+            for _ in range(4):  # nginx distributes requests round robin
                 assert send(port, request).startswith(b"HTTP/1.1 200")
     service.shutdown()
     service.server_close()
 
 
 def test_fronts_that_are_replaced_in_turn_cost_no_request(tmp_path: Path) -> None:
-    """Each stops as soon as the other answers again, which nginx still takes for failed."""
+    """Each web process stops as soon as the other responds again, while nginx still considers that one failed."""
     ports = [find_free_port(), find_free_port()]
     over = threading.Event()
     with contextlib.ExitStack() as closing:
@@ -265,7 +265,7 @@ def timers_towards(port: int) -> set[str]:
 
 
 def _ask_until(over: threading.Event, port: int) -> Counter[int]:
-    """Post again and again, on one connection where nginx keeps it; count the answers' statuses."""
+    """Send POST requests until the event, over one connection if nginx keeps it open; count the statuses."""
     statuses: Counter[int] = Counter()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     while not over.is_set():

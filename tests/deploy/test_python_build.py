@@ -45,7 +45,7 @@ def test_a_python_that_cannot_run_the_service_is_never_taken(tmp_path: Path) -> 
 
 
 def test_this_python_can_run_the_service() -> None:
-    """The tests run by one that `make` took."""
+    """The tests themselves run with a Python that `make` selected."""
     assert subprocess.run([sys.executable, SCRIPT, "any"], check=False).returncode == 0
 
 

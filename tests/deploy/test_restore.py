@@ -1,8 +1,8 @@
-"""The rehearsal of docs/guides/backup.md: a base backup and its log under load, restored beside another store.
+"""The procedure of docs/guides/backup.md: restore a base backup and its log, taken under load, beside another store.
 
-The database is taken back to a moment in between, while the store is as it was at the end; and the store is a copy of
-that moment, while the database is as it was at the end. Either way every disagreement is named, what can be read is
-read, and the ledger agrees.
+One test restores the database to a moment in between, beside the store as it was at the end. Another restores the
+database as it was at the end, beside a copy of the store from that moment. Both times `doctor --deep` lists every
+discrepancy, all intact content can be read, and the ledger agrees.
 """
 
 import json
@@ -47,7 +47,7 @@ PROGRAMS = "pginstall18/bin"
 
 
 class ArchivingPostgres(EmbeddedPostgres):
-    """A Postgres that keeps its log, as an operator sets it up."""
+    """A Postgres server that archives its log, as an operator sets it up."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         super().__init__(directory, durable=True)
@@ -65,7 +65,7 @@ class ArchivingPostgres(EmbeddedPostgres):
 
 @dataclass
 class Remembered:
-    """What the load has written, and until when it was there."""
+    """The content that the load has written, and until when it existed."""
 
     contents: dict[UUID, tuple[Receipt, bytes]] = field(default_factory=dict)
     deleted: set[UUID] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Remembered:
 
 @dataclass(frozen=True, kw_only=True)
 class Backup:
-    """A base backup with its archived log, the moment to go back to, and the store then and at the end."""
+    """A base backup with its archived log, the moment to restore, and the store at that moment and at the end."""
 
     base: Path
     archive: Path
@@ -126,7 +126,7 @@ class Load:
             while not self._ended.is_set():
                 self._round(self.rounds)
                 self.rounds += 1
-        except BaseException as error:  # noqa: BLE001 (told to the test)
+        except BaseException as error:  # noqa: BLE001 (reported to the test)
             self._failures.append(error)
 
     def _round(self, number: int) -> None:
@@ -212,7 +212,7 @@ def _give_away(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Restored:
-    """A restored database beside a store, as commands and workers see them."""
+    """A restored database beside a store, as commands and workers open them."""
 
     shelf: Shelf
     environment: dict[str, str]
@@ -234,7 +234,7 @@ class Restored:
         return {row.id for row in rows}
 
     def readable(self) -> set[UUID]:
-        """Read everything that the load has ever written; what is read is right."""
+        """Read all content that the load has written; fail if bytes are returned that differ from it."""
         found = set()
         for version_id, (file, content) in self.remembered.contents.items():
             try:
@@ -294,7 +294,7 @@ def stored_in(store: Path) -> set[UUID]:
 
 
 def require_served_or_named(restored: Restored, found: dict[str, str]) -> None:
-    """Fail unless each version of an available file is read, or is named as missing."""
+    """Fail unless each version of an available file can be read, or is reported as missing."""
     available, readable = restored.available(), restored.readable()
     assert available
     assert available - readable == named(found, "missing") & available
@@ -329,7 +329,7 @@ def test_newer_database_serves_existing_content_and_removes_expired_content(
         then, now = stored_in(backup.store_then), stored_in(backup.store_now)
         code, found = after.doctor("--repair")
         assert code == 1
-        # What was staged when the store was copied has been placed since: its bytes are there, and placed again.
+        # Content that was staged when the store was copied has been placed since: its bytes are in staging, and are placed again.
         late = named(found, "unplaced")
         missing = now - then - late
         assert late <= now - then
@@ -341,7 +341,7 @@ def test_newer_database_serves_existing_content_and_removes_expired_content(
         _, again = after.doctor("--repair")
         assert again == {str(version_id): "missing" for version_id in missing}
         assert stored_in(after.shelf.bench.root) == (then & now) | late  # type: ignore[attr-defined]
-        # The bytes turn up in another copy.
+        # Another copy of the store has the missing bytes.
         for version_id in missing:
             (source,) = (backup.store_now / "objects").rglob(str(version_id))
             shutil.copy(source, after.shelf.bench.root / source.relative_to(backup.store_now))  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("web", "workers", "shared", "deploy")
-# What only people and machines with a checkout use.
+# Only a checkout has these.
 LEFT_OUT = {".md", ".txt", ".yaml", ".yml", ".conf", ".dockerignore", ".example", ".pyc"}
 
 

@@ -1,6 +1,6 @@
-"""The tools that read what operators deploy: Helm, Kubernetes' schemas, compose, hadolint.
+"""Tools that check deployment files: Helm, Kubernetes' schemas, compose, hadolint.
 
-They have an environment of their own, which `make test-deploy` fills; without it these tests are skipped.
+`make test-deploy` installs them into an environment of their own; without it these tests are skipped.
 """
 
 import json

@@ -31,7 +31,7 @@ SCALED_OBJECT = json.loads(Path(__file__).with_name("scaled_object.json").read_t
 
 
 def of_kind(manifests: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    """The manifests of a kind, by the process that they are for."""
+    """Return the manifests of a kind by process name."""
     return {
         each["metadata"]["labels"]["app.kubernetes.io/component"]: each
         for each in manifests

@@ -22,29 +22,29 @@ PATIENCE_SECONDS = 90.0
 
 @dataclass(frozen=True)
 class Served:
-    """A running agent; `headers` are sent along with everything."""
+    """A running agent; every request has `headers`."""
 
     url: str
     headers: Mapping[str, str]
 
     def ask(self, method: str, path: str, *, headers: Any = None, **more: Any) -> httpx.Response:
-        """Send one request."""
+        """Send a request, and return the response."""
         given = {**self.headers} if headers is None else headers
         return httpx.request(method, self.url + path, headers=given, timeout=PATIENCE_SECONDS, **more)
 
     def send(self, text: str = "hello", *, more: Any = None, headers: Any = None) -> Any:
-        """Send a message over HTTP+JSON; gives the task."""
+        """Send a message over HTTP+JSON, and return the task."""
         response = self.ask("POST", "/message:send", json=message(text, **(more or {})), headers=headers)
         assert response.status_code == 200, response.text
         return response.json()["task"]
 
     def call(self, method: str, params: Any, *, headers: Any = None) -> Any:
-        """Call over JSON-RPC; gives the answer's body."""
+        """Call a method over JSON-RPC, and return the response's body."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return self.ask("POST", "/", json=body, headers=headers).json()
 
     def stream(self, text: str = "hello", *, more: Any = None, headers: Any = None) -> list[Any]:
-        """Send a message and gather the events that follow, to their end."""
+        """Send a message, and return all events of its stream."""
         given = {**self.headers, **(headers or {})}
         with httpx.stream(
             "POST",
@@ -58,7 +58,7 @@ class Served:
 
 
 def message(text: str, *, parts: Any = None, configuration: Any = None, **members: Any) -> dict[str, Any]:
-    """The body that sends a message."""
+    """Return the body of a request that sends a message."""
     said = {
         "messageId": str(uuid4()),
         "role": "ROLE_USER",
@@ -69,19 +69,19 @@ def message(text: str, *, parts: Any = None, configuration: Any = None, **member
 
 
 def text_of(task: Any) -> str:
-    """What an agent said in its artifacts."""
+    """Return the text of a task's artifacts."""
     parts = (part for artifact in task.get("artifacts", ()) for part in artifact["parts"])
     return "".join(part.get("text", "") for part in parts)
 
 
 def status_text(task: Any) -> str:
-    """What the message of a task's status says."""
+    """Return the text of the message in a task's status."""
     return str(task["status"]["message"]["parts"][0]["text"])
 
 
 @contextmanager
 def served(agent: Agent, headers: Mapping[str, str] | None = None, **more: Any) -> Iterator[Served]:
-    """Serve an agent for a while."""
+    """Serve an agent during the block."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config = uvicorn.Config(

@@ -16,7 +16,7 @@ ISSUER = "https://quartermaster.example"
 
 
 class Signer:
-    """Signs as the service does; `key_set` is what it publishes."""
+    """Signs tokens as the service does; `key_set` is the published key set."""
 
     def __init__(self, kid: str = "key-1") -> None:
         self.kid = kid

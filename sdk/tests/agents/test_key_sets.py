@@ -14,7 +14,7 @@ from sdk.tests.agents.signer import Signer
 
 
 class Publisher:
-    """Publishes a key set, and counts who asks; the clock is the test's."""
+    """Publishes a key set, and counts its requests; the test sets the clock."""
 
     def __init__(self) -> None:
         self.signer = Signer()

@@ -14,7 +14,7 @@ PUBLIC = "https://files.example"
 
 
 def file_at(service: ScriptedService, url: str) -> File:
-    """A file of a message to an agent that reaches the service by an address of its own."""
+    """Return a file of a message to an agent that uses another address of the service than its links."""
     return File("a.txt", "text/plain", url=url, base_url=service.url, issuer=PUBLIC)
 
 

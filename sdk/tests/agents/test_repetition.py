@@ -76,14 +76,14 @@ def test_repetitions_at_the_same_time_wait_for_the_one_task(counter: Served) -> 
         streams = [at.result() for at in streamed]
     assert len({task["id"] for task in tasks}) == 1
     assert {text_of(task) for task in tasks} == {"slow 1 2"}
-    for *_, last in streams:  # one that came after the end has the task as it is
+    for *_, last in streams:  # a repetition after the end returns the task as it is
         said = last["statusUpdate"] if "statusUpdate" in last else last["task"]
         assert said["status"]["state"] == "TASK_STATE_COMPLETED"
     assert calls == ["slow"]
 
 
 def test_a_repetition_that_is_read_slowly_is_told_of_the_end() -> None:
-    """The task ends while its repetition's stream is still handing over what it began with."""
+    """The task ends while the stream of the repetition still sends its first event."""
     forget()
     go_on.clear()
     body = message("slow")
@@ -110,7 +110,7 @@ def test_a_repetition_that_is_read_slowly_is_told_of_the_end() -> None:
 
 
 async def post(application: Any, path: str, body: Any, take: Callable[[bytes], Awaitable[None]]) -> None:
-    """Send a body to an application without a server between, which waits until each piece is taken."""
+    """Send a body to an application without a server; the application waits until `take` has returned for each piece."""
     is_asked = False
 
     async def receive() -> Any:

@@ -14,7 +14,7 @@ from sdk.tests.forms import Connect
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """A stack that runs, and the credentials of its first deployment and owner."""
+    """A running stack, and the credentials of its first deployment and owner."""
 
     stack: Stack
     front: Service
@@ -22,7 +22,7 @@ class Installation:
 
     @property
     def deployment(self) -> dict[str, str]:
-        """What a deployment's client is made with."""
+        """Return the arguments of a client with the deployment's credentials."""
         return {
             "base_url": self.front.url,
             "client_id": self.credentials["deployment"]["clientId"],
@@ -31,13 +31,13 @@ class Installation:
 
     @property
     def owner(self) -> dict[str, str]:
-        """What the owner's client is made with."""
+        """Return the arguments of a client with the owner's API key."""
         return {"base_url": self.front.url, "api_key": self.credentials["ownerApiKey"]}
 
 
 @pytest.fixture(scope="package")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Run a front and what it needs for files."""
+    """Run a web process, and the workers and servers that files need."""
     servers = Servers(tmp_path_factory.mktemp("sdk-servers"))
     servers.start()
     try:

@@ -16,7 +16,7 @@ from sdk.tests.test_context import make_context
 
 @pytest.fixture
 def routed(installation: Installation) -> RequestContext:
-    """The context of a request that the distribution routed."""
+    """Return the context of a request that the distribution routed."""
     token = installation.credentials["distribution"]["token"]
     minted = httpx.post(
         f"{installation.front.url}/oauth/attributions", headers={"Authorization": f"Bearer {token}"}, json={}

@@ -32,7 +32,7 @@ def proxy(installation: Installation) -> Iterator[FaultyProxy]:
 
 @pytest.fixture
 def client(installation: Installation, proxy: FaultyProxy, connect: Connect) -> Any:
-    """The deployment's client behind the proxy, with its token already there."""
+    """Yield the deployment's client behind the proxy, which has a token already."""
     made = connect(**{**installation.deployment, "base_url": proxy.url})
     list(made.files.list(availability="Pending"))
     return made
@@ -79,9 +79,9 @@ def test_a_large_upload_goes_on_where_it_was_cut(client: Any, proxy: FaultyProxy
         proxy,
         Cut(),  # the beginning
         Cut(after_sent=700_000),
-        Cut(),  # where it is
+        Cut(),  # the request for the offset
         Cut(after_sent=3_000_000),
-        Refusal(),  # of the question where it is
+        Refusal(),  # of the request for the offset
         Cut(),
         Cut(after_received=1),
     )

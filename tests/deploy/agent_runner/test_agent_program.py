@@ -35,7 +35,7 @@ time.sleep(600)
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A GitHub deployment of a repository on this disk."""
+    """A GitHub deployment whose repository is a local directory."""
 
     database: Database
     environment: dict[str, str]
@@ -74,7 +74,7 @@ class Bench:
                 process.stdout.close()
 
     def program(self) -> Any:
-        """Wait until the program has told of itself."""
+        """Wait until the program has written its report, and return it."""
         wait_until(lambda: self.told.exists() and self.told.read_text(), "the program runs")
         return json.loads(self.told.read_text())
 

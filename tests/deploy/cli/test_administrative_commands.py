@@ -27,17 +27,17 @@ from shared.media.attachments import Attachment
 from shared.media.importing.import_queue import queue_imports
 from tests.support.data.identity import make_settings
 
-# Told of elsewhere.
+# Other tests cover these.
 PROCESSES = {"web", "worker", "beat", "migrate", "bootstrap", "run", "doctor", "status", "celery"}
-# Read files, or speak to a service over REST (tests/journeys/test_people_commands.py).
+# These read files, or use REST (tests/journeys/test_people_commands.py).
 PEOPLE = {"models", "completion", "login", "logout", "whoami", "files", "agents", "listen"}
 
-# REST does these for members of the organization, and the operator here is of none.
+# Over REST only members of the organization may run these, and this operator is a member of none.
 OF_MEMBERS = {"usage", "usage-records list", "read-grants list", "read-grants revoke", "tasks list"}
 
 
 class Operator:
-    """Runs commands in this process, and remembers which."""
+    """Runs commands in this process, and records their names."""
 
     def __init__(self, environment: dict[str, str], database: Database, directory: Path) -> None:
         self.environment = environment
@@ -47,7 +47,7 @@ class Operator:
         self.ran: set[tuple[str, ...]] = set()
 
     def do(self, *words: str, **options: object) -> dict[str, Any]:
-        """Run a command: its words, then its options by their names; give the JSON that it prints."""
+        """Run a command with arguments and options by name; return the JSON that it prints."""
         self.ran.add(words[:1] if words[0] in ("rotate-keys", "reencrypt") else words[:2])
         arguments = [*words]
         for name, value in options.items():
@@ -60,14 +60,14 @@ class Operator:
         return printed
 
     def write(self, document: object) -> Path:
-        """Write a file of JSON for a command to read."""
+        """Write a JSON file for a command, and return its path."""
         path = self.directory / f"{uuid4().hex}.json"
         path.write_text(json.dumps(document))
         return path
 
 
 def make_operator(database_url: str, database: Database, valkey: EmbeddedValkey, directory: Path) -> Operator:
-    """Make one beside an installation that signs with keys of its own."""
+    """Create an operator of an installation with its own signing keys."""
     key = Fernet.generate_key().decode()
     ensure_keys(database, make_settings(encryption_keys=(key,)))
     return Operator(
@@ -91,7 +91,7 @@ def operator(
 
 
 def measure_wrongly(database: Database, organization_id: str, *, stored_bytes: int) -> None:
-    """Insert a day's row with stored bytes that do not exist."""
+    """Insert a row of a day with stored bytes that do not exist."""
     statement = text(
         "INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds)"
         " SELECT :id, (measured_to AT TIME ZONE 'UTC')::date, :bytes, 0 FROM storage_mark"

@@ -34,7 +34,7 @@ first_run._publish = lambda *arguments: os._exit(9)
 def environment(
     postgres_server: EmbeddedPostgres, migrated_template: str, valkey_server: EmbeddedValkey, tmp_path: Path
 ) -> dict[str, str]:
-    """The settings of an installation that nobody has set up yet."""
+    """Return the settings of an installation before its first run."""
     return {
         "DATABASE_URL": postgres_server.create_database(f"test_{uuid4().hex}", template=migrated_template),
         "REDIS_URL": valkey_server.url,
@@ -45,7 +45,7 @@ def environment(
 
 
 def run(environment: Mapping[str, str], *arguments: str, prepare: str = "", status: int = 0) -> str:
-    """Run the command to its end; give its output, or its complaint when it is expected to fail."""
+    """Run the command; return its output, or its error output if it is expected to fail."""
     ended, output, complaint = CommandLine(environment, *arguments, prepare=prepare).finish()
     assert ended == status, output + complaint
     return complaint if status else output
@@ -58,7 +58,7 @@ def tell(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
 
 @contextmanager
 def opened(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Front]:
-    """Open a front of the installation."""
+    """Open a web process of the installation."""
     addresses = environment["DATABASE_URL"], environment["REDIS_URL"]
     keys = (environment["ENCRYPTION_KEYS"],)
     with open_front(*addresses, tmp_path / "blobs", encryption_keys=keys) as front:

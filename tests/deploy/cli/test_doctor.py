@@ -32,7 +32,7 @@ ALL = [
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one store of this module's database."""
+    """Return the path of the store that belongs to this module's database."""
     return tmp_path_factory.mktemp("store") / "blobs"
 
 
@@ -121,7 +121,9 @@ def test_a_schema_of_another_release_is_wrong(
 def test_a_lost_store_and_a_catalog_that_makes_no_sense_are_wrong(
     environment: dict[str, str], blobs: Path, tmp_path: Path
 ) -> None:
-    assert ("blob store", "wrong") not in findings(environment)  # it is the database's own from now on
+    assert ("blob store", "wrong") not in findings(
+        environment
+    )  # from now on the store belongs to the database
     aside = blobs.rename(blobs.with_name("aside"))
     (tmp_path / "models.toml").write_text("[[models]]\nid = 7\n")
     found = findings(environment | {"MODELS_CONFIG": str(tmp_path / "models.toml")})

@@ -17,7 +17,7 @@ FILES = ("report.pdf", "input.json", "settings.json", "url.txt", "models.toml")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand where the examples' files are, beside what `make up` left."""
+    """Change to a directory with the files of the examples and the settings of a `make up`."""
     for name in FILES:
         (tmp_path / name).write_text("{}")
     (tmp_path / "credentials.json").write_text(json.dumps({"organizationId": str(uuid4())}))

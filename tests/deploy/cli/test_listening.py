@@ -29,7 +29,7 @@ from tests.support.web.web_process import Front
 
 @contextmanager
 def listening(environment: dict[str, str], distribution_id: UUID) -> Iterator[IO[str]]:
-    """Run `listen` within the block; give its output."""
+    """Run `listen` during the block; yield its output."""
     inherited = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     process = subprocess.Popen(
         [Path(sys.executable).parent / "quartermaster", "listen", str(distribution_id), "--past"],
@@ -64,7 +64,7 @@ def distribution_id(front: Front, organization_id: UUID) -> UUID:
 
 @pytest.fixture
 def asked(front: Front, organization_id: UUID) -> Iterator[dict[str, str]]:
-    """Serve the front; give the settings of an owner's command line."""
+    """Run a web process; yield the environment of an owner's commands."""
     owner = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
     with serving(front.app) as url:
         yield {"SERVICE_BASE_URL": url, "SERVICE_API_KEY": owner.api_key}
@@ -145,7 +145,7 @@ def test_at_a_terminal_a_line_says_what_happened_and_why(capsys: pytest.CaptureF
 
 
 def arrive(front: Front, distribution_id: UUID, *notification_ids: UUID, **values: Any) -> None:
-    """Write notifications in one transaction."""
+    """Insert notifications in one transaction."""
     arrived = {
         "kind": "distribution",
         "event": "media.stored",
@@ -178,7 +178,7 @@ def test_at_a_terminal_a_bar_says_how_far_a_file_has_come(monkeypatch: pytest.Mo
 
 
 def read_all(terminal: int) -> str:
-    """Read what was written to a terminal that nobody writes to any more."""
+    """Return the whole output of a terminal after its last writer has ended."""
     read = b""
     with suppress(OSError):
         while piece := os.read(terminal, 1 << 16):

@@ -136,7 +136,7 @@ def test_exit_codes_are_told_by_the_help_and_by_the_guide() -> None:
 
 @click.command(cls=LazyGroup)
 def sample() -> None:
-    """A group like `main`."""
+    """A group with the options of `main`."""
 
 
 @sample.command()

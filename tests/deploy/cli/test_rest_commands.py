@@ -16,7 +16,7 @@ from tests.support.web.web_process import open_front
 def operator(
     database_url: str, database: Database, valkey_server: EmbeddedValkey, tmp_path: Path
 ) -> Iterator[Operator]:
-    """Somebody far away; what has no route is done beside the installation."""
+    """Return a remote operator; commands without a route run on the database."""
     operator = make_operator(database_url, database, valkey_server, tmp_path)
     keys = (operator.environment["ENCRYPTION_KEYS"],)
     with (

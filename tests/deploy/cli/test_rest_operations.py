@@ -29,7 +29,7 @@ HERE_ONLY = {
     "credits recount-storage",
     "reencrypt",
 }
-"""Commands of whoever operates the installation's own machines."""
+"""Commands that work on the installation's host only, and have no route."""
 
 
 def find(command: str) -> click.Command:
@@ -54,7 +54,7 @@ def value_of(parameter: click.Parameter, directory: Path) -> Any:
     if isinstance(kind, click.Choice):
         value: Any = next(iter(kind.choices))
     elif isinstance(kind, click.DateTime):
-        value = date(2026, 11, 1) if parameter.callback else datetime(2026, 11, 1)  # noqa: DTZ001 (as click gives it)
+        value = date(2026, 11, 1) if parameter.callback else datetime(2026, 11, 1)  # noqa: DTZ001 (as click returns it)
     elif isinstance(kind, click.File):
         value = io.StringIO('{"a": "b"}')
     elif isinstance(kind, click.Path):

@@ -204,7 +204,7 @@ def test_postgres_in_a_closed_directory_reads_only_its_own_files(tmp_path: Path)
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that every account may pass, which a test's own is not."""
+    """Return a directory that every account can traverse; the `tmp_path` of a test is closed to others."""
     with TemporaryDirectory(dir="/var/tmp") as name:
         Path(name).chmod(0o755)
         yield Path(name)

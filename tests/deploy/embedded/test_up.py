@@ -51,7 +51,7 @@ IDLE = "import time; time.sleep(600)"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A checkout of stand-ins."""
+    """Return a checkout whose processes are stand-ins."""
     for name, code in (("release", RELEASE), ("web", WEB), ("worker-files", IDLE), ("beat", IDLE)):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
         with (tmp_path / "Procfile").open("a") as procfile:
@@ -121,7 +121,7 @@ def _belongs_to(process: psutil.Process, home: Path) -> bool:
 
 @pytest.fixture
 def copies() -> Iterator[list[Copy]]:
-    """Runs to be ended with the test, whatever became of it."""
+    """Yield the runs of a test, all of which are ended after it."""
     started: list[Copy] = []
     yield started
     for copy in started:
@@ -164,7 +164,7 @@ def test_terminal_gets_a_summary_and_logs_go_to_files(root: Path) -> None:
             seen += os.read(ours, 1 << 16).decode()
     finally:
         process.terminate()
-        with contextlib.suppress(OSError):  # a terminal that nobody writes to any more
+        with contextlib.suppress(OSError):  # the last writer of the terminal has ended
             while os.read(ours, 1 << 16):
                 pass
         assert process.wait(PATIENCE_SECONDS) == 0
@@ -256,7 +256,7 @@ def test_a_process_that_cannot_start_ends_everything(root: Path, copies: list[Co
 
 
 def command_beside(home: Path, *words: str) -> str:
-    """Run a command that is told where the running copy has its home, and nothing else."""
+    """Run a command with QM_HOME of the running copy as its only setting."""
     environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     ran = subprocess.run(
         [str(Path(sys.executable).with_name("quartermaster")), *words],
@@ -303,7 +303,7 @@ def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
     logs = [path for path in copies[-1].home.rglob("*.log*") if path.is_file()]
     assert logs
     assert [path for path in logs if SECRETS.search(path.read_text(errors="replace"))] == []
-    # The next start looks for a first owner too; what serves then may be stand-ins.
+    # The next start runs bootstrap too; its other processes may be stand-ins.
     copies.append(Copy(root, root / "home", port, has_owner=True))
     copies[-1].read_until_ready()
     assert credentials.read_text() == first

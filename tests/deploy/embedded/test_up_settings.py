@@ -58,14 +58,14 @@ def test_the_ports_of_workers_are_free_ones() -> None:
 
 
 def test_readiness_check_is_throttled() -> None:
-    answers = iter([False])  # a second question would find no answer
+    answers = iter([False])  # a second request would get no response
     question = up._Throttled(lambda: next(answers), seconds=60)
     for _ in range(100):
         assert not question()
 
 
 class FullDisk(io.StringIO):
-    """Takes nothing while it is full."""
+    """A stream whose writes fail while the disk is full."""
 
     is_full = False
 

@@ -30,7 +30,7 @@ SURROUNDINGS = {
     "WEB_THREADS",
     "TASK_EVENTS",
 }
-"""What deployment code reads of the system, or of the service's settings."""
+"""Variables that deployment code reads itself."""
 
 
 def test_the_file_is_what_make_environment_writes() -> None:

@@ -26,7 +26,7 @@ __all__ = ["database_url", "migrated_template", "postgres_server", "valkey_serve
 
 @dataclass(frozen=True)
 class Service:
-    """A service with one deployment, and a distribution that sends it messages."""
+    """A running service with one deployment, and a distribution that sends it messages."""
 
     front: Front
     deployment: CreatedDeployment
@@ -35,7 +35,7 @@ class Service:
 
     @property
     def credentials(self) -> dict[str, str]:
-        """What the agent's environment would hold."""
+        """The credentials that the agent's environment would have."""
         return {
             "base_url": self.front.settings.base_url,
             "client_id": str(self.deployment.deployment.client_id),
@@ -44,16 +44,16 @@ class Service:
 
     @property
     def authorization(self) -> dict[str, str]:
-        """The request token of one request."""
+        """Return the header with the request token of one request."""
         return self._authorization(self.deployment)
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the service sends along with a message."""
+        """Return the headers of the service's request with a message."""
         return self.headers_for(self.deployment, self.front.identity.attribution(self.distribution))
 
     def headers_for(self, deployment: CreatedDeployment, attribution: str | None = None) -> dict[str, str]:
-        """What the service sends along with a message to a deployment, its daemon's own work by default."""
+        """Return these headers for a message to a deployment, by default for work of its own Daemon Identity."""
         daemon, payer = deployment.deployment.daemon_identity_id, deployment.deployment.organization_id
         value = attribution or attribution_for(self.front, deployment, daemon, payer_id=payer)
         return {
@@ -68,7 +68,7 @@ class Service:
         return {"Authorization": f"Bearer {token}"}
 
     def file(self, file_id: str) -> Any:
-        """Read a file's metadata as its deployment may."""
+        """Return a file's metadata with the deployment's credentials."""
         authorization = self.front.identity.authorization(self.deployment)
         headers = {"Service-Usage-Attribution": self.front.identity.attribution(self.distribution)}
         return self.front.get(f"/files/{file_id}", authorization, headers=headers).json
@@ -78,7 +78,7 @@ class Service:
 def service(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    """Run a front that listens, for this module."""
+    """Run a web process for this module."""
     port = find_free_port()
     directory: Path = tmp_path_factory.mktemp("blobs")
     with open_front(database_url, valkey_server.url, directory, base_url=f"http://127.0.0.1:{port}") as front:

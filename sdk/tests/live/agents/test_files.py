@@ -88,7 +88,7 @@ def extension(service: Service) -> str:
 
 
 def stored(service: Service, task: Any) -> Any:
-    """The file that an artifact says it is, as the service knows it."""
+    """Return the service's metadata of the file that an artifact describes."""
     (artifact,) = task["artifacts"]
     assert artifact["extensions"] == [extension(service)]
     return service.file(artifact["metadata"][extension(service)]["id"])
