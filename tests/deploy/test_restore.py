@@ -329,7 +329,7 @@ def test_newer_database_serves_existing_content_and_removes_expired_content(
         then, now = stored_in(backup.store_then), stored_in(backup.store_now)
         code, found = after.doctor("--repair")
         assert code == 1
-        # Content that was staged when the store was copied has been placed since: its bytes are in staging, and are placed again.
+        # Content was staged when the store was copied, and has been placed since: the repair places its bytes again.
         late = named(found, "unplaced")
         missing = now - then - late
         assert late <= now - then

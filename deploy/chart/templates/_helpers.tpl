@@ -9,7 +9,7 @@
 {{- else }}{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* Labels by which pods are chosen; of a list (root, process). */}}
+{{/* The selector labels of pods; takes a list (root, process). */}}
 {{- define "quartermaster.selector" -}}
 app.kubernetes.io/name: {{ (index . 0).Chart.Name }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
@@ -28,7 +28,7 @@ helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
 {{- else if .Values.models.catalog }}{{ include "quartermaster.name" . }}-models{{ end }}
 {{- end }}
 
-{{/* One container and what it mounts; of a dict (root, name, process). */}}
+{{/* A container with its mounts; takes a dict (root, name, process). */}}
 {{- define "quartermaster.pod" -}}
 {{- $root := .root }}
 {{- $process := .process }}

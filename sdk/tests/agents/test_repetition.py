@@ -110,7 +110,7 @@ def test_a_repetition_that_is_read_slowly_is_told_of_the_end() -> None:
 
 
 async def post(application: Any, path: str, body: Any, take: Callable[[bytes], Awaitable[None]]) -> None:
-    """Send a body to an application without a server; the application waits until `take` has returned for each piece."""
+    """Send a body to an application without a server; it waits until `take` has returned for each piece."""
     is_asked = False
 
     async def receive() -> Any:
