@@ -58,6 +58,7 @@ class FaultyProxy:
             yield self
         finally:
             with contextlib.suppress(OSError):
+                # close() alone does not wake the thread that waits in accept().
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             thread.join(60)
@@ -74,6 +75,8 @@ class FaultyProxy:
     def _serve(self, client: socket.socket, fault: Fault) -> None:
         with client, contextlib.suppress(OSError):
             if isinstance(fault, Refusal):
+                # Read first: to close with unread bytes would reset the connection, and the client could lose the
+                # response.
                 client.recv(CHUNK_BYTES)
                 client.sendall(REFUSAL)
                 return
@@ -91,6 +94,7 @@ def _forward(client: socket.socket, server: socket.socket, fault: Cut) -> None:
             for key, _ in selector.select():
                 side = client if key.fileobj is client else server
                 rest = left[side]
+                # No more than the rest, so that the connection ends after exactly that byte.
                 chunk = side.recv(CHUNK_BYTES if rest is None else min(CHUNK_BYTES, rest))
                 if not chunk:
                     return

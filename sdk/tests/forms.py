@@ -31,6 +31,7 @@ class Blocking:
             return lambda *arguments, **options: self._portal.call(
                 _finish, partial(found, *arguments, **options)
             )
+        # `client.files` and the like are objects of the SDK too; their methods must block as well.
         return Blocking(self._portal, found) if type(found).__module__.startswith("quartermaster.") else found
 
 

@@ -60,6 +60,7 @@ class ScriptedService:
         service = self
 
         class Handler(BaseHTTPRequestHandler):
+            # HTTP/1.0 would close each connection, and the pool of the client would not be tested.
             protocol_version = "HTTP/1.1"
 
             def handle_any(self) -> None:
@@ -74,6 +75,7 @@ class ScriptedService:
             def handle_error(self, *arguments: object) -> None:
                 """Ignore clients that disconnected."""
 
+        # The base class looks for a method of this name for each HTTP method.
         for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
             setattr(Handler, f"do_{method}", Handler.handle_any)
         self._server = Server(("127.0.0.1", 0), Handler)
@@ -138,6 +140,7 @@ class ScriptedService:
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(content if answer.cut_at is None else content[: answer.cut_at])
+        # The length in the header is that of the whole body, so the client sees an incomplete response.
         handler.close_connection = answer.cut_at is not None
 
 

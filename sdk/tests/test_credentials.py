@@ -33,6 +33,7 @@ def always_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every token due for a refresh immediately."""
     monkeypatch.setattr(_tokens, "REFRESH_BEFORE_SECONDS", 1e9)
     monkeypatch.setattr(_tokens, "REFRESH_BEFORE_SHARE", 1.0)
+    # Otherwise the second request would not try to refresh at all.
     monkeypatch.setattr(_tokens, "FAILED_REFRESH_PAUSE_SECONDS", 0.0)
 
 
@@ -157,6 +158,7 @@ def test_the_environment_says_what_is_not_given(
     service: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVICE_BASE_URL", f"{service.url}/")
+    # A variable that a shell read from a file may end with a line break.
     monkeypatch.setenv("SERVICE_API_KEY", "svk_from_environment\n")
     with Client() as client:
         client.files.get(FILE)
@@ -190,6 +192,7 @@ def test_half_a_configuration_is_refused_before_anything_is_sent(
         monkeypatch.delenv(f"SERVICE_{name}", raising=False)
     with pytest.raises(errors.ConfigurationError) as caught:
         connect(**options)
+    # One of the addresses holds a password, and errors are logged.
     assert "password" not in str(caught.value)
 
 

@@ -43,6 +43,7 @@ def test_a_download_goes_on_where_it_broke_off_however_often(
 ) -> None:
     service.script = serve(CONTENT, cut_at=300_000)
     seen: list[int] = []
+    # One retry, but seven requests: attempts that make progress do not count.
     client = connect(**service.key, max_retries=1)
     client.files.download(FILE, tmp_path / "a", progress=lambda received, _: seen.append(received))
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -55,6 +56,7 @@ def test_a_download_goes_on_where_it_broke_off_however_often(
 def test_a_download_of_what_changed_meanwhile_begins_anew(service: ScriptedService, connect: Connect) -> None:
     first, second = serve(CONTENT, cut_at=300_000), serve(OTHER)
     service.script = lambda request: first(request) if len(service.requests) == 1 else second(request)
+    # A restart must truncate to where the download began, and not to the beginning of the file.
     held = io.BytesIO(b"before ")
     held.seek(7)
     connect(**service.key).files.download(FILE, held)

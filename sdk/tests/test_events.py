@@ -9,6 +9,7 @@ import pytest
 from quartermaster import ConnectionFailed
 from quartermaster._events import EventReader
 
+# Python's splitlines() ends lines at these characters; the format of events does not.
 NO_ENDS_OF_LINES = "a\u2028b\u2029c\u0085d"
 
 
@@ -39,4 +40,5 @@ def test_what_came_before_a_broken_event_is_given() -> None:
     assert next(events) == 1
     with pytest.raises(ConnectionFailed) as caught:
         next(events)
+    # The JSON error would contain the data, which may be confidential.
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)

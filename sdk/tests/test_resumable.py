@@ -40,6 +40,7 @@ class ResumableScript:
         self.begun = request
         if self.is_stored:
             return Answer(200, upload_body(self.kept), self.progress())
+        # Another host than the one that the client uses: the credential must not be sent there.
         location = f"http://service.example:9/files/uploads/{uuid4()}"
         return Answer(201, b"", {"Location": location, **self.progress()})
 
@@ -47,6 +48,7 @@ class ResumableScript:
         if int(request.headers["upload-offset"]) != len(self.kept):
             return problem(409, "mismatching_upload_offset")
         arrived, failure = self.plan.get(self.seen["PATCH"], (len(request.body), None))
+        # Bytes that arrived before a failure stay, as in the service.
         self.kept += request.body[:arrived]
         self.is_stored = request.headers["upload-complete"] == "?1" and arrived >= len(request.body)
         if failure is not None:
@@ -70,6 +72,7 @@ class ResumableScript:
 @pytest.fixture(autouse=True)
 def resumable_from_the_first_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (of_tasks, of_threads):
+        # Both halves are modules of their own, and a test uses one or the other.
         monkeypatch.setattr(module, "RESUMABLE_ABOVE_BYTES", -1)
 
 
@@ -116,6 +119,7 @@ def test_a_lost_last_answer_is_asked_for_again(service: ScriptedService, connect
 def test_stalled_upload_fails_and_slow_upload_succeeds(service: ScriptedService, connect: Connect) -> None:
     with pytest.raises(errors.ConnectionFailed):
         upload(service, connect, ResumableScript(dict.fromkeys(range(1, 100), (0, NoAnswer))))
+    # More failures than max_retries, but each attempt makes progress.
     crawling = ResumableScript(dict.fromkeys(range(1, 20), (50_000, NoAnswer)))
     upload(service, connect, crawling)
     assert crawling.kept == CONTENT

@@ -48,6 +48,7 @@ def test_an_upload_is_repeated_with_the_same_operation_and_content(
     service: ScriptedService, connect: Connect, failure: Any
 ) -> None:
     service.script = in_turn(failure, Answer(201, upload_body(b"content")))
+    # An iterable can be read only once, and the second attempt must still have all of it.
     connect(**service.key).files.upload(iter([b"con", b"tent"]), file_name="a")
     first, second = service.requests
     assert first.query == second.query
@@ -86,6 +87,7 @@ def test_what_was_removed_by_an_attempt_whose_answer_was_lost_is_removed(
     service: ScriptedService, connect: Connect, lost: Any
 ) -> None:
     client = connect(**service.key)
+    # A 503 between must not make the client forget that the first attempt may have succeeded.
     service.script = in_turn(lost, problem(503, "unavailable"), problem(404, "reference_not_found"))
     client.files.remove_reference(FILE, ("Task", "1"))
     service.script = in_turn(lost, problem(404, "budget_not_found"))
@@ -137,6 +139,7 @@ def test_retries_end(service: ScriptedService, connect: Connect) -> None:
 
 
 def test_nobody_there_is_a_failed_connection(connect: Connect) -> None:
+    # A port that was free a moment ago; no server listens there after the block.
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(errors.ConnectionFailed, match="ConnectError"):
@@ -152,6 +155,7 @@ def test_what_the_service_calls_final_is_not_repeated(service: ScriptedService, 
 
 
 def test_pauses_grow_to_a_bound_and_never_fall_below_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The fixture `short_pauses` of this module lowers it.
     monkeypatch.setattr(_retries, "SHORTEST_SECONDS", 0.5)
 
     def pause(retries: int, retry_after: float | None = None) -> float | None:

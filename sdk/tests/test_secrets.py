@@ -45,10 +45,12 @@ def test_a_failure_shows_no_secret(
         client = connect(**credential, max_retries=1)
         with context.use(make_context("attribution.of.request")), pytest.raises(QuartermasterError) as caught:
             client.files.create_read_link(uuid4(), uuid4())
+        # The context of an error is printed with it, so a request in it would show its headers.
         for error in chain(caught.value):
             assert not holds_a_secret(visible(error) + visible(vars(error)))
             assert type(error).__module__.startswith("quartermaster")
         assert not holds_a_secret("".join(traceback.format_exception(caught.value)))
+    # Without any record the next line would hold for nothing.
     assert caplog.records
     assert not holds_a_secret(caplog.text + repr([vars(record) for record in caplog.records]))
 
@@ -61,6 +63,7 @@ def test_nothing_shows_a_link_or_a_credential(
     client = connect(**service.secret)
     link = client.files.create_read_link(uuid4(), uuid4())
     assert "svg_grant" in link.url
+    # The asynchronous client is wrapped (`forms.Blocking`).
     inner: Any = vars(client).get("_target", client)
     seen = [link, inner, *vars(inner).values(), inner._auth._tokens, inner._auth._tokens._token]
     assert not holds_a_secret("".join(map(visible, seen)) + caplog.text)

@@ -100,6 +100,7 @@ def test_content_is_sent_by_the_proxy_with_the_services_headers(proxy: int) -> N
     answer, content = get(proxy, "/files/1/content")
     assert (answer.status, content) == (200, CONTENT)
     assert {name: answer.headers[name] for name in PROTECTED} == PROTECTED
+    # nginx would add one of its own, made of size and time.
     assert len(answer.headers.get_all("ETag") or []) == 1
 
 
@@ -116,6 +117,7 @@ def test_content_cannot_be_asked_for_directly(proxy: int) -> None:
 def test_no_log_holds_a_query(proxy: int, tmp_path: Path) -> None:
     get(proxy, "/files/1/content?grant=svg_secret", {"Referer": "http://elsewhere/?grant=svg_secret"})
     deadline = time.monotonic() + 60
+    # nginx writes the line after it has sent the response.
     while not (log := (tmp_path / "quartermaster.log").read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert '"path":"/files/1/content"' in log
@@ -178,6 +180,7 @@ def test_large_uploads_and_only_they_may_be_large(proxy: int) -> None:
     ],
 )
 def test_nothing_for_operators_is_reached_through_the_proxy(proxy: int, path: str) -> None:
+    # Headers by which some servers rewrite the path must have no effect.
     for extra in ("", "SCRIPT_NAME: /metrics\r\n", "X-Original-URL: /metrics\r\nX-Rewrite-URL: /metrics\r\n"):
         assert send(proxy, f"GET {path} HTTP/1.1\r\nHost: here\r\n{extra}\r\n".encode()).startswith(
             b"HTTP/1.1 404"
@@ -219,6 +222,7 @@ def test_there_is_room_for_thousands_of_silent_clients() -> None:
 def test_a_front_that_is_away_costs_no_request(tmp_path: Path) -> None:
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=service.serve_forever, daemon=True).start()
+    # No server listens at the first port.
     with running_nginx(tmp_path, find_free_port(), service.server_port) as port:
         for path in ("/message:send", "/files/agent-artifacts"):
             request = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok".encode()
@@ -254,6 +258,7 @@ def test_a_front_that_says_nothing_is_asked_whether_it_is_there(tmp_path: Path) 
         proxy = closing.enter_context(running_nginx(tmp_path, front_port))
         client = closing.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=60))
         client.sendall(b"POST /message:send HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok")
+        # The connection is accepted but never read, as by a host that lost power.
         closing.enter_context(silent.accept()[0])
         wait_until(lambda: KEEPALIVE_TIMER in timers_towards(front_port), "the kernel's timer runs")
 
@@ -280,4 +285,5 @@ def _ask_until(over: threading.Event, port: int) -> Counter[int]:
 def test_nginx_gives_an_idle_connection_up_before_a_front_does() -> None:
     kept = re.search(r"\n    keepalive_timeout (\d+)s;", CONFIGURATION.read_text())
     assert kept is not None
+    # Otherwise nginx could send a POST on a connection that the web process closes, and it does not repeat a POST.
     assert int(kept[1]) < min(STOPPING_SECONDS, ServerSettings().web_keepalive_seconds)

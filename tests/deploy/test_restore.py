@@ -168,10 +168,12 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Backup:
         shelf = Shelf(database=database, bench=bench, caller=caller_with_everything(database), patch=patch)
         remembered = Remembered()
         with Load(shelf, remembered) as load:
+            # The load goes on during each step, so that rows and bytes are never of one moment.
             load.wait_for(ROUNDS)
             _base_backup(postgres, directory / "base")
             load.wait_for(ROUNDS)
             moment = run_sql(postgres.url, "SELECT clock_timestamp()")
+            # After the moment was read: the copy has all content that the restored database knows.
             shutil.copytree(bench.root, directory / "then")
             load.wait_for(ROUNDS)
         database.dispose()
@@ -199,6 +201,7 @@ def _base_backup(postgres: ArchivingPostgres, target: Path) -> None:
 
 
 def _archive_the_rest(postgres: ArchivingPostgres, archive: Path) -> None:
+    # A segment is archived when it is full, or switched as here.
     segment = run_sql(postgres.url, "SELECT pg_walfile_name(pg_switch_wal())")
     wait_until((archive / segment).exists, "the log to be archived")
 
@@ -256,6 +259,7 @@ def restored(
     shutil.copytree(backup.base, home / "data")
     shutil.copytree(backup.archive, home / "archive")
     (home / "data" / "recovery.signal").touch()
+    # Postgres refuses a data directory that other accounts can open.
     for path in (home, home / "data"):
         path.chmod(0o700)
     _give_away(home)

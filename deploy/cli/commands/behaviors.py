@@ -1,4 +1,4 @@
-"""The command group `behaviors`: what answers for a deployment's agent."""
+"""The command group `behaviors`: the models and scripts that reply for the agents of deployments."""
 
 from pathlib import Path
 from uuid import UUID

@@ -62,6 +62,7 @@ def test_a_new_key_is_found_by_its_first_token(publisher: Publisher) -> None:
     publisher.now += PAUSE_SECONDS + 1
     publisher.signer = Signer("key-2")
     assert publisher.keys.find("key-2") is not None
+    # A fetch replaces the set, so a revoked key is gone.
     assert publisher.keys.find("key-1") is None
 
 
@@ -80,6 +81,7 @@ def test_a_known_key_serves_while_another_thread_fetches(publisher: Publisher) -
     publisher.may_answer.clear()
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(publisher.keys.find, "key-1")
+        # Until the other thread is in its fetch, and holds the lock.
         while publisher.fetches < 2:
             pass
         assert publisher.keys.find("key-1") is not None

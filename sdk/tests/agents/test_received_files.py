@@ -27,6 +27,7 @@ def test_links_below_both_addresses_are_read_by_the_agents_own(
     file = file_at(service, f"{address}/files/1/content?grant=svg_1")
     assert [file.read(), asyncio.run(file.aread())] == [b"content", b"content"]
     assert [(at.path, at.query) for at in service.requests] == [("/files/1/content", {"grant": "svg_1"})] * 2
+    # The grant in the link is the only credential; the deployment's own must not be added.
     assert not any("authorization" in at.headers for at in service.requests)
 
 

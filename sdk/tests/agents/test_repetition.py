@@ -50,6 +50,7 @@ def test_the_same_message_is_answered_with_the_same_task(counter: Served) -> Non
     body = message("once")
     first = counter.ask("POST", "/message:send", json=body).json()["task"]
     again = counter.ask("POST", "/message:send", json=body).json()["task"]
+    # Both bindings share one handler, so a repetition may come over the other.
     over_rpc = counter.call("SendMessage", body)["result"]["task"]
     assert first["id"] == again["id"] == over_rpc["id"]
     assert text_of(again) == text_of(over_rpc) == "once 1 2"
@@ -116,6 +117,7 @@ async def post(application: Any, path: str, body: Any, take: Callable[[bytes], A
     async def receive() -> Any:
         nonlocal is_asked
         if is_asked:
+            # A second read waits, as it does while the client stays connected.
             await asyncio.sleep(60)
         is_asked = True
         return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}

@@ -100,6 +100,7 @@ def test_a_request_token_for_another_is_refused(signer: Signer, changes: dict[st
 def test_no_token_passes_as_one_of_another_type(signer: Signer) -> None:
     verifier = signer.verifier()
     with pytest.raises(VerificationFailed):
+        # All claims are those of a request token; only the type in the header differs.
         verifier.verify_request_token(signer.attribution(aud=str(signer.deployment.id), sub="quartermaster"))
     with pytest.raises(VerificationFailed):
         verifier.verify_attribution(signer.request_token())
@@ -114,6 +115,7 @@ def test_a_header_with_anything_more_is_refused(signer: Signer, header: dict[str
 
 
 def test_another_key_of_the_same_name_does_not_sign(signer: Signer) -> None:
+    # The same key id and deployment, but another private key.
     forger = Signer(signer.kid)
     forger.deployment = signer.deployment
     with pytest.raises(VerificationFailed):
@@ -129,6 +131,7 @@ def test_another_algorithm_is_refused(signer: Signer) -> None:
         "iat": NOW,
         "exp": NOW + 300,
     }
+    # A verifier that takes the algorithm from the header could use the public key as an HMAC secret.
     token = jwt.encode(header, claims, OctKey.generate_key(256), ["HS256"])
     with pytest.raises(VerificationFailed):
         signer.verifier().verify_request_token(token)

@@ -100,6 +100,7 @@ def test_the_first_run_hands_over_working_credentials_and_later_ones_nothing(
     assert str(path) in output
     secrets = re.findall(r"(?:sv[a-z]|whsec)_[A-Za-z0-9+/=]{20,}", path.read_text())
     assert len(secrets) == 4
+    # The output of the first run ends up in logs.
     assert not any(secret in output for secret in secrets)
     assert set(credentials) == {"baseUrl", "organizationId", "ownerApiKey", "deployment", "distribution"}
     assert set(credentials["deployment"]) == {"id", "clientId", "clientSecret", "daemonIdentityId"}
@@ -128,6 +129,7 @@ def test_of_two_first_runs_at_once_one_sets_up(environment: dict[str, str], tmp_
     both = [CommandLine(environment, "bootstrap", "--credentials", str(path)) for _ in range(2)]
     ended = [command.finish() for command in both]
     assert [status for status, _, _ in ended] == [0, 0], ended
+    # Only the command that set up the installation prints where the credentials are.
     assert sorted(bool(output) for _, output, _ in ended) == [False, True]
     assert_credentials_work(environment, path, tmp_path)
 

@@ -89,6 +89,7 @@ def test_listen_prints_new_notifications_and_their_state_changes(
 def test_all_are_shown_in_their_order_however_many_arrive_at_once(
     front: Front, distribution_id: UUID, asked: dict[str, str]
 ) -> None:
+    # More than two pages of 100, so a poll has to follow cursors.
     first, *others = [new_id() for _ in range(251)]
     with listening(asked, distribution_id) as shown:
         arrive(front, distribution_id, first)
@@ -100,6 +101,7 @@ def test_all_are_shown_in_their_order_however_many_arrive_at_once(
 def test_one_that_is_committed_after_many_newer_ones_is_shown(
     front: Front, distribution_id: UUID, asked: dict[str, str]
 ) -> None:
+    # Its id is the oldest, as that of a transaction that began first and committed last.
     late, *others = [new_id() for _ in range(151)]
     with listening(asked, distribution_id) as shown:
         arrive(front, distribution_id, *others)
@@ -174,6 +176,7 @@ def test_at_a_terminal_a_bar_says_how_far_a_file_has_come(monkeypatch: pytest.Mo
     drawn = read_all(ours)
     assert "report [draft]" in drawn
     assert "2.0/4.0 MB" in drawn
+    # Another user may have chosen the name, so its control characters must not reach the terminal.
     assert "\x1b[31m report" not in drawn
 
 

@@ -73,6 +73,7 @@ def test_pid_file_of_an_unrelated_process_does_not_block_postgres(
     server.start()
     server.stop()
     stale = tmp_path / "postgres" / "data" / "postmaster.pid"
+    # A process that exists, but is no Postgres, as after a reboot that reused the id.
     stale.write_text(f"{os.getppid()}\n{stale.parent}\n")
     server.start()
     server.stop()
@@ -91,6 +92,7 @@ def test_an_interrupted_creation_of_the_data_is_begun_anew(tmp_path: Path) -> No
 
 
 def test_postgres_copes_with_a_home_too_deep_for_a_socket(tmp_path: Path) -> None:
+    # The path of a unix socket has at most 107 bytes.
     server = EmbeddedPostgres(tmp_path / ("deep" * 20) / ("deeper" * 20), durable=False)
     server.start()
     try:
@@ -190,6 +192,7 @@ def test_postgres_in_a_closed_directory_reads_only_its_own_files(tmp_path: Path)
     try:
         for status in found(filter(None, map(status_of, server_processes(server)))):
             held = status["CapEff"] | status["CapPrm"] | status["CapAmb"]
+            # CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE.
             assert held in (1 << 2, 1 << 1), "to search and read, or what a container grants in its place"
             assert status["CapBnd"] & ~0b110 == 0
             assert status["NoNewPrivs"] == 1

@@ -70,6 +70,7 @@ class Copy:
         environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
+            # QM_HOME also marks the processes of this run: children inherit it (`_belongs_to`).
             env=environment | {"QM_HOME": str(home), "PORT": str(port)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -95,6 +96,7 @@ class Copy:
     def end(self, number: signal.Signals) -> int:
         assert self.process.stdout is not None
         self.process.send_signal(number)
+        # Read to the end: a full pipe would block the process that is to stop.
         self.process.stdout.read()
         return self.process.wait(PATIENCE_SECONDS)
 
@@ -155,6 +157,7 @@ def test_terminal_gets_a_summary_and_logs_go_to_files(root: Path) -> None:
         env=environment | {"QM_HOME": str(root / "home"), "PORT": str(find_free_port())},
         stdout=theirs,
         stderr=subprocess.STDOUT,
+        # Not the session of the tests: the process must not take their terminal.
         start_new_session=True,
     )
     os.close(theirs)
@@ -176,6 +179,7 @@ def test_terminal_gets_a_summary_and_logs_go_to_files(root: Path) -> None:
     assert len(steps) == len(set(steps)) >= 4, steps
     logs = {path.name: path.read_text() for path in (root / "home/logs").iterdir()}
     assert "event" in logs["bootstrap.log"]
+    # Output of programs goes to the logs only.
     assert "event" not in seen
     assert not any("svl_" in text for text in logs.values())
 

@@ -34,9 +34,9 @@ class FileAction:
 class Artifact:
     """A named result.
 
-    Bytes and paths are stored as files of the service, for 30 days or as `file` says, and replaced by a link. Text and
-    JSON values stay in the message unless `file` is set. `extensions` maps the URI of an extension to its data, which
-    is sent if the request activated that extension.
+    Bytes and paths are stored as files of the service, for 30 days or as `file` specifies, and replaced by a link. Text
+    and JSON values stay in the message unless `file` is set. `extensions` maps the URI of an extension to its data,
+    which is sent if the request activated that extension.
     """
 
     content: bytes | str | Path | Mapping[str, Any] | list[Any] = field(repr=False)
