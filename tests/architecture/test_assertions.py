@@ -94,7 +94,7 @@ def test_the_rule_knows_a_loop_over_nothing(body: str, is_empty: bool) -> None:
 SEVERAL = {
     "tests/upstreams/test_genuine_server.py::test_a_streamed_response": "the model decides where it ends",
     "tests/journeys/test_restarted_database.py::"
-    "test_service_resumes_without_half_states_after_postgres_restarts": "its first answer was lost, or never given",
+    "test_service_resumes_without_partial_state_after_postgres_restarts": "its first answer was lost, or never given",
     "tests/deploy/test_alerts.py::test_every_alert_leads_to_what_to_do": "each alert has its own severity",
     "tests/deploy/embedded/test_embedded.py::"
     "test_postgres_in_a_closed_directory_reads_only_its_own_files": "containers differ",

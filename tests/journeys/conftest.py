@@ -1,6 +1,6 @@
-"""One installation for all journeys: its servers and its first front run throughout, the rest as a journey asks.
+"""One installation for all journeys: its servers and first web process run throughout; a journey starts the rest.
 
-A journey that kills what is shared starts it again before it ends.
+A journey that kills a shared process restarts it before it ends.
 """
 
 import signal
@@ -17,7 +17,7 @@ from tests.support.processes.stack import Servers, Service, Stack
 
 @pytest.fixture(scope="package")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Run a Postgres that waits for the disk, and a Valkey, until the last journey is over."""
+    """Run a durable Postgres and a Valkey until the last journey has ended."""
     servers = Servers(tmp_path_factory.mktemp("servers"))
     servers.start()
     yield servers
@@ -26,7 +26,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """A stack that is set up, its steady front, and who calls it."""
+    """A stack that is set up, its permanent web process, and its callers."""
 
     stack: Stack
     front: Service
@@ -37,8 +37,8 @@ class Installation:
 
 @pytest.fixture(scope="package")
 def installation(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Set up an installation and run one front."""
-    # The agent's one token outlives a run on a busy machine.
+    """Set up an installation, and run one web process."""
+    # The agent's one token must outlive a run on a busy machine.
     stack = Stack(tmp_path_factory.mktemp("journeys"), servers, settings={"ACCESS_TOKEN_SECONDS": "86400"})
     credentials = stack.set_up()
     front = stack.web()
@@ -60,13 +60,13 @@ def stack(installation: Installation) -> Stack:
 
 @pytest.fixture(scope="package")
 def agent(installation: Installation) -> Client:
-    """The deployment's agent."""
+    """Return the deployment's agent."""
     return installation.agent
 
 
 @pytest.fixture(scope="package")
 def owner(installation: Installation) -> Client:
-    """The organization's owner."""
+    """Return the organization's owner."""
     return installation.owner
 
 
@@ -78,16 +78,16 @@ def workers(stack: Stack) -> Iterator[None]:
 
 
 def assert_nothing_left_over(stack: Stack) -> None:
-    """Let all background work be done, then compare rows and bytes."""
+    """Finish all background work, then compare rows and bytes."""
     settle(stack)
     if find_faults(stack):
-        # A sweep may have listed bytes that were being collected; the row by which it claimed them is gone soon.
+        # A sweep may have claimed bytes by a row while another removed them; that row is deleted soon.
         settle(stack)
     assert find_faults(stack) == []
 
 
 def run_until_dead(stack: Stack, name: str, point: str) -> None:
-    """Run a worker that is armed for this point until it has died there."""
+    """Run a worker that is armed for this fault point until it has died there."""
     worker = stack.worker(name, FAULTS=point)
     with stack.running(worker):
         request_sweeps(stack)

@@ -1,4 +1,4 @@
-"""Uploads written by hand, to be sent in pieces."""
+"""The raw bytes of an upload, to be sent in parts."""
 
 from uuid import uuid4
 
@@ -8,7 +8,7 @@ from tests.support.agents.rest_clients import Client
 
 
 def raw_upload(agent: Client, content: bytes) -> tuple[bytes, bytes]:
-    """Write an upload's head and body by hand, to be sent in pieces."""
+    """Return an upload's head and body."""
     request = requests.Request(
         "POST",
         f"{agent.url}/files/agent-artifacts",

@@ -1,4 +1,4 @@
-"""Hosts whose clocks differ, by as much as an operator may let them: what is due is done all the same."""
+"""Hosts whose clocks differ by the permitted maximum: due work is still done."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ APART_SECONDS = 30
 """Of either host's clock from the database's (deploy/README.md#clocks)."""
 
 
-def test_sweeps_run_where_a_workers_clock_is_ahead_of_beats(
+def test_sweeps_run_where_the_workers_clock_is_ahead_of_beat(
     stack: Stack, agent: Client, tmp_path: Path
 ) -> None:
     file = agent.upload(CONTENT, operation=uuid4()).json()

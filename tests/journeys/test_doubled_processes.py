@@ -1,4 +1,4 @@
-"""Two of everything at once: no effect is doubled."""
+"""Two processes of each kind at once: no effect occurs twice."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""The real front on its port, alone and behind the shipped nginx: what strangers can do to others, or write down."""
+"""The real web process, alone and behind the shipped nginx: how anonymous clients can affect others or the logs."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ HALF = b"POST /oauth/token HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\
 
 
 class Edge:
-    """A front that trusts proxies of this host, and its operations port."""
+    """A web process that trusts proxies of this host, and its operations port."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -51,7 +51,7 @@ def send(port: int, request: bytes) -> bytes:
         return connection.makefile("rb").readline()
 
 
-def test_a_header_that_cannot_be_parsed_is_refused_and_written_down_nowhere(edge: Edge) -> None:
+def test_unparsable_header_is_refused_and_not_logged(edge: Edge) -> None:
     port = edge.stack.web_port
     for head in (
         b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization : Basic canary1\r\n\r\n",
@@ -77,7 +77,7 @@ def test_a_header_that_cannot_be_parsed_is_refused_and_written_down_nowhere(edge
         ("/metrics", "X: y"),
     ],
 )
-def test_numbers_are_given_on_the_operations_port_alone(edge: Edge, path: str, header: str) -> None:
+def test_metrics_are_served_on_the_operations_port_alone(edge: Edge, path: str, header: str) -> None:
     request = f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\nConnection: close\r\n\r\n".encode()
     assert send(edge.stack.web_port, request).startswith(b"HTTP/1.1 404")
     answer = requests.get(f"http://127.0.0.1:{edge.operations_port}/metrics", timeout=60)
@@ -92,7 +92,7 @@ def proxy(edge: Edge, tmp_path: Path) -> Iterator[int]:
         yield port
 
 
-def test_half_bodies_through_the_proxy_leave_json_and_forms_working(edge: Edge, proxy: int) -> None:
+def test_half_bodies_through_the_proxy_block_neither_json_nor_forms(edge: Edge, proxy: int) -> None:
     base = f"http://127.0.0.1:{proxy}"
     with ExitStack() as stack:
         for _ in range(64):
@@ -115,8 +115,8 @@ def test_half_bodies_through_the_proxy_leave_json_and_forms_working(edge: Edge, 
         assert renewed.status_code < 500
 
 
-def test_the_address_that_the_proxy_saw_is_counted_and_logged(edge: Edge, proxy: int) -> None:
-    """Clients of the proxy cannot name another address; who asks the front itself from a trusted host can."""
+def test_client_address_from_the_proxy_is_counted_and_logged(edge: Edge, proxy: int) -> None:
+    """Clients of the proxy cannot forge an address. A direct client on a trusted host can."""
     spoofed = {"X-Forwarded-For": "198.51.100.9", "X-Request-Id": "through-the-proxy"}
     requests.get(f"http://127.0.0.1:{proxy}/problems/file_not_found", headers=spoofed, timeout=60)
     named = {"X-Forwarded-For": "198.51.100.10", "X-Request-Id": "by-a-trusted-host"}

@@ -1,4 +1,4 @@
-"""The programs of docs/examples, run as they stand against a service; and the collection of requests."""
+"""Run the programs of docs/examples unchanged against a service, and check the collection of requests."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def run(installation: Installation, name: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_backend_shares_a_report_and_the_connector_pushes_a_picture(
+def test_backend_shares_a_report_and_connector_pushes_a_picture(
     installation: Installation, tmp_path: Path
 ) -> None:
     report, picture = tmp_path / "report.txt", tmp_path / "cat.gif"
@@ -64,7 +64,7 @@ def test_the_backend_shares_a_report_and_the_connector_pushes_a_picture(
     assert installation.owner.download(file_id).content == b"GIF89a"
 
 
-def test_the_agent_shows_its_card(installation: Installation) -> None:
+def test_example_agent_serves_its_card(installation: Installation) -> None:
     port = find_free_port()
     process = subprocess.Popen(
         command("agent.py"), env={**environment(installation), "PORT": str(port)}, stderr=subprocess.DEVNULL
@@ -84,12 +84,12 @@ def card_of(port: int) -> dict[str, object]:
     return card
 
 
-def test_every_example_is_told_of() -> None:
+def test_every_example_is_listed() -> None:
     told = (EXAMPLES / "README.md").read_text()
     assert [path.name for path in EXAMPLES.glob("*.py") if f"| `{path.name}` |" not in told] == []
 
 
-def test_the_collection_of_requests_has_every_operation() -> None:
+def test_request_collection_has_every_operation() -> None:
     files = collection()
     operations = [
         (method, operation)

@@ -1,4 +1,4 @@
-"""Many files that expire in one minute leave retention and ledger served: each sweep gives its thread back in time."""
+"""Many files that expire in one minute do not delay retention and the ledger: each sweep ends after a batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,10 +30,10 @@ _LEFT = "SELECT count(*) FROM files WHERE state = 'Available' AND retention_expi
 _SERVED = "SELECT count(*) = 0 FROM expiring_media WHERE file_id::text = %s"
 
 
-def test_a_crowd_of_expiring_files_leaves_the_other_sweeps_served(installation: Installation) -> None:
+def test_many_expiring_files_do_not_block_other_sweeps(installation: Installation) -> None:
     stack, watched, nobody = installation.stack, str(uuid4()), str(uuid4())
     query(stack, _EXPIRE, (nobody, nobody, nobody, FILES))
-    # Every free thread would be taken by a copy of a sweep that went on until nothing was left.
+    # A sweep that ran until no file was left would occupy every free thread with its next copies.
     background = stack.worker("background", BACKGROUND_THREADS="2")
     ledger = stack.worker("ledger", LEDGER_THREADS="1")
     with closing_database(stack) as database, stack.running(background, ledger, stack.beat()):

@@ -1,7 +1,7 @@
-"""Everything on one disk, as under `make up`, and that disk full: no answer is a 500, and all works again with space.
+"""Everything on one full disk, as under `make up`: no response is a 500, and everything works again with free space.
 
-While the servers live on what they have set aside, only uploads are refused. Once that is used up too, Postgres stops
-itself rather than lose a commit; whatever supervises it starts it again, as is done here.
+While the servers use their reserves, the service refuses only uploads. Once the reserves are used up, Postgres stops
+rather than lose a commit. Its supervisor, which this test replaces, restarts it.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Home:
-    """An installation that is on one small disk with its servers."""
+    """An installation that shares one small disk with its servers."""
 
     stack: Stack
     disk: SmallDisk
@@ -69,7 +69,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
         pytest.skip(str(error))
 
 
-def test_a_full_disk_under_everything_passes_without_a_restart(home: Home) -> None:
+def test_service_survives_a_full_disk_without_a_restart(home: Home) -> None:
     file = home.agent.upload(b"stored before", operation=uuid4()).json()
     acts: dict[str, Callable[[], requests.Response]] = {
         "upload": lambda: home.agent.upload(b"x" * 5000, operation=uuid4()),
@@ -102,19 +102,19 @@ def test_a_full_disk_under_everything_passes_without_a_restart(home: Home) -> No
 
 
 def repeat(acts: Mapping[str, Callable[[], requests.Response]]) -> set[tuple[str, int]]:
-    """Do everything some times; give which statuses there were."""
+    """Run every action several times; return the names and response statuses."""
     return {(name, act().status_code) for _ in range(ROUNDS) for name, act in acts.items()}
 
 
 def use_up_what_the_servers_hold(home: Home) -> None:
-    """Write until Postgres and Valkey have no room left in what they have set aside either."""
+    """Write until Postgres and Valkey have used up their reserves."""
     with contextlib.suppress(psycopg2.Error):
         for _ in range(200):
             query(home.stack, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000))")
     with redis.Redis.from_url(home.stack.redis_url) as valkey, contextlib.suppress(redis.RedisError):
         for number in range(40):
             valkey.set(f"filler-{number}", b"x" * 100_000, ex=60)
-            time.sleep(0.05)  # the log is written in between, and refused in the end
+            time.sleep(0.05)  # The write-ahead log grows in between, and is refused in the end.
 
 
 def call_model(home: Home) -> requests.Response:

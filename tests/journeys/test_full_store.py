@@ -1,4 +1,4 @@
-"""A store without room: 507, and nothing is left of the attempt."""
+"""A blob store without room: uploads receive 507 and leave nothing."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_an_upload_into_a_full_store_is_answered_507_and_leaves_nothing(
+def test_upload_into_a_full_store_receives_507_and_leaves_nothing(
     servers: Servers, small_disk: Path, tmp_path: Path
 ) -> None:
     stack = Stack(
@@ -62,7 +62,9 @@ def test_an_upload_into_a_full_store_is_answered_507_and_leaves_nothing(
             wait_until_receiving(stack.blobs)
             filler = small_disk / "filler"
             filler.write_bytes(b"x" * 10 * MEBIBYTE)
-            with contextlib.suppress(BrokenPipeError):  # the front answers before it has read all
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # The web process responds before it has read the whole body.
                 connection.sendall(body[MEBIBYTE:])
             assert connection.recv(100).startswith(b"HTTP/1.1 507 ")
         assert_nothing_left_over(stack)

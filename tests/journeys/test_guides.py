@@ -1,4 +1,4 @@
-"""The guides' own commands, run as they stand."""
+"""Run the commands of the guides unchanged."""
 
 import os
 import re
@@ -20,7 +20,7 @@ WORKERS = ("files", "background", "models", "agents")
 PATIENCE_SECONDS = 270
 
 _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What an operator does between two blocks, invisible to readers: the test does it.
+# The test performs what an operator does between two blocks of a guide.
 _MEANWHILE = re.compile(r"^<!-- test: ([\w ]+) -->$", re.MULTILINE)
 _OF_OPERATORS = {"full-disk", "brokers", "keys"}
 """What is run with the settings of the service in the environment."""
@@ -28,7 +28,7 @@ _KEEP_NAMES = 'trap "{ declare -f; export -p; } > names" EXIT'
 
 
 class Guided:
-    """An installation, and what a guide's operator may do to it."""
+    """An installation, and the actions of a guide's operator."""
 
     def __init__(self, stack: Stack, disk: SmallDisk | None) -> None:
         self.stack = stack
@@ -37,7 +37,7 @@ class Guided:
         self._services: Sequence[Service] = ()
 
     def restart(self, workers: Sequence[str] = WORKERS, **environment: str) -> None:
-        """Run the front and these workers anew, with these changes to the environment."""
+        """Restart the web process and these workers, with changes to their environment."""
         self.stack.kill_all()
         self.stack.environment = {**self.stack.environment, **environment}
         Home(self.stack.directory).write_settings(self._settings())
@@ -47,7 +47,7 @@ class Guided:
         self._services[0].wait_until_answering()
 
     def at_a_shell(self) -> dict[str, str]:
-        """Give the environment of a reader, who has the command and the home of what runs, and nothing more."""
+        """Return the environment of a reader: the command, and the home of the running service."""
         return {name: value for name, value in self.stack.environment.items() if name not in self._settings()}
 
     def _settings(self) -> dict[str, str]:
@@ -65,7 +65,7 @@ class Guided:
 
 @pytest.fixture(scope="module")
 def guided(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guided]:
-    """Run an installation whose content is on a small disk, where one can be mounted."""
+    """Run an installation whose content is on a small disk, if one can be mounted."""
     directory = tmp_path_factory.mktemp("guides")
     with ExitStack() as mounted:
         try:
@@ -84,13 +84,11 @@ def guided(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("guide", ["files", "models", "agents", "media", "observe", "command-line"])
-def test_a_guides_commands_do_what_it_says(guided: Guided, guide: str, tmp_path: Path) -> None:
+def test_guide_commands_have_their_documented_effect(guided: Guided, guide: str, tmp_path: Path) -> None:
     follow(guided, guide, tmp_path, {})
 
 
-def test_the_guide_to_a_full_disk_frees_space_while_the_disk_stays_full(
-    guided: Guided, tmp_path: Path
-) -> None:
+def test_guide_to_a_full_disk_frees_space_while_the_disk_stays_full(guided: Guided, tmp_path: Path) -> None:
     disk = guided.disk
     if disk is None:
         pytest.skip("a small disk cannot be mounted here")
@@ -101,16 +99,14 @@ def test_the_guide_to_a_full_disk_frees_space_while_the_disk_stays_full(
         disk.free()
 
 
-def test_the_guide_to_brokers_asks_the_workers(guided: Guided, tmp_path: Path) -> None:
+def test_guide_to_brokers_inspects_the_workers(guided: Guided, tmp_path: Path) -> None:
     guided.restart(workers=("files",))
     wait_until(lambda: guided.has_logged(" ready."), "the worker is ready")
     follow(guided, "brokers", tmp_path, {})
 
 
-def test_the_guide_to_keys_leaves_the_service_working_with_the_new_keys_alone(
-    guided: Guided, tmp_path: Path
-) -> None:
-    """Comes last: the workers stay away, as none is needed to exchange tokens."""
+def test_guide_to_keys_leaves_only_the_new_keys_valid(guided: Guided, tmp_path: Path) -> None:
+    """This test is last: the workers stay stopped, because exchanging tokens needs none."""
     old = guided.stack.environment["ENCRYPTION_KEYS"]
 
     def restart(names: Mapping[str, str]) -> None:
@@ -138,7 +134,7 @@ def test_every_block_of_guides_and_readme_is_posix_shell() -> None:
 def follow(
     guided: Guided, guide: str, directory: Path, acts: Mapping[str, Callable[[Mapping[str, str]], None]]
 ) -> None:
-    """Run the lines of a guide in order, and in between do what it says an operator does."""
+    """Run the lines of a guide in order, and perform its operator's actions in between."""
     environment = guided.stack.environment if guide in _OF_OPERATORS else guided.at_a_shell()
     beginning = "\n".join(_SHELL_BLOCK.findall((GUIDES / "README.md").read_text()))
     pieces = _MEANWHILE.split((GUIDES / f"{guide}.md").read_text())
@@ -165,7 +161,7 @@ def run_lines(environment: Mapping[str, str], directory: Path, lines: str) -> No
 
 
 def exported(directory: Path) -> dict[str, str]:
-    """Read which variables the lines so far have exported."""
+    """Return the variables that the lines so far have exported."""
     done = subprocess.run(
         ["env", "-i", "bash", "-c", "source names; env -0"],
         cwd=directory,

@@ -1,6 +1,6 @@
-"""`kill -9` of the worker that removes content, at every step: the next one finishes the work, and nothing is left.
+"""`kill -9` of the worker that removes content, at every step: the next worker finishes, and nothing is left.
 
-Only the worker that a test starts serves removals, so that the armed one gets them.
+Only the worker that a test starts runs removals, so that the armed worker receives them.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_bytes_without_an_upload_are_swept_whenever_the_worker_dies(stack: Stack
 
 
 def assert_collected(stack: Stack, files: list[dict[str, str]]) -> None:
-    """Let a worker finish; nothing of these files' bytes is left, in rows or in the store."""
+    """Let a worker finish, and check that nothing of these files' bytes is left, in rows or in the store."""
     versions = [file["versionId"] for file in files]
 
     def is_collected() -> bool:
@@ -62,5 +62,5 @@ def assert_collected(stack: Stack, files: list[dict[str, str]]) -> None:
 
     with stack.running(stack.worker("background")):
         assert_nothing_left_over(stack)
-        # A sweep that had listed bytes before they were removed claims them by a row, which is kept for a minute.
+        # A sweep that listed bytes before their removal claims them by a row, which is kept for a minute.
         wait_until(is_collected, "no row of their content is left")

@@ -1,6 +1,7 @@
-"""`kill -9` of a front at every step of every write: the client tries again, and there is one effect or none.
+"""`kill -9` of a web process at every step of every write: after the client's retry there is one effect or none.
 
-A second front is armed for one point and dies there; the retry, with the same operationId, goes to the other one.
+A second web process is armed for one fault point and dies there. The retry has the same operationId and goes to the
+first.
 """
 
 import os
@@ -28,7 +29,7 @@ CONTENT = os.urandom(300_000)
 
 @pytest.fixture(scope="module")
 def doomed(stack: Stack) -> Iterator[DoomedFront]:
-    """Run a front that dies when it is asked to."""
+    """Run a web process that dies on demand."""
     with DoomedFront(stack).running() as doomed:
         yield doomed
 
@@ -39,7 +40,7 @@ def assert_no_answer(call: object, front: Service, *arguments: object, **more: o
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT + AFTER_COMMIT)
-def test_an_upload_has_one_effect_whenever_its_front_dies(
+def test_upload_has_one_effect_whenever_its_web_process_dies(
     stack: Stack, doomed: DoomedFront, agent: Client, point: str
 ) -> None:
     operation = uuid4()
@@ -53,7 +54,7 @@ def test_an_upload_has_one_effect_whenever_its_front_dies(
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT + AFTER_COMMIT)
-def test_a_replace_has_one_effect_whenever_its_front_dies(
+def test_replace_has_one_effect_whenever_its_web_process_dies(
     stack: Stack, doomed: DoomedFront, agent: Client, point: str
 ) -> None:
     file = agent.upload(b"before", operation=uuid4()).json()
@@ -69,7 +70,7 @@ def test_a_replace_has_one_effect_whenever_its_front_dies(
 
 
 @pytest.mark.parametrize("point", ["delete.before_commit", "jobs.before_publish", "delete.committed"])
-def test_a_delete_has_one_effect_whenever_its_front_dies(
+def test_delete_has_one_effect_whenever_its_web_process_dies(
     stack: Stack, doomed: DoomedFront, agent: Client, owner: Client, point: str
 ) -> None:
     file = agent.upload(b"short-lived", operation=uuid4()).json()
@@ -85,7 +86,7 @@ def test_a_delete_has_one_effect_whenever_its_front_dies(
 
 
 @pytest.mark.parametrize("point", ["renew.before_commit", "renew.committed"])
-def test_a_renewal_is_whole_or_absent_whenever_its_front_dies(
+def test_renewal_is_complete_or_absent_whenever_its_web_process_dies(
     stack: Stack, doomed: DoomedFront, agent: Client, point: str
 ) -> None:
     first, later = (write_time(datetime.now(UTC) + timedelta(days=days)) for days in (1, 2))
@@ -96,10 +97,8 @@ def test_a_renewal_is_whole_or_absent_whenever_its_front_dies(
     assert agent.renew(file["id"], later).json()["metadata"]["retentionExpiresAt"] == later
 
 
-def test_an_upload_whose_front_dies_in_the_middle_of_the_body_leaves_nothing(
-    stack: Stack, agent: Client
-) -> None:
-    settle(stack)  # an earlier upload may be staged until a worker has placed it
+def test_upload_whose_web_process_dies_during_the_body_leaves_nothing(stack: Stack, agent: Client) -> None:
+    settle(stack)  # Drain first: an earlier upload may be staged until a worker has placed it.
     front = stack.web(port=free_port())
     with stack.running(front):
         head, body = raw_upload(agent, b"x" * 1_000_000)
@@ -111,8 +110,8 @@ def test_an_upload_whose_front_dies_in_the_middle_of_the_body_leaves_nothing(
     assert_nothing_left_over(stack)
 
 
-def test_an_upload_is_finished_before_its_front_obeys_a_wish_to_stop(stack: Stack, agent: Client) -> None:
-    settle(stack)  # an earlier upload may be staged until a worker has placed it
+def test_web_process_finishes_an_upload_before_it_terminates(stack: Stack, agent: Client) -> None:
+    settle(stack)  # Drain first: an earlier upload may be staged until a worker has placed it.
     front = stack.web(port=free_port())
     with stack.running(front):
         head, body = raw_upload(agent, b"x" * 1_000_000)

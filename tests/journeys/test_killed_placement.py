@@ -1,6 +1,6 @@
-"""`kill -9` of the worker that places content, at every step: nobody notices, and the next one finishes the work.
+"""`kill -9` of the worker that places content, at every step: readers see no difference, and the next worker finishes.
 
-Only the worker that a test starts serves placements, so that the armed one gets them.
+Only the worker that a test starts runs placements, so that the armed worker receives them.
 """
 
 import signal
@@ -36,7 +36,7 @@ def test_content_is_readable_and_placed_once_whenever_its_worker_dies(stack: Sta
         assert agent.download(file["id"]).content == CONTENT
 
 
-def test_a_worker_asked_to_stop_finishes_the_placement_it_is_at(stack: Stack, agent: Client) -> None:
+def test_terminating_worker_finishes_its_current_placement(stack: Stack, agent: Client) -> None:
     file = agent.upload(CONTENT, operation=uuid4()).json()
     worker = stack.worker("files")
     with stack.running(worker), connect(stack) as connection, connection.cursor() as cursor:

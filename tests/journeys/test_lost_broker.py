@@ -1,4 +1,4 @@
-"""Valkey dies, forgets, or stops answering: uploads are acknowledged all the same, and every one is placed."""
+"""Valkey dies, loses its data, or hangs: uploads are still acknowledged, and every one is placed."""
 
 import contextlib
 import signal
@@ -27,14 +27,14 @@ WAITING_FOR_LOCK = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type 
 
 @pytest.fixture(autouse=True)
 def _restored(servers: Servers) -> Iterator[None]:
-    """Leave a Valkey that answers to the next test."""
+    """Restart Valkey for the next test."""
     yield
     if not servers.valkey.is_ready():
         servers.valkey.kill()
         servers.valkey.start()
 
 
-def test_a_hundred_queued_uploads_survive_a_valkey_that_forgets_everything(
+def test_hundred_queued_uploads_are_placed_after_valkey_loses_its_data(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:
     with ThreadPoolExecutor(8) as pool:
@@ -52,7 +52,7 @@ def test_a_hundred_queued_uploads_survive_a_valkey_that_forgets_everything(
         assert agent.download(answer.json()["id"]).content == b"%d" % number
 
 
-def test_running_workers_go_on_after_valkey_refused_to_write(
+def test_running_workers_continue_after_valkey_refused_writes(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:
     workers = [stack.worker("files"), stack.worker("background")]
@@ -68,7 +68,7 @@ def test_running_workers_go_on_after_valkey_refused_to_write(
         assert all(worker.is_running for worker in workers)
 
 
-def test_running_workers_go_on_after_valkey_was_killed_and_after_it_was_emptied(
+def test_running_workers_continue_after_valkey_was_killed_and_emptied(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:
     workers = [stack.worker("files"), stack.worker("background")]
@@ -81,7 +81,7 @@ def test_running_workers_go_on_after_valkey_was_killed_and_after_it_was_emptied(
         assert all(worker.is_running for worker in workers)
 
 
-def test_a_worker_survives_broker_restarts_while_its_jobs_are_in_flight(
+def test_worker_survives_broker_restarts_during_its_jobs(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:
     worker = stack.worker("files")
@@ -110,7 +110,7 @@ def test_uploads_are_acknowledged_quickly_while_valkey_is_down(
     assert set(states_of(answers, stack)) == {"live"}
 
 
-def test_uploads_are_acknowledged_quickly_while_valkey_accepts_and_does_not_answer(
+def test_uploads_are_acknowledged_quickly_while_valkey_hangs(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:
     with mute(servers):
@@ -167,7 +167,7 @@ def empty(servers: Servers) -> None:
 
 @contextmanager
 def mute(servers: Servers) -> Iterator[None]:
-    """Stop Valkey without closing its port: the kernel goes on accepting connections for it."""
+    """Pause Valkey without closing its port: the kernel still accepts connections for it."""
     process = servers.valkey._process
     assert process is not None
     process.send_signal(signal.SIGSTOP)

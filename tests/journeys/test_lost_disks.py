@@ -1,6 +1,6 @@
-"""A disk that is full, read-only or lost under running processes: nothing acknowledged is lost, and reads go on.
+"""A disk is full, read-only or lost under running processes: no acknowledged content is lost, and reads continue.
 
-Nothing is restarted: within seconds of its repair everything works again.
+No process restarts. Everything works again within seconds of the repair.
 """
 
 import os
@@ -63,7 +63,7 @@ def on_disk(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @dataclass
 class Writer:
-    """Uploads and reads back without a pause, and remembers what was acknowledged."""
+    """Uploads and reads continuously, and remembers what was acknowledged."""
 
     agent: Client
     over: threading.Event = field(default_factory=threading.Event)
@@ -87,7 +87,7 @@ class Writer:
 
 
 def readiness(front: Service) -> int:
-    """Ask; an answer is at most a second old."""
+    """Return the status of the readiness check; it is cached for a second at most."""
     return requests.get(f"{front.url}/readyz", timeout=60).status_code
 
 
@@ -100,7 +100,7 @@ def code_of(answer: requests.Response) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_nothing_acknowledged_is_lost_and_writes_work_soon_after_the_repair(
+def test_acknowledged_content_survives_and_writes_work_soon_after_the_repair(
     on_disk: OnDisk, fault: str
 ) -> None:
     strike, status, code = FAULTS[fault]
@@ -129,7 +129,7 @@ def test_nothing_acknowledged_is_lost_and_writes_work_soon_after_the_repair(
     assert_nothing_left_over(on_disk.stack)
 
 
-def test_no_process_starts_while_the_mount_is_lost_nor_makes_anything_and_all_do_when_it_is_back(
+def test_processes_start_only_with_the_mount_and_create_nothing_without_it(
     on_disk: OnDisk,
 ) -> None:
     stored = on_disk.agent.upload(b"stored before", operation=uuid4()).json()
@@ -151,7 +151,7 @@ def test_no_process_starts_while_the_mount_is_lost_nor_makes_anything_and_all_do
     assert_nothing_left_over(on_disk.stack)
 
 
-def test_a_front_that_cannot_know_its_store_starts_and_is_not_ready(on_disk: OnDisk) -> None:
+def test_web_process_without_access_to_its_store_starts_and_is_not_ready(on_disk: OnDisk) -> None:
     front = on_disk.stack.web(
         port=free_port(), DATABASE_URL=f"postgresql://nobody@127.0.0.1:{free_port()}/none"
     )

@@ -1,4 +1,4 @@
-"""What somebody does on the first day, from the printed credentials to a deleted file, over a real stack."""
+"""A user's first day, from the printed credentials to a deleted file, over a real stack."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from tests.support.processes.stack import Stack, wait_until
 pytestmark = pytest.mark.usefixtures("workers")
 
 
-def test_a_newcomer_uploads_shares_replaces_renews_and_deletes(installation: Installation) -> None:
+def test_newcomer_uploads_shares_replaces_renews_and_deletes(installation: Installation) -> None:
     stack, front, owner = installation.stack, installation.front, installation.owner
     agent = Client(front.url, exchange_token(front.url, installation.credentials))
     first, second = b"the first report" * 1000, b"the second report" * 1000
@@ -69,7 +69,7 @@ def test_content_is_gone_at_its_deadline_and_its_bytes_soon_after(
 
 
 def states(stack: Stack, versions: list[str]) -> list[str]:
-    """Give the states of the versions' blobs that still have a row."""
+    """Return the states of the versions' blobs that still have a row."""
     rows = query(stack, "SELECT state FROM blobs WHERE version_id::text = ANY(%s)", (versions,))
     return [row[0] for row in rows]
 

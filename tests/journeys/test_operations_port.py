@@ -1,4 +1,4 @@
-"""What operators see of a host: every process that is alive, and none that is not."""
+"""The operations port of a host: it shows every live process and no dead one."""
 
 import contextlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.agents.rest_clients import Client, exchange_token
 from tests.support.processes.stack import Servers, Stack, free_port, wait_until
 
 
-def test_every_process_of_a_host_is_seen_on_its_operations_port(servers: Servers, tmp_path: Path) -> None:
+def test_operations_port_shows_every_process_of_a_host(servers: Servers, tmp_path: Path) -> None:
     stack = Stack(tmp_path / "stack", servers)
     stack.set_up()
     port = free_port()
@@ -34,10 +34,10 @@ def test_every_process_of_a_host_is_seen_on_its_operations_port(servers: Servers
         )
 
 
-def test_uploads_are_acknowledged_while_no_number_can_be_written_down(
+def test_uploads_are_acknowledged_while_no_metric_can_be_stored(
     servers: Servers, small_disk: Path, tmp_path: Path
 ) -> None:
-    """Counters were mapped from this disk: once it was full, counting ended the process or failed the request."""
+    """Counters were mapped from this disk: once it was full, counting killed the process or failed the request."""
     with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
         while file.write(bytes(1 << 16)):
             pass

@@ -1,4 +1,4 @@
-"""Workers and beat answer operators on a port of their own, and go on where it is taken."""
+"""Workers and beat respond on an operations port of their own, and continue if the port is taken."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ def is_ready(port: int) -> bool:
         return False
 
 
-def test_a_worker_answers_operators_of_itself(stack: Stack) -> None:
+def test_worker_serves_its_own_operations_port(stack: Stack) -> None:
     port, beats = find_free_port(), find_free_port()
     worker, beat = stack.worker("ledger", OPERATIONS_PORT=str(port)), stack.beat(OPERATIONS_PORT=str(beats))
     with stack.running(worker, beat):
@@ -39,7 +39,7 @@ def test_a_worker_answers_operators_of_itself(stack: Stack) -> None:
         wait_until(has_swept, "the jobs of the schedule are counted")
 
 
-def test_a_worker_whose_port_is_taken_says_so_and_works(stack: Stack) -> None:
+def test_worker_with_a_taken_port_logs_it_and_works(stack: Stack) -> None:
     port = find_free_port()
     first, second = (stack.worker("ledger", OPERATIONS_PORT=str(port)) for _ in range(2))
     with stack.running(first):

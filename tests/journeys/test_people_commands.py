@@ -1,4 +1,4 @@
-"""What a person does by the `quartermaster` command alone, beside a service and from afar: files, models, agents."""
+"""Files, models and agents by the `quartermaster` command alone, on the service's host and from another machine."""
 
 import json
 import re
@@ -25,7 +25,7 @@ OURS = (
 
 
 class Person:
-    """Runs commands in this process, with nothing but these variables."""
+    """Runs commands in this process, with only these environment variables."""
 
     def __init__(self, directory: Path, **environment: str) -> None:
         self.directory = directory
@@ -55,18 +55,18 @@ def working(stack: Stack) -> Iterator[Stack]:
 
 @pytest.fixture
 def beside(working: Stack, tmp_path: Path) -> Person:
-    """Somebody beside what runs over QM_HOME, who was told nothing else."""
+    """A person on the host of a service in QM_HOME, without other configuration."""
     return Person(tmp_path, QM_HOME=str(working.directory))
 
 
 @pytest.fixture
 def afar(working: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    """Somebody on another machine, where nothing runs."""
+    """A person on another machine, where no service runs."""
     monkeypatch.setattr(home, "DEFAULT", tmp_path / "nothing")
     return Person(tmp_path)
 
 
-def test_a_file_is_stored_shared_fetched_replaced_and_deleted(
+def test_file_is_stored_shared_fetched_replaced_and_deleted(
     beside: Person, installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = tmp_path / "report.txt"
@@ -98,7 +98,7 @@ def test_a_file_is_stored_shared_fetched_replaced_and_deleted(
     assert not (tmp_path / "gone").exists()
 
 
-def test_a_model_answers_word_by_word_and_its_cost_stands_beside(beside: Person) -> None:
+def test_model_reply_is_streamed_and_followed_by_its_cost(beside: Person) -> None:
     assert "scripted/echo" in {at["id"] for at in beside.tell("models", "ls")["data"]}
     asked = beside.run("models", "ask", "scripted/echo", "hello there")
     assert asked.stdout == "You said: hello there\n"
@@ -112,7 +112,7 @@ def test_a_model_answers_word_by_word_and_its_cost_stands_beside(beside: Person)
     )
 
 
-def test_an_agent_is_listed_and_talked_to(beside: Person) -> None:
+def test_agent_is_listed_and_replies(beside: Person) -> None:
     (agent,) = beside.tell("agents", "ls")["agents"]
     for name in (agent["deploymentId"], "default"):
         assert "good morning" in beside.run("agents", "talk", name, "good morning").stdout
@@ -126,7 +126,7 @@ def test_an_agent_is_listed_and_talked_to(beside: Person) -> None:
 
 @contextmanager
 def asker(afar: Person, installation: Installation, *steps: str) -> Iterator[str]:
-    """Sign in, and give an agent that follows these steps."""
+    """Sign in, and create an agent that follows these steps."""
     afar.tell("login", installation.front.url, given=f"{installation.credentials['ownerApiKey']}\n")
     script = afar.directory / "script.yaml"
     script.write_text(f"rules:\n  - steps: [{', '.join(steps)}]\n")
@@ -139,7 +139,7 @@ def asker(afar: Person, installation: Installation, *steps: str) -> Iterator[str
         afar.tell("deployments", "disable", deployment)
 
 
-def test_a_task_that_waits_is_canceled(afar: Person, installation: Installation) -> None:
+def test_waiting_task_is_canceled(afar: Person, installation: Installation) -> None:
     with asker(afar, installation, "{input_required: 'Which one?'}", "{echo: complete}") as agent:
         asked = afar.run("agents", "talk", agent, "report", "--json").stdout
         task_id = re.search(r'"taskId": "([^"]+)"', asked)
@@ -148,7 +148,7 @@ def test_a_task_that_waits_is_canceled(afar: Person, installation: Installation)
         assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-def test_a_conversation_goes_on_with_the_task_that_waits_for_something(
+def test_conversation_continues_with_the_task_that_needs_input(
     afar: Person, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = ("{input_required: 'Which one?'}", "{auth_required: 'Who are you?'}", "{echo: complete}")
@@ -164,7 +164,7 @@ def test_notifications_of_a_distribution_are_shown(beside: Person, installation:
     assert beside.run("listen", distribution, "--past", "--seconds", 0).stdout == ""
 
 
-def test_a_login_is_verified_stored_for_its_owner_alone_and_forgotten(
+def test_login_is_verified_stored_for_its_owner_alone_and_deleted(
     afar: Person, installation: Installation
 ) -> None:
     url, credentials = installation.front.url, installation.credentials
@@ -193,7 +193,7 @@ def test_a_login_is_verified_stored_for_its_owner_alone_and_forgotten(
 
 
 def assert_it_administers(afar: Person, credentials: dict[str, Any]) -> None:
-    """Let somebody far away administer their organization, which no option has to name."""
+    """Check that a remote person can manage their organization, without an option that names it."""
     told = afar.tell("organizations", "show", credentials["organizationId"])
     assert told["id"] == credentials["organizationId"]
     assert credentials["deployment"]["id"] in {
@@ -210,7 +210,7 @@ def assert_it_administers(afar: Person, credentials: dict[str, Any]) -> None:
     assert {findings[name] for name in ("transport", "clock", "database", "blobs", "credential")} == {"ok"}
 
 
-def test_the_environment_wins_and_a_credential_goes_to_its_own_address_alone(
+def test_environment_wins_and_credential_is_sent_to_its_own_address_alone(
     afar: Person, installation: Installation
 ) -> None:
     key = installation.credentials["ownerApiKey"]

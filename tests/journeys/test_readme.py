@@ -1,4 +1,4 @@
-"""The README's own commands, run as they stand."""
+"""Run the README's commands unchanged."""
 
 import hashlib
 import os
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.usefixtures("workers")
 _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_commands_do_what_it_says(servers: Servers, tmp_path: Path) -> None:
+def test_readme_commands_have_their_documented_effect(servers: Servers, tmp_path: Path) -> None:
     commands = _SHELL_BLOCK.findall((ROOT / "README.md").read_text())
     assert len(commands) == 6
     stack = Stack(tmp_path / "var", servers, settings=DEVELOPMENT)
     credentials, front = stack.set_up(), stack.web()
     own = {name: value for name, value in stack.environment.items() if os.environ.get(name) != value}
-    Home(stack.directory).write_settings(own)  # as `make up` does, for the commands
+    Home(stack.directory).write_settings(own)  # The commands need these, as `make up` sets them.
     workers = [stack.worker(name) for name in ("files", "models", "agents")]
     with stack.running(front, *workers), running_agent(front.url, credentials) as address:
         done = subprocess.run(
@@ -48,10 +48,10 @@ def test_the_readmes_commands_do_what_it_says(servers: Servers, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
-def test_requests_uploads_a_hundred_mebibytes_and_gets_them_back(
+def test_requests_uploads_and_downloads_a_hundred_mebibytes(
     installation: Installation, tmp_path: Path
 ) -> None:
-    """A strict client, a large file: what arrives is what was sent, by token and by link."""
+    """A strict client transfers a large file: the download equals the upload, by token and by link."""
     content = tmp_path / "large.bin"
     content.write_bytes(os.urandom(1 << 20) * 100)
     agent = installation.agent
@@ -64,7 +64,7 @@ def test_requests_uploads_a_hundred_mebibytes_and_gets_them_back(
     assert downloaded.content == content.read_bytes()
 
 
-def test_the_readmes_models_file_is_one(tmp_path: Path) -> None:
+def test_readme_models_file_is_valid(tmp_path: Path) -> None:
     (shown,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     file = tmp_path / "models.toml"
     file.write_text(shown)

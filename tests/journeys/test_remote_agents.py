@@ -1,4 +1,4 @@
-"""A message reaches an agent that runs elsewhere, in a process of its own, and its report comes back."""
+"""A message reaches a remote agent in a process of its own, and its report returns."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ ANSWER = f"You said: What is this? {PNG.file_name}: {len(PNG.content)} bytes."
 
 
 class Network(LocalServer):
-    """The side of the distribution: what its notification endpoint is told, each with a signature that holds."""
+    """The distribution's notification endpoint, which verifies the signature of each message."""
 
     def __init__(self, webhook_secret: str) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Network(LocalServer):
         self._told: list[dict[str, Any]] = []
 
     def updates(self, message_id: str) -> list[dict[str, Any]]:
-        """Give what was told of a message, in the order in which it came."""
+        """Return the notifications about a message, in order of arrival."""
         updates = (told["data"] for told in self._told if told["type"] == "message.update")
         return [update for update in updates if update["messageId"] == message_id]
 
@@ -53,7 +53,7 @@ class Network(LocalServer):
 
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """An installation whose first deployment is the agent of the SDK's example, in another process."""
+    """An installation whose first deployment is the SDK's example agent, in another process."""
 
     url: str
     credentials: dict[str, Any]
@@ -76,7 +76,7 @@ class House:
         return str(self.credentials["distribution"]["principalIdentityId"])
 
     def register(self, address: str) -> None:
-        """Register the agent's address, and where the distribution is told."""
+        """Register the agent's URL, and the distribution's notification endpoint."""
         told = f"/admin/distributions/{self.credentials['distribution']['id']}/notification-endpoint"
         set_endpoint = self.owner.request("PUT", told, json={"url": f"{self.network.url}/told"})
         assert set_endpoint.status_code == 200, set_endpoint.text
@@ -100,7 +100,7 @@ class House:
         return taken
 
     def answered(self, task_id: str, state: str = "TASK_STATE_COMPLETED") -> dict[str, Any]:
-        """Give a task of the distribution, as the receiving identity sees it, once it is in this state."""
+        """Return a task of the distribution as the receiving identity sees it, once it has this state."""
         minted = self.as_distribution("POST", "/oauth/attributions", json={}).json()["attribution"]
         agent = self.agent
         path, headers = f"/agents/{self.deployment_id}/tasks/{task_id}", {"Service-Usage-Attribution": minted}
@@ -117,7 +117,7 @@ class House:
 
 @pytest.fixture(scope="module")
 def house(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """Run an installation and the agent, and register the agent's address."""
+    """Run an installation and the agent, and register the agent's URL."""
     directory = tmp_path_factory.mktemp("house")
     models = directory / "models.toml"
     models.write_text(MODELS)
@@ -137,7 +137,7 @@ def house(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         stack.kill_all()
 
 
-def test_a_message_with_a_photo_becomes_a_report_of_the_receiving_identity(house: House) -> None:
+def test_message_with_a_photo_becomes_a_report_of_the_receiving_identity(house: House) -> None:
     balance = house.owner.request("GET", "/v1/credits").json()["balance"]
     with MediaSource() as source:
         photo = source.serve("/photo", content(PNG.content, PNG.media_type))
@@ -166,7 +166,7 @@ def test_a_message_with_a_photo_becomes_a_report_of_the_receiving_identity(house
     assert paid > 0
 
 
-def test_the_distribution_is_told_what_the_agent_says_with_a_link_to_its_report(house: House) -> None:
+def test_distribution_is_notified_of_the_agents_reply_with_a_link_to_its_report(house: House) -> None:
     with MediaSource() as source:
         photo = source.serve("/photo", content(PNG.content, PNG.media_type))
         taken = house.push(conversationId="c-3", text="What is this?", attachments=[attachment(photo)])
@@ -187,7 +187,7 @@ def is_over(told: list[dict[str, Any]]) -> bool:
     return "TASK_STATE_COMPLETED" in states
 
 
-def test_a_conversation_goes_on_where_the_agent_asked(house: House) -> None:
+def test_conversation_continues_after_the_agents_question(house: House) -> None:
     taken = house.push(conversationId="c-2", text="What is this?")
     asked = house.answered(taken["taskId"], "TASK_STATE_INPUT_REQUIRED")
     assert asked["status"]["message"]["parts"][0]["text"] == "Which photo?"
@@ -199,7 +199,7 @@ def test_a_conversation_goes_on_where_the_agent_asked(house: House) -> None:
     assert open_link(task["artifacts"][0]["parts"][0]["url"], via=house.url).text == ANSWER
 
 
-def test_the_sdks_client_streams_the_same_from_the_services_own_address(house: House) -> None:
+def test_sdk_client_streams_the_same_from_the_services_own_address(house: House) -> None:
     card, states, artifacts = asyncio.run(stream(house))
     assert card.name == "Reporter"
     assert states[-1] == TaskState.TASK_STATE_COMPLETED
@@ -213,7 +213,7 @@ def attachment(url: str) -> dict[str, str]:
 
 
 async def stream(house: House) -> tuple[Any, list[TaskState], list[Any]]:
-    """Have a2a-sdk's client find the agent by its card, and follow what it says."""
+    """Have a2a-sdk's client find the agent by its card; return the streamed states and contents."""
     headers = {"Authorization": f"Bearer {house.credentials['ownerApiKey']}"}
     photo = Part(raw=PNG.content, filename=PNG.file_name, media_type=PNG.media_type)
     message = Message(message_id=uuid4().hex, role=Role.ROLE_USER, parts=[Part(text="What is this?"), photo])

@@ -1,4 +1,4 @@
-"""Postgres restarts under load: 503 with Retry-After meanwhile, service again soon after, and no half state."""
+"""Postgres restarts under load: 503 with Retry-After meanwhile, service soon after, and no partial state."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("workers")
 
 
 @pytest.mark.parametrize("restart", ["kill", "stop"])
-def test_service_resumes_without_half_states_after_postgres_restarts(
+def test_service_resumes_without_partial_state_after_postgres_restarts(
     stack: Stack, servers: Servers, agent: Client, restart: str
 ) -> None:
     load = Load(agent)
@@ -39,7 +39,7 @@ def test_service_resumes_without_half_states_after_postgres_restarts(
 
 
 class Load:
-    """Clients that upload without a pause and note every outcome."""
+    """Clients that upload continuously and record every result."""
 
     def __init__(self, agent: Client) -> None:
         self._agent = agent

@@ -1,4 +1,4 @@
-"""Resumable uploads through cuts and `kill -9` of a front at every step: what was told of is never lost."""
+"""Resumable uploads through cut connections and `kill -9` of a web process: no acknowledged byte is lost."""
 
 import os
 import socket
@@ -18,14 +18,14 @@ from tests.support.processes.stack import Stack, wait_until
 pytestmark = pytest.mark.usefixtures("workers")
 
 MEBIBYTE = 1 << 20
-CONTENT = os.urandom(10 * MEBIBYTE)  # two pieces and a little
+CONTENT = os.urandom(10 * MEBIBYTE)  # Two pieces and a remainder.
 PIECE = ("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit")
 KEPT = ("jobs.before_publish", "upload.committed", "resumable.advanced")
 
 
 @pytest.fixture(scope="module")
 def doomed(stack: Stack) -> Iterator[DoomedFront]:
-    """Run a front that dies when it is asked to."""
+    """Run a web process that dies on demand."""
     with DoomedFront(stack).running() as doomed:
         yield doomed
 
@@ -37,7 +37,7 @@ def begin(agent: Client, byte_size: int = len(CONTENT)) -> str:
 
 
 @pytest.mark.parametrize("point", [*PIECE, *KEPT, *(f"{point}=1" for point in (*PIECE, *KEPT))])
-def test_content_goes_on_where_it_was_kept_whenever_its_front_dies(
+def test_upload_resumes_at_the_stored_offset_whenever_its_web_process_dies(
     stack: Stack, doomed: DoomedFront, agent: Client, point: str
 ) -> None:
     path = begin(agent)
@@ -54,7 +54,7 @@ def test_content_goes_on_where_it_was_kept_whenever_its_front_dies(
 
 
 @pytest.mark.parametrize("point", [*PIECE, "jobs.before_publish", "upload.committed", "resumable.completed"])
-def test_a_completion_has_one_effect_whenever_its_front_dies(
+def test_completion_has_one_effect_whenever_its_web_process_dies(
     stack: Stack, doomed: DoomedFront, agent: Client, point: str
 ) -> None:
     path = begin(agent, 100_000)
@@ -69,7 +69,7 @@ def test_a_completion_has_one_effect_whenever_its_front_dies(
 
 
 @pytest.mark.parametrize("sent", [600_000, 9 * MEBIBYTE])
-def test_a_cut_connection_leaves_what_came(stack: Stack, agent: Client, sent: int) -> None:
+def test_cut_connection_keeps_the_received_bytes(stack: Stack, agent: Client, sent: int) -> None:
     path = begin(agent)
     with socket.create_connection(("127.0.0.1", urlsplit(agent.url).port or 0)) as connection:
         connection.sendall(head_of(agent, path) + CONTENT[:sent])
@@ -80,7 +80,7 @@ def test_a_cut_connection_leaves_what_came(stack: Stack, agent: Client, sent: in
     assert_nothing_left_over(stack)
 
 
-def test_a_request_that_hangs_is_left_behind(stack: Stack, agent: Client) -> None:
+def test_hanging_request_is_superseded_by_the_next(stack: Stack, agent: Client) -> None:
     path = begin(agent)
     with socket.create_connection(("127.0.0.1", urlsplit(agent.url).port or 0)) as connection:
         connection.settimeout(90)

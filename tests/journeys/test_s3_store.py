@@ -1,4 +1,4 @@
-"""The same promises where content lies on an S3 server: placed before 201, and no upload left unfinished by a death."""
+"""The same guarantees with an S3 server: content is placed before 201, and no death leaves an unfinished upload."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ from tests.support.processes.stack import Servers, Stack, free_port, wait_until
 
 BUCKET = "quartermaster"
 MEBIBYTE = 1 << 20
-CONTENT = os.urandom(9 * MEBIBYTE)  # two parts
+CONTENT = os.urandom(9 * MEBIBYTE)  # Two parts.
 UNFINISHED = ("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit")
 
 
@@ -45,7 +45,7 @@ class OnS3:
         return {item["UploadId"] for item in found}
 
     def assert_nothing_left_over(self) -> None:
-        """Settle, then compare."""
+        """Finish background work, then compare rows and objects."""
         before = self.uploads()
         settle(self.stack)
         assert find_disagreeing_rows(self.stack) == []
@@ -93,7 +93,7 @@ def on_s3(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         bucket.close()
 
 
-def test_an_upload_is_answered_201_when_it_is_placed_and_202_for_who_does_not_wait(on_s3: OnS3) -> None:
+def test_upload_receives_201_when_placed_and_202_without_waiting(on_s3: OnS3) -> None:
     placed = on_s3.agent.upload(CONTENT, operation=uuid4())
     assert placed.status_code == 201, placed.text
     assert placed.json()["versionId"] in on_s3.objects()
@@ -110,7 +110,7 @@ def test_an_upload_is_answered_201_when_it_is_placed_and_202_for_who_does_not_wa
 
 
 @pytest.mark.parametrize("point", UNFINISHED)
-def test_an_upload_whose_front_dies_before_its_commit_is_aborted(on_s3: OnS3, point: str) -> None:
+def test_upload_whose_web_process_dies_before_its_commit_is_aborted(on_s3: OnS3, point: str) -> None:
     operation = uuid4()
     front = on_s3.doomed.armed(point)
     with pytest.raises(requests.ConnectionError):
@@ -121,7 +121,7 @@ def test_an_upload_whose_front_dies_before_its_commit_is_aborted(on_s3: OnS3, po
     assert on_s3.agent.download(retried.json()["id"]).content == CONTENT
 
 
-def test_an_upload_whose_front_dies_in_the_middle_of_the_body_is_aborted(on_s3: OnS3) -> None:
+def test_upload_whose_web_process_dies_during_the_body_is_aborted(on_s3: OnS3) -> None:
     front = on_s3.stack.web(port=free_port())
     with on_s3.stack.running(front):
         head, body = raw_upload(on_s3.agent, CONTENT)
@@ -132,7 +132,7 @@ def test_an_upload_whose_front_dies_in_the_middle_of_the_body_is_aborted(on_s3: 
     on_s3.assert_nothing_left_over()
 
 
-def test_an_acknowledged_upload_is_placed_although_its_front_and_worker_died(on_s3: OnS3) -> None:
+def test_acknowledged_upload_is_placed_although_its_web_process_and_worker_died(on_s3: OnS3) -> None:
     operation = uuid4()
     front = on_s3.doomed.armed("jobs.before_publish")
     with pytest.raises(requests.ConnectionError):
@@ -145,8 +145,8 @@ def test_an_acknowledged_upload_is_placed_although_its_front_and_worker_died(on_
 
 
 @pytest.mark.parametrize("point", ["placement.claimed", "placement.placed", "placement.recorded"])
-def test_a_version_is_placed_once_although_its_worker_died(on_s3: OnS3, point: str) -> None:
-    broker = {"REDIS_URL": on_s3.stack.servers.new_redis_url()}  # nobody else gets the job
+def test_version_is_placed_once_although_its_worker_died(on_s3: OnS3, point: str) -> None:
+    broker = {"REDIS_URL": on_s3.stack.servers.new_redis_url()}  # No other worker receives the job.
     front = on_s3.stack.web(port=free_port(), **broker)
     worker = on_s3.stack.worker("files", FAULTS=point, **broker)
     with on_s3.stack.running(front, worker):
@@ -160,7 +160,7 @@ def test_a_version_is_placed_once_although_its_worker_died(on_s3: OnS3, point: s
 @pytest.mark.parametrize(
     "point", ["upload.begun", "upload.received", "upload.before_commit", "upload.committed"]
 )
-def test_a_resumable_upload_keeps_pieces_of_any_size_whatever_dies(on_s3: OnS3, point: str) -> None:
+def test_resumable_upload_keeps_pieces_of_any_size_whatever_process_dies(on_s3: OnS3, point: str) -> None:
     agent, operation = on_s3.agent, uuid4()
     begun = agent.begin(len(CONTENT), operation=operation)
     path = urlsplit(begun.headers["Location"]).path

@@ -1,7 +1,7 @@
-"""A crowd of one organization's, or of strangers, at ten times the size of a pool; another organization is served.
+"""A crowd from one organization, or anonymous, of ten times the size of a pool: another organization is still served.
 
-The front is the real one, with small pools. Each crowd is met twice: by a front that shares, which must serve those
-that are honest, and by one whose shares are switched off, which cannot.
+The web process is real, with small pools. Each crowd meets two of them: one with fair shares, which must serve honest
+callers, and one without shares, which cannot.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Two organizations at one front."""
+    """Two organizations at one web process."""
 
     front: Service
     hostile: Client
@@ -55,21 +55,21 @@ class Scene:
     victim_file: Any
 
     def crowd(self, request: bytes, *, trickles: bytes = b"", reads: bool = True, size: int = CROWD) -> Crowd:
-        """Make ten times as many connections as a pool has slots."""
+        """Return a crowd of ten times as many connections as a pool has slots."""
         assert self.front.port is not None
         behaviour = Behaviour(request=lambda _: request, trickles=trickles, reads=reads)
         return Crowd([self.front.port], behaviour, size)
 
 
 def begin(token: str | None, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
-    """Write the beginning of a request."""
+    """Return the first bytes of a request."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers]
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-# Crowds, and what honest callers ask beside them.
+# The crowds, and the requests of honest callers beside them.
 
 
 def slow_uploads(scene: Scene) -> Crowd:
@@ -111,7 +111,7 @@ def upload(scene: Scene) -> None:
 
 
 def renew(scene: Scene) -> None:
-    """Send a chunked body, which takes a slot; that the file's retention is indefinite is found once it is read."""
+    """Send a chunked body, which takes a slot; the service checks retention only after it has read the body."""
     deadline = b'{"retentionExpiresAt": "2090-01-01T00:00:00Z"}'
     path = f"/files/{scene.victim_file['id']}/retention"
     headers = {"Content-Type": "application/json"}
@@ -133,7 +133,7 @@ def succeeded(answer: requests.Response) -> requests.Response:
     return answer
 
 
-# How the crowd's next request is refused.
+# The response that refuses the crowd's next request.
 
 
 def refused_upload(scene: Scene) -> None:
@@ -149,7 +149,7 @@ def refused_body(scene: Scene) -> None:
 
 
 def refused_form(scene: Scene) -> None:
-    """Come from addresses of the crowd's, until one that holds a slot is refused for its own use of it."""
+    """Send forms from the crowd's addresses, until one that holds a slot is refused for its own share."""
     refusals = (_send_form(scene, address) for address in ADDRESSES)
     answer = next(answer for answer in refusals if answer.status_code != 503)
     assert (answer.status_code, answer.json()["error"]) == (429, "temporarily_unavailable")
@@ -193,7 +193,7 @@ def is_openai_error(answer: requests.Response) -> None:
 
 
 class FromAddress(requests.adapters.HTTPAdapter):
-    """Connects from another address of this machine."""
+    """Connects from another local address."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -205,7 +205,7 @@ class FromAddress(requests.adapters.HTTPAdapter):
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A crowd, an honest request beside it, and how one more of the crowd's is refused."""
+    """A crowd, an honest request beside it, and the refusal of the crowd's next request."""
 
     crowd: Callable[[Scene], Crowd]
     honest: Callable[[Scene], None]
@@ -223,14 +223,14 @@ TRIALS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tenants:
-    """Two organizations' tokens; the front is chosen later."""
+    """The tokens of two organizations; the web process is chosen later."""
 
     hostile: str
     hostile_owner: str
     victim: str
 
     def at(self, front: Service) -> Scene:
-        """Send both to a front."""
+        """Return the scene at a web process."""
         hostile, victim = Client(front.url, self.hostile), Client(front.url, self.victim)
         return Scene(
             front=front,
@@ -244,7 +244,7 @@ class Tenants:
 
 @pytest.fixture(scope="module")
 def tenants(installation: Installation) -> Iterator[Tenants]:
-    """Make an organization beside the one that is there."""
+    """Create an organization beside the existing one."""
     stack = installation.stack
     settings = make_settings(
         database_url=stack.database_url,
@@ -275,7 +275,7 @@ def worker(stack: Stack) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def fair(stack: Stack, tenants: Tenants, worker: None) -> Iterator[Scene]:
-    """A front with small pools."""
+    """Run a web process with small pools."""
     front = stack.web(port=free_port(), **POOLS)
     with stack.running(front):
         yield tenants.at(front)
@@ -283,14 +283,14 @@ def fair(stack: Stack, tenants: Tenants, worker: None) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def unfair(stack: Stack, tenants: Tenants, worker: None) -> Iterator[Scene]:
-    """A front whose shares are switched off."""
+    """Run a web process without shares."""
     front = stack.web(port=free_port(), FAULTS=UNFAIR, **POOLS)
     with stack.running(front):
         yield tenants.at(front)
 
 
 @pytest.mark.parametrize("name", TRIALS)
-def test_an_honest_organization_is_served_beside(fair: Scene, name: str) -> None:
+def test_honest_organization_is_served_beside_a_crowd(fair: Scene, name: str) -> None:
     trial = TRIALS[name]
     with trial.crowd(fair) as crowd:
         wait_until(
@@ -305,7 +305,7 @@ def test_an_honest_organization_is_served_beside(fair: Scene, name: str) -> None
 
 
 @pytest.mark.parametrize("name", TRIALS)
-def test_without_shares_it_is_not(unfair: Scene, name: str) -> None:
+def test_honest_organization_is_refused_without_shares(unfair: Scene, name: str) -> None:
     trial = TRIALS[name]
     with trial.crowd(unfair):
         wait_until(lambda: not succeeds(trial.honest, unfair), "an honest request fails")

@@ -1,4 +1,4 @@
-"""A thousand streams of a task and hundreds of sends that wait, in one front process of sixteen threads."""
+"""A thousand streams of a task and hundreds of blocking sends, in one web process with sixteen threads."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]
 
 
 class Caller:
-    """The owner, who talks to an agent that no worker runs."""
+    """The owner, who sends messages to an agent without a worker."""
 
     def __init__(self, front: Service, api_key: str) -> None:
         self.front = front
@@ -33,7 +33,7 @@ class Caller:
         return requests.post(self.front.url + path, json=body, headers=self.headers, timeout=60)
 
     def begin(self, path: str, body: dict[str, Any]) -> socket.socket:
-        """Send a request over a connection of its own, whose answer the caller reads."""
+        """Send a request over a new connection, whose response the caller reads."""
         content = json.dumps(body).encode()
         lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(content)}"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
@@ -59,7 +59,7 @@ def caller(servers: Servers, tmp_path: Path) -> Iterator[Caller]:
         yield Caller(front, key)
 
 
-def test_streams_and_sends_that_wait_hold_no_thread(caller: Caller) -> None:
+def test_waiting_streams_and_sends_hold_no_thread(caller: Caller) -> None:
     later = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
     task = caller.post("/message:send", later).json()["task"]["id"]
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(CLIENTS) as clients:

@@ -1,4 +1,4 @@
-"""What people send in Slack, Twilio, Telegram, WhatsApp and Discord ends as files of the receiving identity."""
+"""Files that people send in Slack, Twilio, Telegram, WhatsApp and Discord become files of the receiving identity."""
 
 import hashlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}
 
 @pytest.fixture
 def front(installation: Installation) -> Iterator[Service]:
-    """A front and a worker that may reach the stand-ins on this host."""
+    """Run a web process and a worker that may connect to the stand-ins on this host."""
     stack = installation.stack
     front = stack.web(port=free_port(), **DEVELOPMENT)
     with stack.running(front, stack.worker("media", **DEVELOPMENT)):
@@ -65,7 +65,7 @@ def test_files_of_every_type_arrive_from_every_network(installation: Installatio
 
 
 def send(stand_in: StandIn, address: str, *, via: Service) -> dict[tuple[str, str], Sample]:
-    """Send one message with each sample, every webhook twice; give what should arrive, by network and file."""
+    """Send a message with each sample, each webhook twice; return the expected files by network and name."""
     kept = {stand_in.keep(sample): sample for sample in SAMPLES}
     alone = stand_in.sends_files_singly
     messages = [[file_id] for file_id in kept] if alone else [list(kept)]

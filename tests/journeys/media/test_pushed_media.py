@@ -1,4 +1,4 @@
-"""What a distribution pushes is stored once, whatever becomes of messages, workers and senders."""
+"""Each attachment that a distribution pushes is stored once, although messages, workers and senders fail."""
 
 import contextlib
 import hashlib
@@ -43,14 +43,14 @@ def after_a_while(sample: Sample) -> Respond:
 
 @pytest.fixture(scope="module")
 def front(installation: Installation) -> Iterator[Service]:
-    """A front that takes addresses on this host, and has little patience with senders."""
+    """Run a web process that permits URLs on this host, with a short timeout for senders."""
     impatience = {"UPLOAD_GRACE_SECONDS": "1", "UPLOAD_MINIMUM_BYTES_PER_SECOND": "100000000"}
     front = installation.stack.web(port=free_port(), **impatience, **DEVELOPMENT)
     with installation.stack.running(front):
         yield front
 
 
-def test_every_attachment_is_stored_once_though_workers_die_and_messages_double_or_vanish(
+def test_attachments_are_stored_once_although_workers_die_and_messages_repeat_or_vanish(
     installation: Installation, front: Service
 ) -> None:
     stack = installation.stack
@@ -79,10 +79,10 @@ def test_every_attachment_is_stored_once_though_workers_die_and_messages_double_
     assert query(stack, count, (ids,)) == [(len(pushed), len(pushed))]
 
 
-def test_a_slow_sender_of_bytes_is_cut_off_and_leaves_nothing(
+def test_slow_sender_of_bytes_is_disconnected_and_leaves_nothing(
     installation: Installation, front: Service
 ) -> None:
-    settle(installation.stack)  # so that what is staged is what is sent here
+    settle(installation.stack)  # Drain first, so that only this test's bytes are staged.
     body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: a/b\r\n\r\n'
     head = (
         f"POST {path_of(installation)} HTTP/1.1\r\nHost: x\r\n"
@@ -104,7 +104,7 @@ def test_a_slow_sender_of_bytes_is_cut_off_and_leaves_nothing(
 
 
 def push(installation: Installation, front: Service, sample: Sample, url: str) -> str:
-    """Push an address twice; give the import."""
+    """Push a URL twice; return the import."""
     body = {
         "messageId": uuid4().hex,
         "attachmentId": "1",
@@ -141,7 +141,7 @@ def path_of(installation: Installation) -> str:
 
 
 def has_died(installation: Installation, worker: Service) -> bool:
-    """Ask again for what is due, with the leases of those who died before ended; tell whether this one died too."""
+    """Expire the leases of dead workers, and enqueue due work again. Return whether this worker died too."""
     if worker.is_running:
         let_leases_end(installation.stack)
         request_sweeps(installation.stack)
@@ -150,7 +150,7 @@ def has_died(installation: Installation, worker: Service) -> bool:
 
 
 def forget_messages(installation: Installation) -> None:
-    """Lose what the broker holds for the media worker, once the front has handed it over."""
+    """Delete the broker's messages for the media worker, after the web process has sent them."""
     with contextlib.closing(redis.Redis.from_url(installation.stack.redis_url)) as valkey:
         wait_until(lambda: valkey.llen(KEY_PREFIX + MEDIA), "the front has published")
         time.sleep(0.1)

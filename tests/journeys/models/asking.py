@@ -1,4 +1,4 @@
-"""Streams of model calls as a client reads them, byte by byte, over connections of their own."""
+"""A client of model calls that reads streams byte by byte, each over a connection of its own."""
 
 import http.client
 import json
@@ -19,19 +19,19 @@ TIMEOUT_SECONDS = 90.0
 
 
 def scripted(**script: Any) -> str:
-    """Write a prompt that makes the fake upstream follow this script."""
+    """Return a prompt that makes the fake upstream follow this script."""
     return DIRECTIVE + json.dumps({"piece": PIECE, **script})
 
 
 def body_of(text: str, *, model: str = "fake/chat", stream: bool = True) -> dict[str, Any]:
-    """Write the body of a chat completion."""
+    """Return the body of a chat completion."""
     return {"model": model, "stream": stream, "messages": [{"role": "user", "content": text}]}
 
 
 def ask(
     service: ModelService, text: str, *, front: Service | None = None, **fields: Any
 ) -> requests.Response:
-    """Ask and wait for the whole answer."""
+    """Send a call, and wait for the whole response."""
     return requests.post(
         f"{(front or service.front).url}/v1/chat/completions",
         json=body_of(text, stream=False, **fields),
@@ -44,7 +44,7 @@ def ask(
 def waiting(
     service: ModelService, text: str, *, stream: bool, front: Service | None = None
 ) -> Iterator[socket.socket]:
-    """Send a request, and leave it to the block what to read of the answer; the client hangs up at its end."""
+    """Send a request; the block reads the response, and the client disconnects at its end."""
     content = json.dumps(body_of(text, stream=stream)).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -58,7 +58,7 @@ def waiting(
 
 
 class Listener:
-    """One streamed answer being read."""
+    """A streamed response that is being read."""
 
     def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
         self.connection = connection
@@ -66,14 +66,14 @@ class Listener:
         self.lines: list[str] = []
 
     def read_until(self, text: str) -> None:
-        """Read on until a line holds this text."""
+        """Read until a line contains this text."""
         for line in self._coming():
             if text in line:
                 return
         raise AssertionError(f"the stream ended without {text!r}: {self.lines[-3:]}")
 
     def read_to_end(self) -> list[str]:
-        """Read all that comes, and give every line there was."""
+        """Read to the end, and return every line."""
         for _ in self._coming():
             pass
         return self.lines
@@ -90,7 +90,7 @@ class Listener:
 def listening(
     service: ModelService, text: str, *, front: Service | None = None, model: str = "fake/chat"
 ) -> Iterator[Listener]:
-    """Ask for a stream; the client hangs up at the end of the block."""
+    """Send a streamed call; the client disconnects at the end of the block."""
     connection = http.client.HTTPConnection(
         "127.0.0.1", (front or service.front).port, timeout=TIMEOUT_SECONDS
     )
@@ -108,17 +108,17 @@ def listening(
 
 
 def is_error(line: str) -> bool:
-    """Whether a line of a stream is an error event."""
+    """Return whether a line of a stream is an error event."""
     return line.startswith("data: {") and "error" in json.loads(line.removeprefix("data: "))
 
 
 def has_finished_well(lines: list[str]) -> bool:
-    """Whether a stream claims that its reply is complete."""
+    """Return whether a stream claims that its reply is complete."""
     return any('"finish_reason":"stop"' in line for line in lines)
 
 
 def assert_ended_with_an_error(lines: list[str]) -> None:
-    """A stream must say that it broke, as the last thing before its terminator."""
+    """Check that a stream's last event before its terminator is an error."""
     assert lines[-1] == "data: [DONE]"
     assert is_error(lines[-2])
     assert not has_finished_well(lines)

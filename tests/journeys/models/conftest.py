@@ -1,4 +1,4 @@
-"""One installation that sells models, for the journeys of calls. After each journey everybody's books must agree."""
+"""One installation that sells models, for the journeys of calls. All accounts must agree after each journey."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tests.support.processes.stack import Servers, Service, Stack, wait_until
 
 @pytest.fixture(scope="package")
 def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
-    """Set up an installation of its own and run one front; workers run as a journey asks."""
+    """Set up a separate installation, and run one web process; the journeys run the workers."""
     stack = Stack(
         tmp_path_factory.mktemp("models"),
         servers,
@@ -26,7 +26,7 @@ def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(autouse=True)
 def _books_agree(service: ModelService) -> Iterator[None]:
-    """Reconcile to the unit, with the count that the upstream kept too; one journey's remains are not another's."""
+    """Reconcile all accounts to the unit, the upstream's included, so that each journey begins clean."""
     yield
     try:
         assert service.disagreements() == []
@@ -52,6 +52,6 @@ def running_worker(service: ModelService, **settings: str) -> Iterator[Service]:
 
 @pytest.fixture
 def valkey(service: ModelService) -> Iterator[redis.Redis]:
-    """The stack's Valkey of model calls, for a look past the service."""
+    """Yield a client of the stack's Valkey for model calls."""
     with redis.Redis.from_url(service.stack.models_redis_url) as client:
         yield client

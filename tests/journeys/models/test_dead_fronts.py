@@ -1,4 +1,4 @@
-"""`kill -9` of the front in the middle of calls and at each of its steps: workers and sweeps settle what is left."""
+"""`kill -9` of the web process during calls and at each of its steps: workers and sweeps settle what is left."""
 
 import pytest
 import requests
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("worker")
 LONG = scripted(chunks=2000, delay_seconds=0.02)
 
 
-def test_the_calls_of_a_killed_front_are_cancelled_at_once_and_charged_for_what_was_said(
+def test_calls_of_a_killed_web_process_are_canceled_and_charged_for_sent_text(
     service: ModelService,
 ) -> None:
     before = len(service.upstream.served)
@@ -34,7 +34,7 @@ def test_the_calls_of_a_killed_front_are_cancelled_at_once_and_charged_for_what_
 @pytest.mark.parametrize(
     ("point", "state"), [("invocation.held", "expired"), ("invocation.queued", "settled")]
 )
-def test_a_front_that_dies_before_it_can_wait_leaves_nothing_held(
+def test_web_process_that_dies_before_it_waits_leaves_no_hold(
     service: ModelService, point: str, state: str
 ) -> None:
     before = len(service.upstream.served)
@@ -46,6 +46,6 @@ def test_a_front_that_dies_before_it_can_wait_leaves_nothing_held(
     service.sweep()
     assert list(service.invocations().values())[-1] == state
     if state == "settled":
-        # The upstream writes down that its client has left when it next speaks.
+        # The upstream records the disconnect when it next sends.
         wait_until(lambda: len(service.upstream.served) > before, "the upstream has noticed")
     assert len(service.upstream.served) - before == (state == "settled")

@@ -1,4 +1,4 @@
-"""`kill -9` of the worker in the middle of calls and at each of their steps: errors for clients, and exact books."""
+"""`kill -9` of the worker during calls and at each of their steps: clients receive errors, and all accounts agree."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ ENTRY = CatalogFile(None).current().entries[0]
 REQUEST = AcceptedRequest(entry=ENTRY, dialect=Dialect.CHAT, is_stream=False, created=0, body=body_of(SHORT))
 
 
-def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimate(
+def test_calls_of_a_killed_worker_fail_and_are_settled_by_estimate(
     service: ModelService,
 ) -> None:
     before = len(service.upstream.served)
@@ -57,17 +57,17 @@ def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimat
     whole, stream_charged = sorted(
         (record["prompt_tokens"], record["completion_tokens"]) for record in records
     )
-    assert whole == (0, 0)  # nothing of it was delivered
+    assert whole == (0, 0)  # None of it was delivered.
     assert min(stream_charged) > 0
 
 
 def streamed(service: ModelService) -> list[int]:
-    """How many tokens are noted as streamed, of each call under way."""
+    """Return the number of streamed tokens recorded for each running call."""
     statement = "SELECT streamed_tokens FROM invocations WHERE state = 'dispatched'"
     return [row[0] for row in query(service.stack, statement)]
 
 
-def test_a_worker_asked_to_stop_lets_its_calls_end(service: ModelService) -> None:
+def test_terminating_worker_finishes_its_calls(service: ModelService) -> None:
     with (
         running_worker(service) as worker,
         listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream,
@@ -88,7 +88,7 @@ def test_a_worker_asked_to_stop_lets_its_calls_end(service: ModelService) -> Non
         ("invocation.settled", True, True),
     ],
 )
-def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once_and_as_reported(
+def test_call_of_a_worker_dead_at_any_step_is_settled_once_as_reported(
     service: ModelService, point: str, *, is_called: bool, is_settled: bool
 ) -> None:
     before = len(service.upstream.served)
@@ -103,7 +103,7 @@ def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once_and_a
     assert (record["cost"] > 0) == is_settled
 
 
-def test_a_call_whose_worker_dies_before_it_begins_is_made_by_another(service: ModelService) -> None:
+def test_call_whose_worker_dies_before_it_begins_is_made_by_another(service: ModelService) -> None:
     before = len(service.upstream.served)
     front = service.stack.web(port=free_port(), PATIENCE="whole")
     with service.stack.running(front), ThreadPoolExecutor() as threads:
@@ -112,13 +112,13 @@ def test_a_call_whose_worker_dies_before_it_begins_is_made_by_another(service: M
             worker.wait_for_end()
         with running_worker(service):
             answer = asked.result(TIMEOUT_SECONDS)
-            # Without being queued anew it would have been told to try again, when its time to wait was over.
+            # Without a new message, the call would be refused when its queue timeout ends.
             assert answer.status_code == 200
     assert len(service.upstream.served) == before + 1
     assert front.has_logged("invocation.returned")
 
 
-def test_calls_that_are_put_again_change_nothing(service: ModelService, valkey: redis.Redis) -> None:
+def test_repeated_messages_of_ended_calls_change_nothing(service: ModelService, valkey: redis.Redis) -> None:
     calls, made = list(service.invocations()), len(service.upstream.served)
     records = service.records()
     for call in calls:

@@ -1,4 +1,4 @@
-"""Clients that call without a pause while workers, front, Valkey and Postgres die in turn: exact books in the end."""
+"""Continuous calls while workers, web process, Valkey and Postgres die in turn: all accounts agree in the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILURES = (OSError, requests.RequestException, AssertionError, TookTooLong)
 
 
 class Load:
-    """Clients that each make one call after the other, whole or streamed, and sometimes leave early."""
+    """Clients that make one call after another, whole or streamed, and sometimes disconnect early."""
 
     def __init__(self, service: ModelService, front: Service) -> None:
         self._service = service
@@ -47,7 +47,7 @@ class Load:
                 self._call_once(chance.choice(["whole", "streamed", "left"]), script)
             except FAILURES:
                 time.sleep(0.05)
-            except Exception as error:  # http.client has a tree of its own
+            except Exception as error:  # http.client has an exception hierarchy of its own.
                 if type(error).__module__ != "http.client":
                     raise
 
@@ -62,7 +62,7 @@ class Load:
                 stream.read_until("abc")
 
 
-def test_books_agree_to_the_unit_after_everything_has_died_in_turn(
+def test_accounts_agree_to_the_unit_after_every_process_has_died(
     service: ModelService, servers: Servers
 ) -> None:
     front = service.stack.web(port=free_port())

@@ -1,4 +1,4 @@
-"""Clients that go away: within seconds the upstream is hung up on, and what was said is charged."""
+"""Clients that disconnect: the call to the upstream ends within seconds, and the text sent so far is charged."""
 
 import threading
 from typing import Any
@@ -16,7 +16,7 @@ WITHIN_SECONDS = 30.0
 
 
 def last_call(service: ModelService, before: int) -> Served:
-    """The upstream's line of the one call that came since."""
+    """Return the upstream's record of the one call since then."""
     wait_until(lambda: len(service.upstream.served) > before, "the upstream is called")
     line = service.upstream.served[before]
     wait_until(lambda: line.ended != "running", "the upstream is hung up on", seconds=WITHIN_SECONDS)
@@ -31,7 +31,7 @@ def assert_cancelled(service: ModelService, line: Served) -> dict[str, Any]:
     return record
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_stream_pays_for_what_was_said(service: ModelService) -> None:
+def test_client_that_disconnects_during_a_stream_pays_for_sent_text(service: ModelService) -> None:
     before = len(service.upstream.served)
     with listening(service, scripted(chunks=2000, delay_seconds=0.02)) as stream:
         for _ in range(5):
@@ -41,7 +41,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_pays_for_what_was_said(s
     assert 5 <= record["completion_tokens"] < 2000
 
 
-def test_a_client_that_leaves_during_a_silence_pays_for_what_was_said(service: ModelService) -> None:
+def test_client_that_disconnects_during_silence_pays_for_sent_text(service: ModelService) -> None:
     before = len(service.upstream.served)
     with listening(service, scripted(chunks=10, stall_after=3)) as stream:
         for _ in range(3):
@@ -52,7 +52,7 @@ def test_a_client_that_leaves_during_a_silence_pays_for_what_was_said(service: M
     service.wait_until_settled()
 
 
-def test_a_client_that_leaves_before_the_first_word_ends_the_call_and_pays_nothing(
+def test_client_that_disconnects_before_the_first_token_pays_nothing(
     service: ModelService,
 ) -> None:
     before = len(service.upstream.served)
@@ -62,7 +62,7 @@ def test_a_client_that_leaves_before_the_first_word_ends_the_call_and_pays_nothi
     assert (record["cost"], record["provider"], record["is_estimated"]) == (0, "fake", False)
 
 
-def test_a_client_that_takes_nothing_for_too_long_ends_the_call(service: ModelService) -> None:
+def test_client_that_reads_nothing_for_too_long_ends_the_call(service: ModelService) -> None:
     before = len(service.upstream.served)
     front = service.stack.web(port=free_port(), WEB_SEND_SECONDS="1")
     endless = scripted(chunks=5000, delay_seconds=0.01, pad_bytes=100_000)
@@ -71,7 +71,7 @@ def test_a_client_that_takes_nothing_for_too_long_ends_the_call(service: ModelSe
     assert record["completion_tokens"] > 0
 
 
-def test_a_client_that_leaves_while_it_waits_for_a_whole_answer_ends_the_call_and_owes_its_prompt(
+def test_client_that_disconnects_before_a_whole_reply_pays_its_prompt(
     service: ModelService,
 ) -> None:
     before = len(service.upstream.served)
@@ -82,7 +82,7 @@ def test_a_client_that_leaves_while_it_waits_for_a_whole_answer_ends_the_call_an
     assert record["prompt_tokens"] > 0
 
 
-def test_a_client_that_reads_slowly_delays_nobody_else(service: ModelService) -> None:
+def test_slow_reader_delays_no_other_client(service: ModelService) -> None:
     with waiting(service, scripted(chunks=50_000, pad_bytes=500), stream=True) as slow:
         assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
         finished: list[bool] = []
@@ -100,5 +100,5 @@ def test_a_client_that_reads_slowly_delays_nobody_else(service: ModelService) ->
         for reader in readers:
             reader.join()
         assert finished == [True] * 16
-        assert slow.recv(100)  # still in the middle of it, and served
+        assert slow.recv(100)  # The slow client is still being served.
     service.wait_until_settled()

@@ -1,4 +1,4 @@
-"""Valkey and Postgres die or forget in the middle of calls: errors where something was lost, and exact books."""
+"""Valkey and Postgres die or lose their data during calls: errors where data was lost, and all accounts agree."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ SHORT = scripted(chunks=5)
 
 @pytest.fixture(autouse=True)
 def _restored(servers: Servers) -> Iterator[None]:
-    """Leave servers that answer to the next test."""
+    """Restart the servers for the next test."""
     yield
     for valkey in servers.valkeys:
         if not valkey.is_ready():
@@ -34,7 +34,7 @@ def wait_until_answering(service: ModelService) -> None:
     service.wait_until_settled()
 
 
-def test_a_lost_valkey_ends_streams_with_an_error_and_everything_is_settled_once(
+def test_lost_valkey_ends_streams_with_an_error_and_settles_once(
     service: ModelService, servers: Servers
 ) -> None:
     with listening(service, scripted(chunks=2000, delay_seconds=0.02)) as stream:
@@ -46,7 +46,7 @@ def test_a_lost_valkey_ends_streams_with_an_error_and_everything_is_settled_once
     wait_until_answering(service)
 
 
-def test_calls_go_on_while_the_broker_is_away(service: ModelService, servers: Servers) -> None:
+def test_running_calls_continue_while_the_broker_is_down(service: ModelService, servers: Servers) -> None:
     with listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream:
         stream.read_until("abc")
         servers.valkey.kill()
@@ -55,9 +55,7 @@ def test_calls_go_on_while_the_broker_is_away(service: ModelService, servers: Se
     service.wait_until_settled()
 
 
-def test_a_stream_goes_on_when_valkey_has_forgotten_everything(
-    service: ModelService, valkey: redis.Redis
-) -> None:
+def test_stream_continues_when_valkey_has_lost_all_data(service: ModelService, valkey: redis.Redis) -> None:
     with listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream:
         stream.read_until("abc")
         valkey.flushall()
@@ -66,7 +64,7 @@ def test_a_stream_goes_on_when_valkey_has_forgotten_everything(
     wait_until_answering(service)
 
 
-def test_calls_are_refused_while_valkey_is_away_and_nothing_is_held(
+def test_calls_are_refused_while_valkey_is_down_and_nothing_is_held(
     service: ModelService, servers: Servers
 ) -> None:
     servers.valkey_models.kill()
@@ -78,7 +76,7 @@ def test_calls_are_refused_while_valkey_is_away_and_nothing_is_held(
     wait_until_answering(service)
 
 
-def test_a_call_that_ends_while_postgres_restarts_is_settled_once_and_as_reported(
+def test_call_that_ends_during_postgres_restart_is_settled_once_as_reported(
     service: ModelService, servers: Servers
 ) -> None:
     before = len(service.upstream.served)

@@ -1,4 +1,4 @@
-"""Four hundred first calls at once, as an asynchronous client makes them, and strangers who send half of a body."""
+"""Four hundred first calls at once, as an asynchronous client sends them, and anonymous half bodies."""
 
 import contextlib
 import http.client
@@ -19,8 +19,8 @@ STRANGERS = 64
 PAUSE_SECONDS = 0.3
 
 
-def test_head_and_body_in_two_packets_fail_no_call(service: ModelService) -> None:
-    # As patient as a slow machine may need it to be that answers all of them.
+def test_calls_with_head_and_body_in_two_packets_all_succeed(service: ModelService) -> None:
+    # Use the full timeouts: a slow machine needs them to respond to all calls.
     patient = {"PATIENCE": "whole", "SLOT_WAIT_SECONDS": "60"}
     front = service.stack.web(port=free_port(), WEB_THREADS="384", **patient)
     with (
@@ -31,14 +31,14 @@ def test_head_and_body_in_two_packets_fail_no_call(service: ModelService) -> Non
     ):
         content = json.dumps(body_of("hello", model="scripted/echo", stream=False)).encode()
         calls = [stack.enter_context(_begin(service, front, len(content))) for _ in range(CALLS)]
-        time.sleep(PAUSE_SECONDS)  # longer than it takes to read all heads, as a network would have it
+        time.sleep(PAUSE_SECONDS)  # Longer than reading all heads takes, as on a slow network.
         for call in calls:
             call.sendall(content)
         statuses = [_status(call) for call in calls]
         assert [status for status in statuses if status != 200] == []
 
 
-def test_strangers_who_send_half_of_a_body_keep_nobody_from_being_served(service: ModelService) -> None:
+def test_anonymous_half_bodies_block_no_other_client(service: ModelService) -> None:
     front = service.stack.web(port=free_port())
     head = b"POST /oauth/token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
     half = head + b"Content-Type: application/x-www-form-urlencoded\r\n\r\n" + b"grant_type=client"

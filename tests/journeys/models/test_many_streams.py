@@ -1,4 +1,4 @@
-"""Five hundred streams that wait for slow models in one web process and two workers; short requests go on."""
+"""Five hundred streams that wait for slow models, in one web process and two workers; short requests continue."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ MOST_BYTES_OF_A_WAIT = 32 << 10
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process and its children, what they share counted once."""
+    """Return the proportional memory of a process and its children."""
     process = psutil.Process(pid)
     return sum(at.memory_full_info().pss for at in [process, *process.children(recursive=True)])
 
@@ -54,7 +54,7 @@ def test_five_hundred_idle_streams_fit_one_web_process(service: ModelService) ->
     assert count_cancelled(service) == before + STREAMS
 
 
-def test_streams_that_wait_for_a_worker_keep_no_other_request_waiting(service: ModelService) -> None:
+def test_streams_that_wait_for_a_worker_block_no_other_request(service: ModelService) -> None:
     front = service.stack.web(
         port=free_port(), WEB_THREADS="16", PATIENCE="endless", QUEUED_MODEL_CALLS="5000"
     )
@@ -83,7 +83,7 @@ def test_streams_that_wait_for_a_worker_keep_no_other_request_waiting(service: M
         assert half_full < MOST_MEMORY_BYTES
         assert full - empty < WAITING_STREAMS * MOST_BYTES_OF_A_WAIT
         streams.close()
-        with running_worker(service):  # which finds the calls cancelled
+        with running_worker(service):  # The worker finds these calls canceled.
             service.wait_until_settled()
 
 

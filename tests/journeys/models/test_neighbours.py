@@ -1,4 +1,4 @@
-"""Slow streams of one organization on a worker with few slots: others are answered, and its own quick calls too."""
+"""Slow streams of one organization on a worker with few slots: all organizations' short calls are still served."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ ENDLESS = scripted(chunks=10_000, delay_seconds=0.05)
 
 @pytest.fixture
 def neighbour(service: ModelService) -> str:
-    """The key of another organization, which has credits."""
+    """Return the key of another organization, which has credits."""
     organization_id = service.identity.organization("Neighbour").id
     service.give_credits(organization_id, 1_000_000)
     return service.identity.person(organization_id, bound=True).api_key
@@ -35,7 +35,7 @@ def neighbour(service: ModelService) -> str:
 def _small_worker(service: ModelService) -> Iterator[None]:
     with running_worker(service, MODELS_THREADS=str(SLOTS)):
         with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
-            valkey.delete(ANNOUNCED)  # by workers of earlier journeys too, which were killed
+            valkey.delete(ANNOUNCED)  # Workers of earlier journeys, which were killed, announced these.
             wait_until(lambda: read_slots(valkey) == SLOTS, "the worker is known")
         time.sleep(2 * SNAPSHOT_SECONDS)
         yield
@@ -69,20 +69,20 @@ def test_slow_streams_of_one_organization_leave_room_for_another(
                     assert ask_with(service, neighbour, "hello", model=model).status_code == 200
         answers = [streams.enter_context(at.result()) for at in beyond]
         refused = [answer for answer in answers if answer.status_code != 200]
-        # What is known of other processes may be a quarter of a second old.
+        # A web process's view of other processes may be 0.25 seconds old.
         assert len(refused) >= SLOTS - 3
         for answer in refused:
             assert (answer.status_code, answer.json()["error"]["code"]) == (429, "concurrency_limit")
             assert int(answer.headers["Retry-After"]) >= 1
 
 
-def test_many_quick_calls_of_one_organization_wait_their_turn(service: ModelService) -> None:
+def test_many_quick_calls_of_one_organization_queue_fairly(service: ModelService) -> None:
     with ThreadPoolExecutor(80) as pool:
         answers = list(pool.map(lambda _: ask(service, scripted(chunks=2, delay_seconds=0.02)), range(80)))
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_streams_that_never_rest_leave_another_its_turn_at_a_model_with_a_limit(
+def test_continuous_streams_leave_another_organization_a_slot_at_a_limited_model(
     service: ModelService, neighbour: str
 ) -> None:
     short = scripted(chunks=5, delay_seconds=0.02)

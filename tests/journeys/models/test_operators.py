@@ -1,4 +1,4 @@
-"""What operators do with Celery's own tools: look at a worker, revoke a call, follow events, stop a worker."""
+"""What operators do with Celery's own tools: inspect a worker, revoke a call, follow events, stop a worker."""
 
 import json
 import os
@@ -39,7 +39,7 @@ THREADS = 2
 
 @pytest.fixture(scope="module")
 def front(service: ModelService) -> Iterator[Service]:
-    """A front that is as patient as a real one."""
+    """Run a web process with the timeouts of production."""
     front = service.stack.web(port=free_port(), PATIENCE="whole")
     with service.stack.running(front):
         yield front
@@ -47,7 +47,7 @@ def front(service: ModelService) -> Iterator[Service]:
 
 @pytest.fixture
 def app(service: ModelService) -> Iterator[Celery]:
-    """What `celery inspect` and `celery control` are."""
+    """Yield the application of `celery inspect` and `celery control`."""
     with closing(create_celery(service.stack.models_redis_url)) as app:
         yield app
 
@@ -61,9 +61,9 @@ def broker(service: ModelService) -> Iterator[redis.Redis]:
 
 @contextmanager
 def queueing(service: ModelService, front: Service, *texts: str) -> Iterator[list[Future[requests.Response]]]:
-    """Ask while no worker is known, so that shares let more calls wait than a small worker has threads."""
+    """Send calls while no worker is known: shares then let more calls queue than a small worker has threads."""
     with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
-        valkey.delete(ANNOUNCED)  # by workers before, which were killed
+        valkey.delete(ANNOUNCED)  # Workers of earlier tests, which were killed, announced these.
     time.sleep(2 * SNAPSHOT_SECONDS)
     with asking(service, front, *texts) as asked:
         yield asked
@@ -71,7 +71,7 @@ def queueing(service: ModelService, front: Service, *texts: str) -> Iterator[lis
 
 @contextmanager
 def asking(service: ModelService, front: Service, *texts: str) -> Iterator[list[Future[requests.Response]]]:
-    """Ask one call after the other, each once the one before is accepted."""
+    """Send one call after another, each once the one before is accepted."""
     with ThreadPoolExecutor(len(texts)) as pool:
         asked = []
         for text in texts:
@@ -86,7 +86,7 @@ def waiting(broker: redis.Redis) -> int:
 
 
 def told_by_the_worker(look: Callable[[], dict[str, Any] | None]) -> Any:
-    """What the one worker answers."""
+    """Return the reply of the one worker."""
     found: dict[str, Any] = {}
 
     def ask_it() -> dict[str, Any]:
@@ -98,7 +98,7 @@ def told_by_the_worker(look: Callable[[], dict[str, Any] | None]) -> Any:
 
 
 def told_by_the_command(service: ModelService, *arguments: str) -> str:
-    """What the command that `deploy/README.md` names prints."""
+    """Return what the command that `deploy/README.md` names prints."""
     broker = ("--broker", service.stack.models_redis_url)
     return subprocess.run(
         [sys.executable, "-m", "celery", *broker, "--app", "workers.app", *arguments],
@@ -114,14 +114,14 @@ def newest(service: ModelService, number: int) -> list[str]:
     return list(service.invocations())[-number:]
 
 
-def test_inspect_tells_what_is_under_way_and_the_rest_waits_in_the_broker(
+def test_inspect_reports_running_calls_and_the_rest_stays_in_the_broker(
     service: ModelService, front: Service, app: Celery, broker: redis.Redis
 ) -> None:
     with queueing(service, front, *[MINUTES] * THREADS, SHORT, SHORT) as asked:
         calls = newest(service, 4)
         assert waiting(broker) == len(calls)
         with running_worker(service, MODELS_THREADS=str(THREADS)):
-            inspect = app.control.inspect(timeout=10.0, limit=1)  # the first answer ends the wait
+            inspect = app.control.inspect(timeout=10.0, limit=1)  # The first reply ends the wait.
             wait_until(lambda: waiting(broker) == len(calls) - THREADS, "two calls are taken")
             wait_until(lambda: len(told_by_the_worker(inspect.active)) == THREADS, "both are under way")
             active = told_by_the_worker(inspect.active)
@@ -140,7 +140,7 @@ def test_inspect_tells_what_is_under_way_and_the_rest_waits_in_the_broker(
             wait_until(lambda: not told_by_the_worker(inspect.active), "nothing is under way")
 
 
-def test_a_call_that_is_revoked_before_it_begins_is_never_made_and_its_caller_is_told(
+def test_call_revoked_before_it_begins_is_never_made_and_is_refused(
     service: ModelService, front: Service, app: Celery, broker: redis.Redis
 ) -> None:
     before = len(service.upstream.served)
@@ -158,7 +158,7 @@ def test_a_call_that_is_revoked_before_it_begins_is_never_made_and_its_caller_is
     assert (record["status"], record["cost"]) == ("cancelled", 0)
 
 
-def test_a_call_under_way_is_stopped_by_revoke_with_terminate(
+def test_running_call_is_stopped_by_revoke_with_terminate(
     service: ModelService, front: Service, app: Celery
 ) -> None:
     with running_worker(service), asking(service, front, MINUTES) as (asked,):
@@ -169,7 +169,7 @@ def test_a_call_under_way_is_stopped_by_revoke_with_terminate(
         assert asked.result(TIMEOUT_SECONDS).status_code >= 400
 
 
-def test_a_worker_with_events_tells_of_every_call(service: ModelService, front: Service, app: Celery) -> None:
+def test_worker_with_events_reports_every_call(service: ModelService, front: Service, app: Celery) -> None:
     environment = service.stack.environment
     worker = service.stack._service("worker-models", [*worker_command("models", environment), "-E"], {})
     told: list[tuple[str, str]] = []
@@ -215,7 +215,7 @@ def test_terminating_worker_leaves_pending_calls_to_others(
     assert not front.has_logged("invocation.returned"), "nothing was lost on the way"
 
 
-def test_a_soft_shutdown_lets_calls_end_and_loses_none(
+def test_soft_shutdown_finishes_running_calls_and_loses_none(
     service: ModelService, front: Service, broker: redis.Redis
 ) -> None:
     command = worker_command("models", service.stack.environment | {"MODELS_THREADS": str(THREADS)})
@@ -230,7 +230,7 @@ def test_a_soft_shutdown_lets_calls_end_and_loses_none(
             assert [at.result(TIMEOUT_SECONDS).status_code for at in asked] == [200] * len(asked)
 
 
-def test_a_call_that_a_dead_worker_put_aside_is_made_by_another(
+def test_call_deferred_by_a_dead_worker_is_made_by_another(
     service: ModelService, front: Service, broker: redis.Redis
 ) -> None:
     with queueing(service, front, SHORT) as (asked,):
@@ -242,7 +242,7 @@ def test_a_call_that_a_dead_worker_put_aside_is_made_by_another(
     assert not front.has_logged("invocation.returned"), "it was read where it waited"
 
 
-def test_what_is_no_call_is_dropped_and_calls_go_on(
+def test_invalid_message_is_dropped_and_calls_continue(
     service: ModelService, front: Service, broker: redis.Redis
 ) -> None:
     with running_worker(service) as worker:
@@ -251,7 +251,7 @@ def test_what_is_no_call_is_dropped_and_calls_go_on(
         assert ask(service, SHORT, front=front).status_code == 200
 
 
-def test_calls_that_a_front_of_the_release_before_has_queued_are_made(
+def test_calls_queued_by_the_previous_release_are_made(
     service: ModelService, front: Service, broker: redis.Redis
 ) -> None:
     with queueing(service, front, SHORT, SHORT) as asked:
@@ -265,7 +265,7 @@ def test_calls_that_a_front_of_the_release_before_has_queued_are_made(
 
 
 def as_before(broker: redis.Redis) -> bytes:
-    """Take a call's message, and write it as the release before wrote it."""
+    """Take a call's message, and return it in the previous release's format."""
     call = take_call(broker)
     assert call is not None
     return call.address.invocation_id.bytes + f"{call.address.channel}\0{call.provider}".encode()

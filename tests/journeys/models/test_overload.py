@@ -1,4 +1,4 @@
-"""More calls than can be answered: refused before anything is charged, or given back after a while."""
+"""More calls than can be served: excess calls are refused without a charge, and queued ones after a timeout."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ def held(service: ModelService) -> int:
 
 @contextmanager
 def busy_worker(valkey: redis.Redis) -> Iterator[None]:
-    """Have a worker that takes no call: while none is known, nobody may have as many calls as the queue holds."""
+    """Announce a worker that takes no call: if none is known, one caller may not fill the queue."""
     announcement = SlotAnnouncer(valkey, slots=64)
     announcement.start()
     try:
@@ -31,7 +31,7 @@ def busy_worker(valkey: redis.Redis) -> Iterator[None]:
         announcement.stop()
 
 
-def test_calls_beyond_the_queue_are_refused_and_those_in_it_given_back_when_no_worker_comes(
+def test_calls_beyond_the_queue_are_refused_and_queued_ones_time_out_without_worker(
     service: ModelService, valkey: redis.Redis
 ) -> None:
     valkey.delete(*KEYS)

@@ -1,4 +1,4 @@
-"""The console's playground: the same call as any client's, whole or streamed, charged and attributed to the user."""
+"""The console's playground: a call like any client's, whole or streamed, charged and attributed to the user."""
 
 from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ def browser(service: ModelService) -> Browser:
     return browser
 
 
-def test_the_page_has_the_whole_answer_as_text_and_its_cost(service: ModelService, browser: Browser) -> None:
+def test_page_shows_the_whole_reply_as_text_and_its_cost(service: ModelService, browser: Browser) -> None:
     before = len(service.records())
     answer = browser.submit("/console/models", ASK, **QUESTION)
     assert answer.status == 200
@@ -40,7 +40,7 @@ def test_the_page_has_the_whole_answer_as_text_and_its_cost(service: ModelServic
     assert (record["user_id"] is not None, record["api_key_id"]) == (True, None)
 
 
-def test_a_script_is_given_a_stream(service: ModelService, browser: Browser) -> None:
+def test_script_receives_a_stream(service: ModelService, browser: Browser) -> None:
     token = browser.get("/console/models").token
     answer = browser.post(ASK, {"csrf": token, **QUESTION}, {"Accept": "text/event-stream"})
     assert answer.headers["Content-Type"].startswith("text/event-stream")
@@ -51,8 +51,6 @@ def test_a_script_is_given_a_stream(service: ModelService, browser: Browser) -> 
 @pytest.mark.parametrize(
     ("wrong", "status"), [({"model": "none/such"}, 404), ({"max": "0"}, 422), ({"message": ""}, 422)]
 )
-def test_a_question_that_cannot_be_asked_is_refused_on_a_page(
-    browser: Browser, wrong: dict[str, str], status: int
-) -> None:
+def test_invalid_question_is_refused_on_a_page(browser: Browser, wrong: dict[str, str], status: int) -> None:
     answer = browser.submit("/console/models", ASK, **QUESTION | wrong)
     assert (answer.status, "<h1>" in answer.text) == (status, True)

@@ -1,4 +1,4 @@
-"""Two hundred calls over a tiny budget of each kind, while fronts and workers die: none is ever exceeded."""
+"""Two hundred calls over a tiny budget of each kind, while web processes and workers die: no budget is exceeded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = {
 
 @dataclass
 class Race:
-    """Calls of one subject over a budget of its own."""
+    """The calls of one subject over a budget of its own."""
 
     service: ModelService
     authorization: str
@@ -49,7 +49,7 @@ class Race:
         return f"{self.service.front.url}/admin/organizations/{self.service.organization_id}/budgets"
 
     def prepare(self) -> None:
-        """Create the budget, for as many calls as are affordable by what a refusal says that one needs."""
+        """Create the budget for a number of calls, using the cost that a refusal reports."""
         owner = {"Authorization": f"Bearer {self.service.api_key}"}
         new = {**self.subject, "unit": self.unit, "period": self.period, "amount": "0"}
         made = requests.post(self.path, json=new, headers=owner, timeout=60)
@@ -74,7 +74,7 @@ class Race:
         return answer.status_code, answer.json().get("error")
 
     def run(self, fronts: list[Service]) -> None:
-        """Make one call after the other, until all of the race are made."""
+        """Make one call after another, until all calls of the race are made."""
         while (number := next(self._numbers)) < CALLS:
             try:
                 status, error = self.call(fronts[number % len(fronts)])
@@ -85,7 +85,7 @@ class Race:
 
 
 class Watch:
-    """Looks at the budgets all the time, and keeps what was taken of each at the most."""
+    """Polls the budgets continuously, and keeps the maximum use of each."""
 
     def __init__(self, service: ModelService, races: list[Race]) -> None:
         self._service, self._ids = service, [race.budget_id for race in races]
@@ -149,7 +149,7 @@ def make_races(service: ModelService) -> list[Race]:
 
 
 def kill_in_turn(victims: list[Service], races: list[Race]) -> None:
-    """Kill each and start it again, at equal parts of all calls."""
+    """Kill and restart each process, at equal intervals of all calls."""
     for number, victim in enumerate(victims, start=1):
         part = CALLS * len(races) * number // (len(victims) + 1)
         wait_until(lambda part=part: made(races) >= part, "calls are made")  # type: ignore[misc]
@@ -161,7 +161,7 @@ def made(races: list[Race]) -> int:
     return sum(race.answers.total() for race in races)
 
 
-def test_no_budget_is_exceeded_by_calls_that_race_while_everything_dies(service: ModelService) -> None:
+def test_budgets_are_never_exceeded_by_racing_calls_while_processes_die(service: ModelService) -> None:
     races = make_races(service)
     for race in races:
         race.prepare()
@@ -188,6 +188,6 @@ def test_no_budget_is_exceeded_by_calls_that_race_while_everything_dies(service:
         assert race.answers[200, ""] > 0, race.answers
         assert race.answers[REFUSED[race.unit]] > 0, race.answers
         assert watch.most[race.budget_id] > 0
-    # What the ledger has of each, the budget has; the books themselves are compared after each journey.
+    # The use of each budget equals the ledger's; the fixture reconciles the accounts after each journey.
     held = query(service.stack, "SELECT sum(held) FROM budgets")
     assert [int(row[0]) for row in held] == [0]

@@ -1,4 +1,4 @@
-"""What was asked and answered is found nowhere afterwards: no table, log, metric, blob or file, nor Valkey for long."""
+"""Prompts and replies are stored nowhere: no table, log, metric, blob or file, and in Valkey only briefly."""
 
 import contextlib
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def canary() -> str:
     return f"canary{uuid4().hex}"
 
 
-def test_no_prompt_and_no_reply_is_kept(
+def test_prompts_and_replies_are_stored_nowhere(
     service: ModelService, servers: Servers, valkey: redis.Redis, canary: str
 ) -> None:
     metrics = service.stack.directory / "metrics"
@@ -52,12 +52,12 @@ def test_no_prompt_and_no_reply_is_kept(
     service.sweep()
 
 
-def test_a_prompt_that_waits_for_a_worker_has_not_long_to_live(
+def test_queued_prompt_has_a_short_time_to_live(
     service: ModelService, valkey: redis.Redis, canary: str
 ) -> None:
     with waiting(service, canary, stream=False):
         found: dict[bytes, int] = {}
-        # In one look: on a busy machine the call may be given back before a second one.
+        # Read once: on a busy machine the call may be returned before a second read.
         wait_until(lambda: found or found.update(lifetimes(valkey, canary)), "the prompt waits")
         ((key, left_seconds),) = found.items()
         assert key.startswith(b"quartermaster:request:")
@@ -71,7 +71,7 @@ def numbers(url: str) -> str:
 
 
 def call_in_every_way(service: ModelService, canary: str) -> None:
-    """Have the canary in prompts and replies of calls that go well, break, fail, are refused and are left."""
+    """Send the canary in prompts and replies of calls that succeed, break, fail, are refused, and are abandoned."""
     for model in ("scripted/echo", "scripted/echo-responses"):
         for text in (
             canary,
@@ -96,7 +96,7 @@ def call_in_every_way(service: ModelService, canary: str) -> None:
 
 
 def keys_holding(valkey: redis.Redis, canary: str) -> Iterator[bytes]:
-    """The keys whose value, whatever its type, holds the canary."""
+    """Yield the keys whose value, of any type, contains the canary."""
     for key in valkey.scan_iter():
         with contextlib.suppress(redis.ResponseError):
             if canary.encode() in repr(value_of(valkey, key)).encode():
@@ -104,13 +104,13 @@ def keys_holding(valkey: redis.Redis, canary: str) -> Iterator[bytes]:
 
 
 def lifetimes(valkey: redis.Redis, canary: str) -> dict[bytes, int]:
-    """How many seconds are left to each key that holds the canary; those that are gone meanwhile are left out."""
+    """Return the remaining seconds of each key that contains the canary, without the keys that have gone meanwhile."""
     left = {key: int(str(valkey.ttl(key))) for key in keys_holding(valkey, canary)}
     return {key: seconds for key, seconds in left.items() if seconds != GONE}
 
 
 def value_of(valkey: redis.Redis, key: bytes) -> object:
-    """The whole value of a key."""
+    """Return the whole value of a key."""
     reads = {
         b"string": lambda: valkey.get(key),
         b"list": lambda: valkey.lrange(key, 0, -1),
@@ -124,10 +124,10 @@ def value_of(valkey: redis.Redis, key: bytes) -> object:
 
 
 def contents(*directories: Path) -> dict[Path, bytes]:
-    """Every file below: logs, metrics, blobs, and what Postgres and Valkey have written down."""
+    """Return every file below: logs, metrics, blobs, and the data of Postgres and Valkey."""
     found = {}
     for path in (path for directory in directories for path in directory.rglob("*")):
-        with contextlib.suppress(OSError):  # a socket, or gone meanwhile
+        with contextlib.suppress(OSError):  # It is a socket, or was removed meanwhile.
             if path.is_file():
                 found[path] = path.read_bytes()
     return found
@@ -141,7 +141,7 @@ def tables(service: ModelService) -> list[str]:
 
 
 def holds(service: ModelService, table: str, canary: str) -> bool:
-    """Whether any row holds it, as text or, in bytes, as hexadecimal digits."""
+    """Return whether any row contains the canary, as text or as hexadecimal digits of bytes."""
     statement = f"SELECT count(*) FROM {table} t WHERE t::text ILIKE %s OR t::text ILIKE %s"
     patterns = (f"%{canary}%", f"%{canary.encode().hex()}%")
     return bool(query(service.stack, statement, patterns)[0][0])

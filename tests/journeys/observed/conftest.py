@@ -1,4 +1,4 @@
-"""An installation as containers run it: every process with an operations port and numbers of its own."""
+"""An installation as containers run it: every process has an operations port and its own metrics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tests.support.servers.trace_collector import Collector
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The installation, with an agent that runs elsewhere, and the address of each process's operations port."""
+    """The installation, with a remote agent, and the address of each process's operations port."""
 
     house: House
     stack: Stack

@@ -1,4 +1,4 @@
-"""Every metric that an alert, a dashboard or a page of the docs names is found by scraping a running installation."""
+"""A scrape of a running installation has every metric that an alert, a dashboard or a page of the docs names."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _NAMED = re.compile(r"`(quartermaster_[a-z0-9_]+(?:\{[^}`]*\})?)`")
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Give every expression that is shipped or written down, and where it stands."""
+    """Yield every expression in the shipped files and the docs, and its place."""
     for rule in rules():
         yield rule["alert"], rule["expr"]
     for file in sorted((DEPLOY / "grafana").glob("*.json")):
@@ -42,7 +42,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def scaling() -> Iterator[tuple[str, str]]:
-    """Give what the chart has KEDA ask, which templates write from its values."""
+    """Yield the queries of the chart's KEDA triggers, which templates write from its values."""
     template = (DEPLOY / "chart" / "templates" / "scaled_objects.yaml").read_text()
     asked = re.findall(r'printf "(max\([a-z_]+\{[a-z]+=%q\}\))" (\$[a-z]+)', template)
     processes = yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())["processes"]
@@ -54,7 +54,7 @@ def scaling() -> Iterator[tuple[str, str]]:
 
 
 def use(observed: Observed) -> None:
-    """Do each thing that is counted once: media, turns, deliveries, a model call, refusals, a deletion."""
+    """Do everything that is counted, once: media, turns, deliveries, a model call, refusals, a deletion."""
     house = observed.house
     with MediaSource() as source:
         photo = source.serve("/photo", content(PNG.content, PNG.media_type))
@@ -69,7 +69,7 @@ def use(observed: Observed) -> None:
     assert house.owner.request("POST", "/v1/chat/completions", json=said).status_code == 200
 
 
-def test_every_named_metric_is_found_by_scraping_with_its_labels(observed: Observed) -> None:
+def test_every_named_metric_is_scraped_with_its_labels(observed: Observed) -> None:
     use(observed)
     wanted: list[tuple[str, Selector]] = [
         (where, selector) for where, expression in expressions() for selector in read_expression(expression)
@@ -90,7 +90,7 @@ def test_every_named_metric_is_found_by_scraping_with_its_labels(observed: Obser
         pytest.fail("\n".join(sorted(missing)))
 
 
-def test_each_process_tells_its_own_numbers_and_no_label_is_an_id(observed: Observed) -> None:
+def test_each_process_reports_its_own_metrics_and_no_label_is_an_id(observed: Observed) -> None:
     roles = {"web": "web", "beat": "beat"} | {name: f"worker-{name}" for name in WORKERS}
     ids = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-|[0-9a-f]{32}")
     for name, address in observed.targets.items():

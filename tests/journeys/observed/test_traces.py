@@ -1,4 +1,4 @@
-"""One trace leads from a client's span through front, broker and worker to provider and egress, and tells no secret."""
+"""One trace spans client, web process, broker, worker, provider and egress, and contains no secret."""
 
 import secrets
 from collections.abc import Collection
@@ -23,7 +23,7 @@ class Traced:
         self.header = {"traceparent": f"00-{self.trace_id}-{self.span_id}-0{int(is_sampled)}"}
 
     def spans(self, wanted: Collection[str]) -> dict[str, SpanSeen]:
-        """Give the spans of the trace by role and name, once these have come; each is below another or the client's."""
+        """Wait for these spans, and return the trace by role and name; each span has a parent in the trace."""
         found: dict[str, SpanSeen] = {}
 
         def have_come() -> bool:
@@ -36,7 +36,7 @@ class Traced:
         return found
 
     def is_logged_by(self, name: str) -> bool:
-        """Tell whether a process has a log line with the trace's id."""
+        """Return whether a process has a log line with the trace's id."""
         logs = self._observed.stack.directory.glob(f"*-{name}*.log")
         return any(f'"trace_id": "{self.trace_id}"' in log.read_text() for log in logs)
 
@@ -46,7 +46,7 @@ def complete(observed: Observed, prompt: str, **headers: str) -> requests.Respon
     return observed.house.owner.request("POST", "/v1/chat/completions", json=said, headers=headers)
 
 
-def test_a_model_call_is_one_trace_from_the_client_to_the_provider(observed: Observed) -> None:
+def test_model_call_is_one_trace_from_client_to_provider(observed: Observed) -> None:
     client = Traced(observed)
     assert complete(observed, f"Say {CANARY}", **client.header).status_code == 200
     request, call, attempt = (
@@ -67,7 +67,7 @@ def test_a_model_call_is_one_trace_from_the_client_to_the_provider(observed: Obs
 
 
 def upload(observed: Observed) -> Traced:
-    """Upload a file, and see its placement as a part of its trace."""
+    """Upload a file, and return the trace that contains its placement."""
     client = Traced(observed)
     uploaded = observed.house.agent.request(
         "POST",
@@ -83,19 +83,19 @@ def upload(observed: Observed) -> Traced:
     return client
 
 
-def test_an_upload_is_one_trace_to_its_placement(observed: Observed) -> None:
+def test_upload_and_placement_are_one_trace(observed: Observed) -> None:
     def is_logged() -> bool:
         client = upload(observed)
         try:
             wait_until(lambda: client.is_logged_by("worker-files"), "the worker's lines have it", seconds=5)
         except TookTooLong:
-            return False  # beat's sweep had placed it already, and a job that finds nothing tells nothing
+            return False  # Beat's sweep had placed the file already, and a job without work has no span.
         return True
 
     wait_until(is_logged, "the worker's lines have the trace")
 
 
-def test_a_message_is_one_trace_to_the_agent_and_to_what_it_asks_of_us(observed: Observed) -> None:
+def test_message_is_one_trace_to_the_agent_and_its_requests_to_the_service(observed: Observed) -> None:
     client, house = Traced(observed), observed.house
     message = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": [{"text": f"What is {CANARY}?"}]}
     path = f"/agents/{house.deployment_id}/message:send"
@@ -111,14 +111,14 @@ def test_a_message_is_one_trace_to_the_agent_and_to_what_it_asks_of_us(observed:
     assert spans[egress].attributes["server.address"] == "127.0.0.1"
 
 
-def test_a_failure_is_told_by_its_code(observed: Observed) -> None:
+def test_failed_span_has_the_error_code(observed: Observed) -> None:
     client = Traced(observed)
     assert complete(observed, "!fail 500", **client.header).status_code == 502
     spans = client.spans(("worker-models: provider attempt", "web: POST /v1/chat/completions"))
     assert spans["web: POST /v1/chat/completions"].attributes["error.type"] == "502"
 
 
-def test_a_client_that_is_not_sampled_is_not_traced(observed: Observed) -> None:
+def test_unsampled_client_is_not_traced(observed: Observed) -> None:
     silent, client = Traced(observed, is_sampled=False), Traced(observed)
     for one in (silent, client):
         assert complete(observed, "Hello", **one.header).status_code == 200
@@ -127,7 +127,7 @@ def test_a_client_that_is_not_sampled_is_not_traced(observed: Observed) -> None:
     assert silent.is_logged_by("web")
 
 
-def test_no_span_holds_a_prompt_a_key_a_file_name_or_an_address_with_credentials(observed: Observed) -> None:
+def test_no_span_contains_a_prompt_key_file_name_or_credential(observed: Observed) -> None:
     client, house = Traced(observed), observed.house
     complete(observed, CANARY, **client.header)
     file = house.agent.upload(CANARY.encode(), operation=uuid4()).json()
