@@ -166,7 +166,7 @@ def test_message_with_a_photo_becomes_a_report_of_the_receiving_identity(house: 
     assert paid > 0
 
 
-def test_distribution_is_notified_of_the_agents_reply_with_a_link_to_its_report(house: House) -> None:
+def test_distribution_receives_the_agents_reply_with_a_report_link(house: House) -> None:
     with MediaSource() as source:
         photo = source.serve("/photo", content(PNG.content, PNG.media_type))
         taken = house.push(conversationId="c-3", text="What is this?", attachments=[attachment(photo)])

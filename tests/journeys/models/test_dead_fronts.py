@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("worker")
 LONG = scripted(chunks=2000, delay_seconds=0.02)
 
 
-def test_calls_of_a_killed_web_process_are_canceled_and_charged_for_sent_text(
+def test_calls_of_a_killed_web_process_are_charged_for_sent_text(
     service: ModelService,
 ) -> None:
     before = len(service.upstream.served)

@@ -88,7 +88,7 @@ def test_terminating_worker_finishes_its_calls(service: ModelService) -> None:
         ("invocation.settled", True, True),
     ],
 )
-def test_call_of_a_worker_dead_at_any_step_is_settled_once_as_reported(
+def test_call_of_a_killed_worker_is_settled_once_as_reported(
     service: ModelService, point: str, *, is_called: bool, is_settled: bool
 ) -> None:
     before = len(service.upstream.served)

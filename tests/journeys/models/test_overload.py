@@ -31,7 +31,7 @@ def busy_worker(valkey: redis.Redis) -> Iterator[None]:
         announcement.stop()
 
 
-def test_calls_beyond_the_queue_are_refused_and_queued_ones_time_out_without_worker(
+def test_excess_calls_are_refused_and_queued_calls_time_out(
     service: ModelService, valkey: redis.Redis
 ) -> None:
     valkey.delete(*KEYS)

@@ -95,7 +95,7 @@ def test_upload_and_placement_are_one_trace(observed: Observed) -> None:
     wait_until(is_logged, "the worker's lines have the trace")
 
 
-def test_message_is_one_trace_to_the_agent_and_its_requests_to_the_service(observed: Observed) -> None:
+def test_message_agent_and_its_requests_share_one_trace(observed: Observed) -> None:
     client, house = Traced(observed), observed.house
     message = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": [{"text": f"What is {CANARY}?"}]}
     path = f"/agents/{house.deployment_id}/message:send"
