@@ -87,6 +87,11 @@ def resume_spending(session: Session, *, actor: Actor, organization_id: UUID) ->
     return get_balance(session, organization_id)
 
 
+def can_resume_spending(actor: Actor, balance: Balance) -> bool:
+    """Return whether the actor's side has suspended spending, so that `resume_spending` lifts a suspension."""
+    return _side_of(actor) in balance.suspended_by
+
+
 def lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
     """Return the organization's balance row, locked; create it if there is none. Raises ResourceNotFound."""
     # Every change of a policy, budget or allowlist takes this lock first, as holds and settlements do.

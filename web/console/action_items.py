@@ -22,6 +22,7 @@ from web.console.page_context import PageContext
 from web.console.spend_series import BurnRate
 from web.openapi.problems import find_problem
 
+# The list stands above the charts of the overview, so it must not push them off the page.
 MAXIMUM_ACTION_ITEMS = 20
 LOW_DAYS = 7  # credits that last less are an action item
 LEDGER = "/console/ledger"
@@ -49,6 +50,7 @@ def list_failure_items(context: PageContext, session: Session) -> list[ActionIte
     if context.holds(Permission.DISTRIBUTION_MANAGE):
         for at in list_troubled_distributions(session, organization_id):
             found += _distribution_items(at)
+    # To read tasks is enough here: the item has no button and leads to the failed task.
     if context.holds(Permission.TASK_READ):
         found += [_agent_item(at) for at in list_failing_agents(session, organization_id)]
     return found
@@ -59,10 +61,13 @@ def list_credit_items(balance: Balance | None, burning: BurnRate | None) -> list
     if balance is None:
         return []
     found = []
+    # Besides the items of the balance: a suspension refuses calls while credits are left, and a top-up does
+    # not lift it.
     if balance.policy is Policy.SUSPENDED:
         who = " and ".join(f"the {at}" for at in balance.suspended_by) or "an owner"
         text = f"Model calls are refused until {who} resumes it."
         found.append(_link_item("bad", "Spending is suspended", text, "Open ledger", LEDGER))
+    # At most one of these three: each is resolved by the same top-up, and the first is the most urgent.
     if balance.storage_refused_from is not None:
         text = "Uploads are refused until credits are added. Stored files stay."
         found.append(_link_item("bad", "Storage is not paid for", text, "Top up", "/console/top-up"))
@@ -86,6 +91,8 @@ def list_budget_items(near: Sequence[Budget], labels: Mapping[str, Label]) -> li
     for budget in near:
         label = labels.get(str(budget.subject_id))
         name = label.name if label else str(budget.subject_id)
+        # Rounded down, so that 100 % means used up. overview() leaves out budgets of amount 0, which have no
+        # share.
         share = 100 * (budget.spent + budget.held) // budget.amount
         unit = "" if budget.unit is Unit.CREDITS else f" of {budget.unit}"
         title = f"“{name}” has used {share} % of its budget{unit}"
@@ -145,6 +152,7 @@ def _agent_item(at: FailingAgent) -> ActionItem:
 
 
 def _bounded(count: int) -> str:
+    # The query stops counting there: a large backlog must not slow down every view of the overview.
     return f"{count} or more" if count >= MAX_COUNTED else str(count)
 
 

@@ -13,9 +13,13 @@ from markupsafe import Markup
 
 Series = Sequence[tuple[str, Sequence[float]]]
 MAXIMUM_BARS = 90
+# 10 ends the search: a step is at least its power of ten and less than the next one.
 _ROUND_STEPS = (1, 2, 2.5, 5, 10)
+# Pixels above the bars for the unit and below them for the dates; a bar's width is in units of the stretched
+# viewBox.
 _TOP, _FOOT, _BAR = 18, 22, 10
 _FULL, _NEAR = 100, 80
+# The stylesheet has colours for six series.
 _LAST_SERIES = 6
 
 
@@ -24,6 +28,7 @@ def axis_steps(value: float, most: int = 5) -> tuple[float, int]:
     if value <= 0:
         return 1.0, 1
     power = 10.0 ** floor(log10(value / most))
+    # The tolerance absorbs the rounding of floats, which would add an empty line at the top.
     step = next(size * power for size in _ROUND_STEPS if size * power * most >= value * (1 - 1e-9))
     return step, ceil(value / step - 1e-9)
 
@@ -39,6 +44,7 @@ def stacked_bars(
     totals = [sum(values[at] for _, values in series) for at in range(len(days))]
     step, lines = axis_steps(max(totals, default=0))
     scale = (base - _TOP) / (step * lines)
+    # Only the bars are stretched: text within this viewBox would be distorted.
     stretched = f'viewBox="0 0 {max(len(days), 1) * _BAR} {height}" preserveAspectRatio="none"'
     return Markup(  # noqa: S704 (all text in it is escaped)
         f'<svg class="chart" role="img" aria-label="{escape(label)}" width="100%" height="{height}">'
@@ -52,6 +58,7 @@ def stacked_bars(
 def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: int = 22) -> Markup:
     """Return a line without axes, with its last point marked: it shows the trend and no exact values."""
     low, high = min(values, default=0), max(values, default=0)
+    # Equal values are a flat line, not a division by zero.
     span = (high - low) or 1
     step = (width - 6) / max(len(values) - 1, 1)
     points = [
@@ -68,8 +75,10 @@ def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: i
 
 def meter(spent: float, limit: float, *, held: float = 0, label: str, height: int = 8) -> Markup:
     """Return a bar of the spent and held part of a limit; its class is `fine`, `near` (80 %) or `over` (100 %)."""
+    # A limit of zero permits nothing, so its bar is full.
     used = min(spent / limit, 1) * 100 if limit else 100.0
     waiting = min(held / limit * 100, 100 - used) if limit else 0.0
+    # Held credits do not count for the level: a call may cost less than its hold.
     level = "over" if used >= _FULL else "near" if used >= _NEAR else "fine"
     held_bar = f'<rect class="held" x="{used:.1f}%" width="{waiting:.1f}%" height="{height}"/>'
     return Markup(  # noqa: S704 (all text in it is escaped)
@@ -109,7 +118,10 @@ def _bars(series: Series, totals: Sequence[float], scale: float, base: int) -> s
             rise = value * scale
             if rise >= 0.4:  # noqa: PLR2004 (less than half a pixel is invisible)
                 feet[at] -= rise
+                # One pixel stays free between stacked bars, and the smallest bar stays visible.
                 path.append(f"M{at * _BAR + 1.4:g} {feet[at]:.1f}h7.2v{max(rise - 1, 0.6):.1f}h-7.2z")
+        # One path for all bars of a series: an element for each bar would make the page several times as
+        # long.
         drawn.append(f'<path class="s{min(place, _LAST_SERIES)}" d="{"".join(path)}"/>')
     return "".join(drawn)
 
@@ -119,6 +131,7 @@ def _titles(days: Sequence[str], series: Series, totals: Sequence[float], base: 
     for at, day in enumerate(days):
         parts = ", ".join(f"{name} {values[at]:.2f}" for name, values in series if values[at] > 0)
         drawn.append(
+            # An invisible column of full height has the title: a low bar is hard to point at.
             f'<rect class="hit" x="{at * _BAR}" y="{_TOP}" width="{_BAR}" height="{base - _TOP}">'
             f"<title>{escape(day)}: {totals[at]:.2f} {escape(unit)}\n{escape(parts)}</title></rect>"
         )

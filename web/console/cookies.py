@@ -10,7 +10,9 @@ from flask import Request, Response, current_app
 from web.framework.authentication import SESSION_COOKIE
 
 SESSION = SESSION_COOKIE
+# With this prefix a browser stores the cookie only from this host itself: a subdomain cannot plant one.
 ATTEMPT = "__Host-qm-in"
+# No secret, so it also works over plain http, where a browser refuses the prefix.
 THEME = "qm-theme"
 THEMES = ("system", "light", "dark")
 _ATTEMPT_SECONDS = 3600
@@ -25,12 +27,15 @@ def find_session(http: Request) -> str | None:
 def set_secret(response: Response, name: str, secret: str) -> Response:
     """Set the cookie of a secret: the session's until the browser closes, an attempt's for an hour."""
     seconds = _ATTEMPT_SECONDS if name == ATTEMPT else None
+    # Lax and not Strict: a link in a mail and the provider's redirect come from another site and need the
+    # cookies.
     response.set_cookie(name, secret, max_age=seconds, secure=True, httponly=True, samesite="Lax", path="/")
     return response
 
 
 def delete_secret(response: Response, name: str) -> Response:
     """Delete the cookie of a secret."""
+    # A browser ignores a deletion without the attributes that the name's prefix requires.
     response.delete_cookie(name, secure=True, httponly=True, samesite="Lax", path="/")
     return response
 
@@ -38,6 +43,7 @@ def delete_secret(response: Response, name: str) -> Response:
 def find_theme(http: Request) -> str | None:
     """Return the chosen theme, or None for that of the operating system."""
     chosen = http.cookies.get(THEME)
+    # Without a class the stylesheet follows the operating system, which is what `system` means.
     return chosen if chosen in THEMES[1:] else None
 
 

@@ -113,6 +113,7 @@ class ConsoleRoutes(Routes):
                 csrf.check_token(call.http, cookies.find_session(call.http) or "", form.get(csrf.FIELD))
                 context = PageContext(call=call, form=form)
                 if step_up is not None:
+                    # After both checks: a form of another site must not lead the user to the step-up page.
                     context.require_step_up(step_up)
                 return act(context, **ids)
 
@@ -135,6 +136,7 @@ class ConsoleRoutes(Routes):
             administer(context.call, function, **scope, **ids)
             return go_to(return_to.format(**ids))
 
+        # _declare() names the route after its function, and names of routes are unique.
         handle.__name__ = function.__name__
         self.action(path, **declared)(handle)
 
@@ -144,6 +146,7 @@ class ConsoleRoutes(Routes):
         def guarded(**path: Any) -> Response:
             try:
                 response = view(**path)
+            # A person needs a page to sign in at, where REST responds with 401.
             except (AuthenticationRequired, InvalidToken):
                 response = go_to(SIGN_IN)
             except RedirectError as elsewhere:
@@ -156,6 +159,7 @@ class ConsoleRoutes(Routes):
         def declare(show: PageHandler) -> PageHandler:
             def handle(call: RequestContext, **ids: Any) -> Response:
                 context = PageContext(call=call, page=page)
+                # Before any row is read. Each function of the domain authorizes again what it returns.
                 _check_permission(context, page.permission)
                 return show(context, **ids)
 
@@ -193,6 +197,7 @@ def go_to(location: str) -> Response:
     if "HX-Request" in request.headers:
         # fetch() would follow a 303 and put the other page into a part of this one.
         return Response(status=401, headers={"HX-Redirect": location})
+    # 303 and not 302: the next page is a GET, so that a reload does not post the form again.
     response = redirect(location, code=303, Response=Response)
     assert isinstance(response, Response)  # noqa: S101 (the type that was asked for)
     return response

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from shared.credits.amounts import MICRO
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+# Counts below 10,000 are short enough to be exact.
 _COUNT_UNITS = ((1_000_000_000, "B"), (1_000_000, "M"), (10_000, "k"))
 _MINUS = "\N{MINUS SIGN}"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -22,6 +23,7 @@ class Money:
 
 def money(amount: int) -> Money:
     """Return µcr as credits with two decimal places and the other four digits."""
+    # The sign is added to the text: divmod() of a negative amount rounds away from zero.
     whole, fraction = divmod(abs(amount), MICRO)
     digits = f"{fraction:06}"
     sign = _MINUS if amount < 0 else ""
@@ -30,7 +32,9 @@ def money(amount: int) -> Money:
 
 def credits(amount: int) -> str:  # noqa: A001 (the word of the domain)
     """Return µcr as credits with two decimal places, rounded half up."""
+    # In integers: a float cannot hold every amount, and formats halves by their binary value.
     cents = (abs(amount) + MICRO // 200) // (MICRO // 100)
+    # No minus before 0.00.
     sign = _MINUS if amount < 0 and cents else ""
     return f"{sign}{cents // 100:,}.{cents % 100:02}"
 

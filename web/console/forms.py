@@ -10,7 +10,9 @@ from web.framework.calls import RequestContext
 from web.http.requests import DuplicateParameter, MalformedRequest, UnsupportedMediaType
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, read_fields
 
+# The whole body is buffered in memory. Its largest field is a message for a model or an agent.
 MAXIMUM_BYTES = 256 << 10
+# The longest form lists the models of a key, with a field for each model of the catalog.
 MAXIMUM_FIELDS = 100
 Form = Mapping[str, str]
 
@@ -20,6 +22,7 @@ def read_form(call: RequestContext) -> Form:
 
     Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, DuplicateParameter.
     """
+    # No page uploads a file, so no form needs multipart.
     if call.http.mimetype != FORM:
         raise UnsupportedMediaType(f"Send the form as {FORM}.")
     raw = call.read_small_body(MAXIMUM_BYTES)
@@ -85,6 +88,7 @@ def invalid_field(name: str, message: str) -> ValidationFailed:
 
 
 def _clean(text: str) -> str:
+    # Postgres cannot store NUL, and no field of the console needs another control character.
     if any(ord(character) < ord(" ") and character not in "\r\n\t" for character in text):
         raise MalformedRequest("The form contains control characters.")
     # Browsers send line ends of a text area as CR LF.

@@ -81,6 +81,7 @@ class PageContext:
 
     def labels(self, session: Session, ids: Iterable[UUID | str | None]) -> Mapping[str, Label]:
         """Return the names of resources of the organization, by id as text; unknown ids are left out."""
+        # Usage reports have ids as text, rows have them as UUIDs.
         wanted = [UUID(str(at)) for at in ids if at is not None]
         found = find_labels(session, self.organization_id, wanted)
         return {str(at): label for at, label in found.items()}
@@ -88,6 +89,7 @@ class PageContext:
     def require_step_up(self, return_to: str) -> None:
         """Raise RedirectError unless the user confirmed their identity just before; they return to `return_to`."""
         if not self.call.credential.has_stepped_up:
+            # Quoted: the `#` of a path would end the query.
             raise RedirectError(f"{STEP_UP}?next={quote(return_to, safe='/')}")
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -114,6 +116,8 @@ class PageContext:
         }
 
         def show(**more: Any) -> Response:
+            # Later values win: the page that an action returns has no declaration, so the action sets its
+            # title.
             all_values = {**frame, **values, **more}
             return forbid_caching(page(f"console/{template}", policy=POLICY, status=status, **all_values))
 
@@ -122,6 +126,7 @@ class PageContext:
 
 def forbid_caching(response: Response) -> Response:
     """Forbid caches to store a page, and mark that htmx gets another response at the same address."""
+    # No page outlives its session in a cache: after signing out, the back button shows none.
     response.headers["Cache-Control"] = "no-store"
     response.vary.add("HX-Request")
     return response

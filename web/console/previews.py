@@ -14,6 +14,7 @@ from shared.files.resources import Availability, File
 
 MAXIMUM_IMAGE_BYTES = 10 << 20
 MAXIMUM_TEXT_BYTES = 16 << 10
+# Without SVG, which may contain scripts.
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"})
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/x-ndjson"})
 
@@ -32,6 +33,7 @@ def find_preview(file: File, store: BlobStore) -> Preview | None:
     if file.availability is not Availability.AVAILABLE or file.is_damaged:
         return None
     version = file.version
+    # A media type may have parameters, such as a charset.
     essence = version.media_type.partition(";")[0].strip().lower()
     if essence in _IMAGES:
         return Preview(is_image=True) if version.byte_size <= MAXIMUM_IMAGE_BYTES else None

@@ -39,9 +39,11 @@ PAGES: tuple[ConsoleRoutes, ...] = (
     preferences.routes,
     sign_in.routes,
 )
+# Only signing in needs no session. A test checks that every other route of the console requires one.
 ROUTES: tuple[Routes, ...] = (sign_in.public_routes, *PAGES)
 NAVIGATION = Navigation(page for routes in PAGES for page in routes.pages)
 
+# At import, before any template: Jinja refuses to compile a template with an unknown filter.
 add_filters(
     money=formats.money,
     credits=formats.credits,

@@ -9,6 +9,7 @@ from shared.credits.amounts import MICRO
 from shared.credits.usage.usage_reports import UsageGroup
 from web.console.charts import Series
 
+# The sixth colour of a chart is for all others.
 MAXIMUM_SERIES = 5
 OTHER = "other"
 
@@ -47,7 +48,9 @@ def build_spend_series(
     for group in groups:
         if group.step is not None and group.step in places:
             columns[group.keys[0] or "?"][places[group.step]] += group.sum.cost
+    # By the total, so that the five series of a chart are those that cost most.
     highest_first = sorted(columns.items(), key=lambda item: -sum(item[1]))
+    # A model without any cost, such as a free one, would be a legend entry without a bar.
     return SpendSeries(steps=steps, by_name={name: values for name, values in highest_first if any(values)})
 
 
@@ -66,6 +69,7 @@ def estimate_burn_rate(spent: int, days: int, available: int, now: datetime) -> 
     if per_day <= 0:
         return BurnRate(per_day=0, days_left=None, ends_on=None)
     left = max(0, available) // per_day
+    # A datetime ends with the year 9999, which a tiny burn rate exceeds.
     ends_on = now + timedelta(days=left) if left <= 36_500 else None  # noqa: PLR2004 (a hundred years)
     return BurnRate(per_day=per_day, days_left=left, ends_on=ends_on)
 
@@ -76,6 +80,7 @@ def start_of_day(now: datetime) -> datetime:
 
 
 def _floor(moment: datetime, step: timedelta) -> datetime:
+    # The steps of a report begin at whole days or hours, UTC, so the first one may begin before the window.
     day = start_of_day(moment)
     return (
         day

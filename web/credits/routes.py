@@ -71,7 +71,7 @@ def read_usage(call: RequestContext) -> JsonResponse | Response:
     scope = authorization.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
-        report = usage_reports.usage(session, scope.organization_id, query.criteria, user_id=scope.user_id)
+        report = usage_reports.scoped_usage(session, scope, query.criteria)
     if negotiate(call.http, (JSON, CSV)) == CSV:
         return csv_file("usage", render_usage(report))
     return JsonResponse(body=usage_schemas.UsageBody.of(report), headers=VARIES)

@@ -15,6 +15,7 @@ from shared.identity.expiring_cache import ExpiringCache
 AGENTS_LIMIT = 1024
 KEPT_SECONDS = 5.0 - CHECK_SECONDS
 """The longest lifetime of an entry: a disabled agent must end running calls within five seconds, checks included."""
+# No deployment has this id.
 _DEFAULT = UUID(int=0)
 
 
@@ -32,6 +33,7 @@ class AgentDirectory:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        # The setting may shorten the lifetime, and never exceeds what revocation promises.
         self._kept_seconds = min(settings.live_row_cache_seconds, KEPT_SECONDS)
         self.own = OwnExtensions(settings.base_url)
         self._known = ExpiringCache[KnownAgent](AGENTS_LIMIT)
@@ -50,4 +52,5 @@ class AgentDirectory:
             if deployment_id is None:
                 deployment_id = get_default_agent_id(session, self._settings.default_agent)
             agent = get_agent(session, deployment_id)
+        # Derived once for an entry of the cache, because each request compares its extensions with these.
         return KnownAgent(agent=agent, declared=declared_by(agent, self.own))

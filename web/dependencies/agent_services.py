@@ -20,6 +20,7 @@ from shared.messaging.valkey import connect_valkey
 from web.dependencies.agent_directory import AgentDirectory
 from web.dependencies.script_errors import ScriptErrors
 
+# Short, because a lost wake-up message does no harm: a sweep finds the task.
 HINT_TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 5
 
@@ -37,6 +38,7 @@ class StreamSlots:
     @contextmanager
     def hold(self, key: PoolKey) -> Iterator[None]:
         """Occupy a slot during the block. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
+        # The limit of the credential first: a client beyond it is refused at once and never waits for a slot.
         with self._one_more(key.member), self._pool.acquire(key):
             yield
 

@@ -53,4 +53,5 @@ class CredentialLookups:
             return credential
         finally:
             with self._changing:
+                # Also after an error: the next request tries again.
                 del self._running[authorization]

@@ -64,6 +64,7 @@ class ModelServices:
 
 def build_model_services(settings: Settings, database: Database) -> ModelServices:
     """Create the services; connections open at first use. Raises CatalogInvalid if MODELS_CONFIG is invalid."""
+    # Of its own, if configured: prompts and replies belong in a Valkey that writes no disk.
     valkey = connect_valkey(settings.models_redis_url or settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,

@@ -44,6 +44,7 @@ def build_pools(settings: Settings) -> Pools:
     """Create the pools of this process."""
     threads = settings.web_threads
     waiting, reserved = max(1, threads // WAITING_PART), max(1, threads // RESERVED_PART)
+    # At least two, so that one slow lookup does not stop all others in a process with few threads.
     lookups, lookups_waiting = max(2, reserved), max(2, threads // LOOKUP_WAITING_PART)
     working = threads - waiting - lookups - lookups_waiting - reserved
 
@@ -52,6 +53,7 @@ def build_pools(settings: Settings) -> Pools:
 
     return Pools(
         requests=pool("requests", max(1, working), waiting=waiting),
+        # A health check must not wait: without a slot it is answered too.
         probes=pool("probes", reserved, waiting=0),
         lookups=pool("lookups", lookups, waiting=lookups_waiting),
         small_bodies=pool("small_bodies", settings.concurrent_small_bodies),

@@ -21,6 +21,7 @@ log = get_logger(__name__)
 WINDOW_SECONDS = 60
 BREAK_SECONDS = 1.0
 BATCHES_IN_LIMIT = 3000  # a batch is at most this fraction of the limit of a minute
+# A process that stops loses at most this rest, which others could not use meanwhile.
 BATCH_SECONDS = 1.0
 MAX_BATCHES = 4096
 
@@ -104,6 +105,7 @@ class RateLimiter:
     def _take_shared(self, key: str, limit: int) -> Allowance | None:
         if time.monotonic() < self._broken_until:
             return None
+        # A limit below 6,000 a minute is counted one by one.
         cost, wanted = WINDOW_SECONDS * 1_000_000 // limit, max(1, limit // BATCHES_IN_LIMIT)
         try:
             count, used = self._script(keys=[f"rate:{key}"], args=[cost, WINDOW_SECONDS * 1_000_000, wanted])
@@ -118,6 +120,7 @@ class RateLimiter:
             remaining=max(0, (WINDOW_SECONDS * 1_000_000 - used) // cost),
             reset_seconds=math.ceil(used / 1_000_000),
         )
+        # One of the batch is the request itself.
         return self._store(key, count - 1, allowance) if count > 1 else allowance
 
     def _store(self, key: str, count: int, allowance: Allowance) -> Allowance:
@@ -137,5 +140,6 @@ class RateLimiter:
 def refuse_excess(allowance: Allowance) -> None:
     """Raise RateLimited if the request was not allowed."""
     if not allowance.allowed:
+        # After this time one more request fits into the window.
         seconds = max(1, math.ceil(WINDOW_SECONDS / allowance.limit))
         raise RateLimited(retry_after_seconds=seconds, limit=allowance.limit)

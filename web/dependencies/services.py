@@ -26,6 +26,7 @@ from web.dependencies.pools import Pools, build_pools
 from web.dependencies.rate_limits import RateLimiter
 from web.http.receive_deadlines import BodyReceiver
 
+# Nearly every request asks for a rate limit, and a Valkey that hangs must not delay it for longer.
 VALKEY_TIMEOUT_SECONDS = 0.25
 
 
@@ -80,6 +81,7 @@ def build_services(settings: Settings) -> Services:
         valkey=valkey,
         broker=Broker.of(settings.broker),
         rate_limiter=RateLimiter(valkey),
+        # Uploads and small bodies have slots of their own: uploads over slow links must not keep out other requests.
         receptions=_receptions(settings, pools.uploads),
         small_bodies=_receptions(settings, pools.small_bodies),
         models=build_model_services(settings, database),

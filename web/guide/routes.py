@@ -72,7 +72,9 @@ def _serve(call: RequestContext, path: str) -> Response:
 
 def _respond(path: str) -> Response:
     media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    # Only pages run scripts: any other file gets the policy that allows none.
     policy = _policy(path) if media_type == HTML else POLICY
+    # The paths have no fingerprint, so a new release must replace them soon.
     headers = {**page_headers(policy), "Cache-Control": "public, max-age=300"}
     return Response(_read(path), mimetype=media_type, headers=headers)
 
@@ -90,5 +92,6 @@ def _read(path: str) -> bytes:
 @cache
 def _policy(path: str) -> str:
     """Return a policy that allows the inline scripts of the page, each by its digest."""
+    # The site generator writes inline scripts. `unsafe-inline` would allow any.
     digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(_read(path)))
     return " ".join([_POLICY, *(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)])

@@ -58,6 +58,7 @@ class RoleBindingPage(PageResponse):
     role_bindings: Sequence[RoleBindingBody]
 
 
+# The validator below as a schema: clients that are generated from the document know the rule before they send.
 _ONE_SUBJECT: JsonDict = {
     "anyOf": [
         {

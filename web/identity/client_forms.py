@@ -16,6 +16,7 @@ from shared.identity.token_endpoint.oauth_metadata import TOKEN_EXCHANGE
 from web.framework.calls import RequestContext
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, decode, read_fields
 
+# The longest parameter is a workflow's token, of a few KiB.
 MAXIMUM_FORM_BYTES = 32 * 1024
 MAXIMUM_PARAMETERS = 32
 NOT_UTF_8 = "The request is not UTF-8."
@@ -38,6 +39,7 @@ class ClientForm:
     """A form and the client's credentials, which are not verified yet."""
 
     client_id: str
+    # Not in the representation: a logged form must not reveal a secret or a token.
     client_secret: str = field(repr=False)
     parameters: Mapping[str, str] = field(repr=False)
 
@@ -58,6 +60,7 @@ def read_client_form(call: RequestContext) -> ClientForm:
         client_id, secret = _read_basic(authorization)
         if "client_secret" in parameters:
             raise InvalidRequest("Send the client's secret by HTTP Basic or in the form, not by both.")
+        # A form may repeat the id of the header; two different ids name no client.
         if parameters.get("client_id", client_id) != client_id:
             raise InvalidRequest("The client_id of the form is not that of the Authorization header.")
     if parameters.get("grant_type") == TOKEN_EXCHANGE:
@@ -76,6 +79,7 @@ def _read_form(call: RequestContext) -> dict[str, str]:
     try:
         raw = call.read_small_body(MAXIMUM_FORM_BYTES)
     except ContentTooLarge:
+        # In OAuth's dialect, whose clients cannot read the problem of other routes.
         raise FormTooLarge from None
     try:
         return read_fields(raw, maximum=MAXIMUM_PARAMETERS)
@@ -92,9 +96,12 @@ def _read_basic(authorization: str) -> tuple[str, str]:
     if scheme.lower() != "basic":
         raise InvalidClient("A client authenticates by HTTP Basic.")
     try:
+        # Without `validate` characters outside the alphabet would be skipped, and several headers would mean one
+        # secret.
         pair = base64.b64decode(encoded.strip(), validate=True)
     except binascii.Error:
         raise InvalidClient from None
+    # The first colon ends the id: a secret may contain more (RFC 7617).
     client_id, colon, secret = pair.partition(b":")
     if not colon:
         raise InvalidClient

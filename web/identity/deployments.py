@@ -87,6 +87,7 @@ def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
 def put_repository(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewRepository = call.read_body()
     actor = call.actor
+    # All fields at once: an omitted one matches anything, and no restriction of before stays unseen.
     draft = repositories.RepositoryDraft(**body.model_dump())
     with call.services.database.transaction() as session:
         shown = repositories.put_repository(session, actor=actor, deployment_id=deployment_id, draft=draft)
@@ -121,6 +122,7 @@ routes.lists(
     "/deployments/<id:deployment_id>/versions",
     versions.list_versions,
     schemas.DeployedVersionPage,
+    # `list_versions` lists the versions of a file, and an operation's id is unique.
     name="list_deployed_versions",
     summary="List the versions of a deployment",
 )

@@ -87,6 +87,7 @@ def _bind(
             scope_kind=ScopeKind(body.scope_kind),
             scope_id=body.scope_id,
         )
+    # The schema has checked that the scope is an identity: a user's role over the organization is the membership's.
     return role_bindings.bind_user_role(
         session,
         actor=actor,

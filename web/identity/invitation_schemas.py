@@ -43,6 +43,7 @@ class InvitationPage(PageResponse):
 class NewInvitation(RequestModel):
     """The address or the user to invite, with the role."""
 
+    # One of the two; the domain refuses both and neither, for commands too.
     email: Email | None = None
     user_id: Id | None = None
     role: MemberRole
@@ -55,6 +56,7 @@ class NewInvitation(RequestModel):
 class AcceptedInvitation(RequestModel):
     """The token of an invitation."""
 
+    # Longer than any token, and short enough that a wrong one costs nothing to hash.
     token: Annotated[str, Text(minimum=1, maximum=200)]
 
 

@@ -22,6 +22,7 @@ from web.identity import invitation_schemas as schemas
 from web.identity.schemas import MemberBody
 
 routes = AdministrationRoutes("invitations")
+# Registration has no credential yet, so it is no route of administration.
 public_routes = Routes("invitations")
 
 _REFUSED: tuple[type[DomainError], ...] = (
@@ -114,6 +115,7 @@ def register_invited(call: RequestContext) -> JsonResponse:
         with call.services.database.transaction() as session:
             made = invitation_acceptance.register_invited(session, token=body.token, request_id=request_id())
     except ResourceNotFound:
+        # Each wrong token counts against the address, so tokens cannot be guessed at full speed.
         limit_failed_authentication(call.http, call.services)
         raise
     shown = schemas.RegistrationBody(

@@ -35,6 +35,7 @@ routes = Routes("oauth")
 
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type, not a secret)
 SUBJECT_TOKENS = ("urn:ietf:params:oauth:token-type:id_token", "urn:ietf:params:oauth:token-type:jwt")
+# RFC 6749 5.1 requires both headers.
 _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _CLIENT = {
     "client_id": "The client id, unless it is sent by HTTP Basic.",
@@ -81,9 +82,11 @@ _TOKEN = {
 )
 def issue_token(call: RequestContext) -> JsonResponse:
     with _client(call) as form:
+        # All of it within the block, which counts a refused secret or subject token against the address.
         grant_type = form.require("grant_type")
         if grant_type not in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE):
             raise errors.UnsupportedGrantType
+        # `audience` is a parameter of the exchange alone (RFC 8693), `resource` of both (RFC 8707).
         is_exchange = grant_type == TOKEN_EXCHANGE
         _require_target(call, form, "resource", *(["audience"] if is_exchange else []))
         token = _exchange_subject(call, form) if is_exchange else _exchange_secret(call, form)
@@ -99,6 +102,7 @@ def issue_token(call: RequestContext) -> JsonResponse:
 def _require_target(call: RequestContext, form: ClientForm, *names: str) -> None:
     base_url = call.services.settings.base_url
     for name in names:
+        # Some clients add the slash of the empty path.
         if form.parameters.get(name, base_url).rstrip("/") != base_url:
             raise InvalidTarget
 
@@ -118,6 +122,7 @@ def _exchange_secret(call: RequestContext, form: ClientForm) -> AccessToken:
 def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     if form.require("subject_token_type") not in SUBJECT_TOKENS:
         raise errors.InvalidRequest(f"Send a subject_token_type of {' or '.join(SUBJECT_TOKENS)}.")
+    # Refused and not ignored: the token would not be the one that the client requested.
     if form.parameters.get("requested_token_type", ACCESS_TOKEN) != ACCESS_TOKEN or (
         "actor_token" in form.parameters
     ):
@@ -144,6 +149,7 @@ def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def revoke_token(call: RequestContext) -> JsonResponse:
+    # 200 for an unknown token too: what the client wants is already so (RFC 7009 2.2).
     address = client_address(call.http.environ)
     _with_token(call, partial(token_exchange.revoke, request_id=request_id(), client_address=address))
     return JsonResponse(headers=_NO_STORE)
@@ -159,6 +165,7 @@ def revoke_token(call: RequestContext) -> JsonResponse:
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def introspect_token(call: RequestContext) -> Response:
+    # Not through the schema, which would add null members to an inactive token.
     return _document(_with_token(call, token_exchange.introspect), _NO_STORE)
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Standard(BaseModel):
     """A JSON object with the member names of a standard."""
 
+    # The RFCs use snake_case, so this is no CamelModel.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -19,6 +20,7 @@ class TokenBody(Standard):
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 (a type, not a secret)
     expires_in: int = Field(description="Seconds until it expires.")
     scope: str = Field(description="The permissions it carries, separated by spaces.")
+    # RFC 8693 requires it of an exchange, RFC 6749 does not know it: absent, and not null, elsewhere.
     issued_token_type: str | None = Field(
         default=None, exclude_if=lambda at: at is None, description="Of an exchanged token (RFC 8693 2.2.1)."
     )

@@ -15,9 +15,13 @@ def _camel_keys(details: Mapping[str, str | None]) -> dict[str, str | None]:
     return {to_camel(name): value for name, value in details.items()}
 
 
+# Details are stored with Python's names, and the wire has camelCase.
 Details = Annotated[Mapping[str, str | None], BeforeValidator(_camel_keys)]
+# 64 before the `@` (RFC 5321), 253 of a DNS name after it.
 MAX_EMAIL_CHARACTERS = 318
+# Only in the document, for generators and fuzzers: the domain checks the address, also that of a command.
 EMAIL_PATTERN = r"^[^\s@\u0000-\u001f\u007f-\u009f]{1,64}@[^\s@\u0000-\u001f\u007f-\u009f]{1,253}$"
+# Without ProjectAgent, a role of agents: no membership has it.
 MemberRole = Literal["Member", "WorkspaceAdmin", "WorkspaceOwner"]
 Email = Annotated[
     str,

@@ -19,6 +19,7 @@ routes = AdministrationRoutes("users")
     "/me",
     {200: schemas.UserBody},
     summary="Get the caller's own user, with the active organization",
+    # Here and below: the user of a suspended organization must be able to select another one.
     serves_suspended=True,
 )
 def read_me(call: RequestContext) -> JsonResponse:
@@ -38,6 +39,8 @@ def read_me(call: RequestContext) -> JsonResponse:
 )
 def select_active_organization(call: RequestContext) -> JsonResponse:
     body: schemas.ActiveOrganization = call.read_body()
+    # After the body in every handler: the caller is checked again if the body was slow, so a role lost meanwhile
+    # counts.
     actor = call.actor
     with call.services.database.transaction() as session:
         changed = users.select_active_organization(session, actor=actor, organization_id=body.organization_id)
@@ -100,7 +103,11 @@ def list_api_keys(call: RequestContext) -> JsonResponse:
     query: schemas.ApiKeyQuery = call.query
     with call.services.database.transaction() as session:
         page = api_keys.list_api_keys(
-            session, actor=actor, user_id=query.user_id or _own_id(actor), **query.position
+            # The domain decides whose keys the caller may list: a user's own, or any user's for an operator.
+            session,
+            actor=actor,
+            user_id=query.user_id or _own_id(actor),
+            **query.position,
         )
     return JsonResponse(body=schemas.ApiKeyPage.of(page))
 
@@ -121,6 +128,7 @@ api_key.acts(
 
 
 def _own_id(actor: Actor) -> UUID:
+    # Not reached in a request: administrator() refuses deployments. The type also covers the command line.
     if actor.user_id is None:
         raise PermissionDenied
     return actor.user_id

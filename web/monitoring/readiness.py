@@ -36,6 +36,7 @@ def _measures(services: Services) -> Mapping[str, Measure]:
     valkeys = {"jobs": services.valkey}
     # Model calls may use a Valkey of their own. Where they share one, it is measured once.
     if settings.models_redis_url not in (None, settings.redis_url):
+        # One connection is enough: a measurement sends one command at a time.
         valkeys["models"] = connect_valkey(str(settings.models_redis_url), max_connections=1)
     return {
         "backlog": partial(measure_backlog, services.database),

@@ -60,6 +60,7 @@ def readyz(_: RequestContext) -> JsonResponse:
 )
 def metrics(call: RequestContext) -> Response:
     if not call.services.settings.public_metrics:
+        # 404 and not 403: without the setting the route does not exist.
         raise ResourceNotFound
     return Response(_health_checks().metrics(), content_type=CONTENT_TYPE_LATEST)
 

@@ -74,6 +74,7 @@ OAUTH_SCHEMA: dict[str, Any] = {
     "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
     "required": ["error"],
 }
+# A scheme of OpenAPI names one header, and each network signs in its own.
 SIGNATURE_SCHEMES: dict[str, Any] = {
     f"{name}Signature": {
         "type": "apiKey",

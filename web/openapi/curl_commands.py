@@ -14,6 +14,7 @@ def curl(document: Document, operation: Mapping[str, Any]) -> str:
     """Return the command, with `$base`, `$token` and a variable for each required parameter."""
     parameters = [resolve(document, at) for at in operation["parameters"]]
     required = [at["name"] for at in parameters if at["in"] == "query" and at["required"]]
+    # A shell variable for each value, so that the command can be pasted and run.
     query = "&".join(f"{name}=${{{name}}}" for name in required)
     path = operation["path"].replace("{", "${")
     method = "" if operation["method"] == "GET" else f"-X {operation['method']} "
@@ -32,6 +33,7 @@ def _body(document: Document, operation: Mapping[str, Any]) -> Sequence[str]:
         example = example_of(document, content["application/json"].get("schema", {}))
         return ("-H 'Content-Type: application/json'", f"-d '{json.dumps(example, ensure_ascii=False)}'")
     if "multipart/form-data" in content:
+        # With the media type: the part must have one, and curl does not know it for most files.
         return ('-F "file=@report.pdf;type=application/pdf"',)
     return ()
 
@@ -44,6 +46,7 @@ def example_of(document: Document, schema: Mapping[str, Any]) -> Any:
     if "properties" in resolved:
         properties = resolved["properties"]
         return {name: example_of(document, properties.get(name, {})) for name in resolved.get("required", ())}
+    # The first alternative is enough for an example: the page lists the others.
     choices = resolved.get("anyOf") or resolved.get("oneOf")
     if choices:
         return example_of(document, choices[0])

@@ -28,6 +28,7 @@ from web.openapi.errors import describe_errors
 from web.openapi.headers import HEADERS, PARAMETERS, header_parameters
 from web.openapi.responses import add_headers, describe_answers, head_of, raw_content, shapes
 
+# Marks a parameter that the model must allow to be absent, because the handler reports its absence.
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 
@@ -47,6 +48,7 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
     "id": {"type": "string", "format": "uuid"},
     "path": {"type": "string", "minLength": 1},
+    # A `:` ends the id: an A2A method follows it, as in `:cancel`.
     "task": {"type": "string", "minLength": 1, "pattern": "^[^/:]+$"},
     "month": {"type": "string", "pattern": "^2[0-9]{3}-(?:0[1-9]|1[0-2])$"},
     "network": {"type": "string", "enum": list(NETWORKS)},
@@ -66,9 +68,11 @@ def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[st
     schemas, names = _schemas(shown)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in shown:
+        # OpenAPI knows no converters: their patterns are in the schemas of the parameters.
         path = _PATH_PARAMETER.sub(lambda match: "{" + to_camel(match[2]) + "}", route.path)
         paths[path][route.method.lower()] = operation = _operation(route, names)
         if route.method == "GET":
+            # Flask serves HEAD for every GET, so the document has it too. A declared HEAD takes its place.
             paths[path].setdefault("head", head_of(operation))
     return {
         "openapi": "3.1.0",
@@ -139,6 +143,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     choices = [choice for choice in schema.pop("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         schema = choices[0] | schema
+    # A default of null is the same as an absent parameter. 0 stands for no default at all.
     if schema.get("default", 0) is None:
         del schema["default"]
     return schema
@@ -202,6 +207,7 @@ def _schemas(routes: Sequence[Route]) -> tuple[dict[str, Any], dict[Any, str]]:
             models.append((route.body, "validation"))
         if isinstance(route.body, JsonOrForm):
             models += [(shape, "validation") for shape in route.body.json]
+    # In the order of the routes, so that the document is the same for every process and release.
     unique = list(dict.fromkeys(models))
     references, document = models_json_schema(unique, by_alias=True, ref_template=REF)
     names = {key: reference["$ref"].rpartition("/")[2] for key, reference in references.items()}

@@ -59,8 +59,10 @@ def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
         by_status[status_of(STATUSES[error.kind], error.code)].setdefault(
             error.code, (error.__doc__ or "").strip().split("\n\n")[0]
         )
+    # A malformed id matches no route, so any path with a parameter may respond with 404.
     if "<" in route.path:
         by_status[404].setdefault("not_found", "No resource exists at this address.")
+    # Every route may fail or need a server that is away, so no route declares these two.
     by_status[500]["internal_error"] = "The service failed."
     by_status[503].setdefault("unavailable", "A server that this request needs is unavailable. Try again.")
     return by_status
@@ -81,10 +83,12 @@ def describe_errors(route: Route) -> dict[str, Any]:
     described = {
         str(status): render(status, codes)
         for status, codes in sorted(errors_by_status(route).items())
+        # Readiness declares its 503 as a response with a body of its own.
         if status not in route.responses
     }
     if ProviderError in route.errors:
         schema = "AnthropicError" if is_anthropic_path(route.path) else "OpenAIError"
+        # Codes of a provider are open-ended: the schema lists none of ours, which would forbid the others.
         described["400"] = _with_codes_of_providers(described["400"], ref(schema))
     return described
 
@@ -104,6 +108,7 @@ def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 def _status_writer(path: str) -> Callable[[int, str], int]:
     if is_anthropic_path(path):
+        # Both dialects have statuses of their own for some errors, such as Anthropic's 529.
         return anthropic_status
     return a2a_status if is_a2a_path(path) else _plain_status
 
@@ -162,6 +167,7 @@ def _list_codes(codes: Mapping[str, str]) -> str:
 
 def _errors(route: Route) -> Iterable[type[DomainError]]:
     yield from _EVERY_ROUTE
+    # A health check without a slot is answered too.
     if route.path not in PROBES:
         yield ConcurrencyLimited
     if route.authentication.has_caller:
@@ -171,6 +177,7 @@ def _errors(route: Route) -> Iterable[type[DomainError]]:
         Authentication.DISTRIBUTION_OR_SIGNATURE,
     ):
         yield from _CREDENTIAL_ERRORS
+    # OAuth has codes of its own for a wrong client; only the rate limit is shared.
     elif route.authentication is Authentication.CLIENT:
         yield RateLimited
     yield from route.errors
@@ -183,6 +190,7 @@ def _body_errors(route: Route) -> Iterable[type[DomainError]]:
     if body is None:
         return
     yield UploadTimeout
+    # Raw content and forms have limits of their own, whose errors their routes declare.
     is_json = isinstance(body, type) and issubclass(body, BaseModel)
     if is_json or isinstance(body, FilePart | JsonOrForm):
         yield ContentTooLarge

@@ -87,6 +87,7 @@ def answer_headers(route: Route, status: str) -> dict[str, Any]:
 
 def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
     yield "X-Request-Id"
+    # Only a credential has a rate limit to report.
     if route.authentication is not Authentication.PUBLIC:
         yield from ("RateLimit", "RateLimit-Policy")
     if status in _CREATED or isinstance(route.body, FilePart | RawBody):
@@ -97,6 +98,7 @@ def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
         yield "WWW-Authenticate"
     if status == "416":
         yield "Content-Range"
+    # OpenAI's clients read this header to decide about a retry.
     if is_error and is_openai_path(route.path):
         yield RETRY_HEADER
     if is_anthropic_path(route.path):

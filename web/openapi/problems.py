@@ -14,7 +14,9 @@ from web.framework.routes import Route
 from web.openapi.errors import dialect_code, errors_by_status
 from web.openapi.remedies import REMEDIES, REMEDIES_BY_KIND
 
+# Without 402, 409 and 507: something else must change before a retry can succeed.
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
+# Any path whose errors are problems: for an error that no operation declares.
 _PROBLEM_PATH = "/files"
 
 
@@ -73,6 +75,7 @@ def list_problems() -> Mapping[str, Problem]:
     """Return every problem by its code. The first result is cached: call it once all error classes are imported."""
     found: dict[str, Problem] = {}
     for code, status, meaning, remedy in _all():
+        # Classes come first: the texts for codes without a class do not replace theirs.
         found.setdefault(code, Problem(code=code, status=status, meaning=meaning, remedy=remedy))
     return dict(sorted(found.items()))
 
@@ -94,6 +97,7 @@ def operations_by_code(routes: Iterable[Route]) -> Mapping[str, Sequence[Route]]
     """Return the operations that return each error, by its code and by that of their dialect."""
     found: dict[str, list[Route]] = defaultdict(list)
     for route in routes:
+        # Pages of the console are no operations of the API.
         for code in () if route.hidden else _codes(route):
             found[code].append(route)
     return found

@@ -14,6 +14,7 @@ _BOUNDS = {
     "maxLength": "to",
     "multipleOf": "in steps of",
 }
+# The bound of a JSON integer without a bound of its own: it tells the reader nothing.
 _LARGEST = (1 << 63) - 1
 Document = Mapping[str, Any]
 
@@ -44,6 +45,7 @@ def operations_by_tag(document: Document) -> Mapping[str, Sequence[Mapping[str, 
     """Return all operations but HEAD by tag, each with its method and path."""
     tags: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for at in _operations(document):
+        # HEAD differs from GET only in its missing body.
         if at["method"] != "HEAD":
             tags[at["tags"][0]].append(at)
     return tags
@@ -115,6 +117,7 @@ def kind(schema: Mapping[str, Any]) -> str:
     """Return the values of a schema in words; `references` returns the schemas that it contains."""
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
+        # Without repetition: several schemas may have the same words.
         return " or ".join(dict.fromkeys(map(kind, choices)))
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from shared.errors import Kind
 
+# A code without an entry gets the remedy of its kind. A test checks that each entry here belongs to a code.
 REMEDIES: Mapping[str, str] = {
     "address_refused": "Give an address on the public internet, on port 443.",
     "agent_not_found": "List the agents with `GET /agents` and use an id from there.",

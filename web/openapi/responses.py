@@ -32,6 +32,7 @@ def describe_answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
         media = {name: _media(name, shape, names) for name, shape in shapes(content).items()}
         if media:
             answer["content"] = media
+        # Only a success has the values that a link takes from the response.
         if route.links and status < _FIRST_REDIRECT:
             answer["links"] = {
                 linked: {"operationId": linked, "parameters": dict(parameters)}

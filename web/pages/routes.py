@@ -88,6 +88,7 @@ def home(call: RequestContext) -> Response:
         links = {place.name: f"{base_url}{place.path}" for place in _places()}
         body = ServiceDirectory(name="Quartermaster", version=version(), links=links)
         response = Response(body.model_dump_json(by_alias=True), content_type=JSON)
+    # For both forms, so that a cache does not return the page to a client of JSON.
     response.vary.add("Accept")
     return response
 
@@ -111,6 +112,7 @@ def _places() -> tuple[Place, ...]:
     hidden=True,
 )
 def static_asset(_: RequestContext, state: str, name: str) -> Response:
+    # A fingerprint of another release is 404: a cache would keep today's content under it for a year.
     if name not in ASSETS or state != fingerprint(name):
         raise NotFound("No asset has this name and fingerprint.")
     return Response(asset(name), content_type=media_type(name), headers={"Cache-Control": _KEPT})

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Row
 
-from shared.credits.authorization import authorize_administrative_reading
+from shared.credits.authorization import UsageScope, authorize_administrative_reading
 from shared.credits.prices import TokenCounts
 from shared.credits.usage.usage_query import SUMS, Dimension, Interval, statement
 from shared.db.database import Session
@@ -137,6 +137,11 @@ def usage(
         groups=tuple(_group(row, len(criteria.group_by)) for row in rows[:MAX_GROUPS]),
         is_truncated=len(rows) > MAX_GROUPS,
     )
+
+
+def scoped_usage(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
+    """Return the usage of the scope that `authorize_usage` returned. Raises ValidationFailed."""
+    return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
 
 
 def read_usage(

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from shared.identity.access.roles import Role
-from tests.support.data.identity import Person
+from shared.identity.directory.memberships import add_member
+from tests.support.data.identity import OPERATOR, Person
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at
@@ -51,6 +52,25 @@ def test_a_month_is_limited_and_the_limit_lifted(owner: Browser) -> None:
     assert "of 12.50" in owner.get("/console").text
     assert owner.submit(page, "/console/spending/policy").location == page
     assert "no limit" in owner.get("/console").text
+
+
+def test_an_operator_is_offered_to_lift_their_own_suspension_alone(front: Front, signed_in: SignedIn) -> None:
+    organization_id, operator = front.identity.organization().id, front.identity.operator()
+    owner = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
+    with front.services.database.transaction() as session:
+        add_member(
+            session,
+            actor=OPERATOR,
+            organization_id=organization_id,
+            email=operator.email,
+            role=Role.WORKSPACE_OWNER,
+        )
+    browsers = [looking_at(organization_id, signed_in(person)) for person in (operator, owner)]
+    page = "/console/ledger"
+    assert browsers[0].submit(page, "/console/spending/suspend").location == page
+    assert ["/console/spending/resume" in browser.get(page).text for browser in browsers] == [True, False]
+    assert browsers[0].submit(page, "/console/spending/resume").location == page
+    assert "/console/spending/suspend" in browsers[0].get(page).text
 
 
 def test_operators_see_processes_queues_and_sweeps(front: Front, owner: Browser, signed_in: SignedIn) -> None:

@@ -50,6 +50,7 @@ class ActivityQuery(CursorQuery):
     @property
     def filters(self) -> str:
         """The query string of the same filter, for the links to older calls and to the CSV file."""
+        # The cursor is no part of it: a link sets its own, and the file has the calls of all pages.
         chosen = self.model_dump(exclude={"cursor"})
         return urlencode({name: value for name, value in chosen.items() if value})
 
@@ -64,6 +65,7 @@ class ActivityQuery(CursorQuery):
 )
 def show_activity(context: PageContext) -> Response:
     query: ActivityQuery = context.call.query
+    # No page permission: each member reads their own calls here, and this scope decides who reads all.
     scope = authorize_usage(context.caller)
     with context.services.database.autocommit() as session:
         listed = list_usage_records(
@@ -106,4 +108,5 @@ def _id(name: str, value: str) -> UUID | None:
     try:
         return UUID(value) if value else None
     except ValueError:
+        # Not pydantic's Id in the query: an empty field of the form means no filter.
         raise invalid_field(name, "is not an id") from None

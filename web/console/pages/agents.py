@@ -84,6 +84,7 @@ def _show_agent(context: PageContext, deployment_id: UUID, report: EndpointRepor
     may_manage = context.holds(Permission.DEPLOYMENT_MANAGE)
     with context.services.database.autocommit() as session:
         deployment = get_deployment(session, actor=context.actor, deployment_id=deployment_id)
+        # Members see the page without what only managers may read.
         endpoint = _endpoint(session, context, deployment_id) if may_manage else None
         behaviors = (
             list_behaviors(session, actor=context.actor, deployment_id=deployment_id).items
@@ -128,6 +129,7 @@ routes.action_calling(
     summary="Disable a deployment",
     rest="disable_deployment",
     command="deployments disable",
+    # The path is fixed at declaration, so the user returns to the list and not to the deployment.
     step_up=PAGE,
 )
 
@@ -145,6 +147,7 @@ routes.action_calling(
 
 def _endpoint(session: Session, context: PageContext, deployment_id: UUID) -> ShownEndpoint | None:
     try:
+        # Behaviors of this service may answer for a deployment instead, so a missing endpoint is no error.
         return get_endpoint(session, actor=context.actor, deployment_id=deployment_id)
     except ResourceNotFound:
         return None

@@ -43,6 +43,7 @@ class BudgetRow:
     @classmethod
     def of(cls, budget: Budget) -> Self:
         """Return the row of a budget."""
+        # Tokens and requests are counted singly, credits in µcr.
         scale = MICRO if budget.unit is Unit.CREDITS else 1
         spent, amount = budget.spent / scale, budget.amount / scale
         label = f"{spent:,.2f} of {amount:,.2f} {budget.unit}"
@@ -57,6 +58,7 @@ class BudgetRow:
     step_up=LIST,
 )
 def add_budget(context: PageContext) -> Response:
+    # One list of the form offers keys and the user, so a choice has the kind and the id.
     kind, _, subject = context.form.get("subject", "").partition(":")
     if kind not in {at.value for at in SubjectKind}:
         raise invalid_field("subject", f"must be {' or '.join(SubjectKind)}, a colon and an id")

@@ -32,7 +32,10 @@ from web.files.sharing import send_content
 routes = ConsoleRoutes("files")
 
 PAGE = "/console/files"
+# The first is the default of choose(): a link lasts an hour unless the user chooses more.
 LIFETIMES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
+# Nothing bounds versions and references of a file, so the page shows the newest (decision:
+# pages-of-versions).
 _SHOWN_GRANTS, _SHOWN_VERSIONS, _SHOWN_REFERENCES = 20, 20, 20
 
 
@@ -68,6 +71,7 @@ def _form_type(declared: FilterDeclaration, form: FormField) -> Any:
 
 _FORM_FIELDS = [(each, each.form) for each in FILTERS if each.form is not None]
 _QUERY_FIELDS: dict[str, Any] = {form.name: (_form_type(each, form), "") for each, form in _FORM_FIELDS}
+# From the declarations that also make REST's parameters: a new filter is in both.
 FilesQuery = create_model(
     "FilesQuery", __base__=FileFormQuery, __doc__=FileFormQuery.__doc__, **_QUERY_FIELDS
 )
@@ -221,8 +225,10 @@ def delete(context: PageContext, file_id: UUID) -> Response:
         file = access.get_file(
             session, context.caller, file_id, Permission.FILE_DELETE, pending=pending(context.call)
         )
+    # The user types the name, because a deletion is final. That needs no script, unlike a dialog.
     if context.form.get("name", "").strip() != file.version.file_name:
         raise invalid_field("name", f"must be the name of this file: {file.version.file_name}")
+    # A form has no operation id of its own, so each POST is a new operation.
     deletion.delete(context.services.database, actor_of(context.call), file_id, new_id())
     return go_to(PAGE)
 
@@ -236,6 +242,7 @@ def _retention(file: File, now: datetime) -> Retention | None:
     if file.retention_expires_at is None:
         return None
     began, ends = file.version.created_at, file.retention_expires_at
+    # A deadline at the time of the upload leaves nothing to divide by.
     whole = (ends - began).total_seconds() or 1
     share = (now - began).total_seconds() / whole
     passed = f"{max(0, min(100, round(share * 100)))} % of the retention has passed"

@@ -17,7 +17,7 @@ from shared.credits.spending_limits.budgets import (
     list_budgets,
 )
 from shared.credits.usage.usage_query import Dimension
-from shared.credits.usage.usage_reports import UsageCriteria, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, Window, scoped_usage
 from shared.db.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.access.permissions import Permission
@@ -34,7 +34,9 @@ from web.console.queries import CursorQuery
 routes = ConsoleRoutes("keys")
 
 PAGE = "/console/keys"
+# The first is the default of choose(): a key without an end must be chosen.
 _LIFETIMES = {"90": timedelta(days=90), "365": timedelta(days=365), "never": None}
+# A field for each model, because read_form() refuses a field that occurs twice.
 _MODEL_FIELD = "model:"
 
 
@@ -56,6 +58,7 @@ def show_keys(context: PageContext) -> Response:
             if context.holds(Permission.CREDENTIAL_MANAGE)
             else None
         )
+        # Own keys are not paged: the cursor of the page is that of the organization's list.
         own = api_keys.list_api_keys(session, actor=context.actor, user_id=context.user_id, limit=MAX_LIMIT)
         keys = _merge(own.items, bound.items if bound else ())
         budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
@@ -91,6 +94,7 @@ def issue_key(context: PageContext) -> Response:
     form, organization_id = context.form, context.organization_id
     name, limit = require(form, "name"), read_optional_amount(form, "limit")
     lifetime = _LIFETIMES[choose(form, "ends", tuple(_LIFETIMES))]
+    # Bound by default: an unbound key acts in whichever organization its user selects later.
     is_bound = choose(form, "bound", ("yes", "no")) == "yes"
     with context.services.database.transaction() as session:
         issued = api_keys.issue_api_key(
@@ -122,6 +126,8 @@ def show_key_models(context: PageContext, key_id: UUID) -> Response:
         "key_models.html",
         key=key,
         chosen=chosen,
+        # A chosen model may have left the catalog. Without its box, saving the form would remove it from the
+        # list.
         models=sorted({*offered, *(chosen or ())}),
         may_limit=context.holds(Permission.CREDIT_MANAGE),
     )
@@ -185,6 +191,7 @@ def show_revocation(context: PageContext, key_id: UUID) -> Response:
 def revoke_key(context: PageContext, key_id: UUID) -> Response:
     with context.services.database.transaction() as session:
         key = api_keys.get_api_key(session, actor=context.actor, key_id=key_id)
+        # Typed, because a revocation is final and the program that uses the key stops working.
         if context.form.get("name", "").strip() != key.name:
             raise invalid_field("name", f"must be the name of this key: {key.name}")
         api_keys.revoke_api_key(session, actor=context.actor, key_id=key_id)
@@ -200,7 +207,7 @@ def _merge(own: Sequence[ApiKey], bound: Sequence[ApiKey]) -> list[ApiKey]:
 
 def _spent(session: Session, scope: UsageScope) -> dict[str, int]:
     criteria = UsageCriteria(window=Window.MONTH, group_by=(Dimension.KEY,))
-    report = usage(session, scope.organization_id, criteria, user_id=scope.user_id)
+    report = scoped_usage(session, scope, criteria)
     return {group.keys[0]: group.sum.cost for group in report.groups if group.keys[0]}
 
 

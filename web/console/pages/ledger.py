@@ -9,7 +9,7 @@ from pydantic import Field
 from shared.credits.balances import Policy, read_balance
 from shared.credits.holds import list_holds
 from shared.credits.ledger import list_entries, top_up
-from shared.credits.policies import resume_spending, set_policy, suspend_spending
+from shared.credits.policies import can_resume_spending, resume_spending, set_policy, suspend_spending
 from shared.credits.statements import list_statements, read_statement
 from shared.credits.storage_billing.storage_reports import StorageCriteria, read_storage_usage
 from shared.identity.access.authorization import holds_administrative_permission
@@ -61,7 +61,7 @@ def show_ledger(context: PageContext) -> Response:
         newest=newest,
         may_grant=_may_grant(context),
         may_manage=context.holds(Permission.CREDIT_MANAGE),
-        is_own_suspension="owner" in balance.suspended_by,
+        is_own_suspension=can_resume_spending(actor, balance),
     )
 
 
@@ -129,6 +129,7 @@ def show_statement(context: PageContext, month: date) -> Response:
 def show_top_up(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         balance = read_balance(session, actor=context.actor, organization_id=context.organization_id)
+    # Members may open the page too: they read there that an operator adds credits.
     return context.render("top_up.html", balance=balance, may_grant=_may_grant(context))
 
 
@@ -146,6 +147,7 @@ def add_credits(context: PageContext) -> Response:
             session,
             organization_id=context.organization_id,
             amount=amount,
+            # A form that is sent twice adds credits once: the reference is unique in the ledger.
             reference=require(context.form, "reference"),
             actor=context.actor,
         )

@@ -13,10 +13,9 @@ from typing import Any
 from flask import Response
 
 from shared.credits.amounts import MICRO
-from shared.credits.authorization import UsageScope, authorize_usage
+from shared.credits.authorization import authorize_usage
 from shared.credits.usage.usage_query import Dimension, Interval
-from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, UsageSum, Window, usage
-from shared.db.database import Session
+from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, UsageSum, Window, scoped_usage
 from shared.models.catalog import Endpoint, ModelEntry
 from shared.models.dialects import Dialect, parse_chat
 from shared.models.invocations import invoke, require_model_access
@@ -87,12 +86,14 @@ def show_models(context: PageContext) -> Response:
 )
 def ask_model(context: PageContext) -> Response:
     call, models = context.call, context.services.models
+    # Before the form is parsed: a caller without the permission gets one error, whatever the form contains.
     require_model_access(context.caller)
     is_stream = wants_events(call.http)
     request = parse_chat(_body(context.form, is_stream=is_stream))
     # Read the rows of the page before the call: no thread may wait for the database while a response is deferred.
     values = {} if is_stream else _page_values(context, Window.MONTH, context.form)
     show = None if is_stream else context.prepare("models.html", **values)
+    # The slot comes before invoke(): a refusal then leaves neither held credits nor a usage record.
     call.admission.hold(context.services.pools.model_calls)
     inbox = invoke(
         models.invoker,
@@ -101,6 +102,7 @@ def ask_model(context: PageContext) -> Response:
         request,
         waited_seconds=call.admission.waited_seconds,
     )
+    # Access is checked again while the reply streams, because it may be revoked meanwhile.
     watch = call.watch(require_model_access)
     if show is None:
         return streamed_response(models.invoker, inbox, Dialect.CHAT, watch, call.http.environ)
@@ -113,11 +115,12 @@ def _page_values(context: PageContext, window: Window, form: Form) -> Mapping[st
     scope = authorize_usage(context.caller)
     entries = context.services.models.catalog.current().entries
     with context.services.database.autocommit() as session:
-        by_model = _usage(session, scope, UsageCriteria(window=window, group_by=(Dimension.MODEL,)))
+        by_model = scoped_usage(session, scope, UsageCriteria(window=window, group_by=(Dimension.MODEL,)))
+        # The sparklines always cover 30 days: a day or a week shows no trend.
         month = UsageCriteria(window=Window.MONTH, interval=Interval.DAY, group_by=(Dimension.MODEL,))
-        by_day = _usage(session, scope, month)
+        by_day = scoped_usage(session, scope, month)
         by_principal = UsageCriteria(window=window, group_by=(Dimension.MODEL, Dimension.PRINCIPAL))
-        largest_users = _largest_users(_usage(session, scope, by_principal))
+        largest_users = _largest_users(scoped_usage(session, scope, by_principal))
         labels = context.labels(session, [principal_id for principal_id, _ in largest_users.values()])
     sums = {group.keys[0]: group.sum for group in by_model.groups}
     spent = build_spend_series(by_day.groups, by_day.starts_at, by_day.ends_at, timedelta(days=1)).by_name
@@ -145,10 +148,6 @@ def _page_values(context: PageContext, window: Window, form: Form) -> Mapping[st
         "form": form,
         "reply": None,
     }
-
-
-def _usage(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
-    return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
 
 
 def _largest_users(report: UsageReport) -> Mapping[str, tuple[str | None, int]]:
@@ -185,6 +184,7 @@ def _body(form: Form, *, is_stream: bool) -> dict[str, Any]:
         "messages": [*instructions, *prompt],
         "max_completion_tokens": int(longest),
     }
+    # Only the last event of a stream has the tokens and the cost, and only on request.
     return body | ({"stream": True, "stream_options": {"include_usage": True}} if is_stream else {})
 
 

@@ -23,6 +23,7 @@ def show_operations(context: PageContext) -> Response:
     settings = context.services.settings
     with context.services.database.autocommit() as session:
         work = measure_waiting_work(session)
+    # The session has ended: the broker may be slow to respond and must not occupy a connection of Postgres.
     return context.render(
         "operations.html",
         work=work,

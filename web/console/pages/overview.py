@@ -9,10 +9,10 @@ from flask import Response
 from shared.credits.amounts import MICRO
 from shared.credits.authorization import UsageScope, authorize_usage
 from shared.credits.balances import Balance, get_balance
-from shared.credits.spending_limits.budgets import list_budgets
+from shared.credits.spending_limits.budgets import Budget, list_budgets
 from shared.credits.storage_billing.storage_reports import StorageCriteria, storage_usage
 from shared.credits.usage.usage_query import Dimension, Interval
-from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, Window, usage
+from shared.credits.usage.usage_reports import UsageCriteria, UsageReport, Window, scoped_usage
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.pagination import MAX_LIMIT
@@ -60,19 +60,21 @@ def overview(context: PageContext) -> Response:
     window = Window(context.call.query.window)
     interval, step, date_form = _INTERVALS[window]
     with context.services.database.autocommit() as session:
+        # Members without the permission see their own usage and no balance.
         balance = get_balance(session, organization_id) if context.holds(Permission.CREDIT_READ) else None
         figures = _figures(context, session, scope, balance)
     # htmx polls the figures alone: skip the queries of the rest.
     if "HX-Request" in context.call.http.headers:
         return context.render("overview_figures.html", **figures)
     with context.services.database.autocommit() as session:
-        by_model = _usage(
+        by_model = scoped_usage(
             session, scope, UsageCriteria(window=window, interval=interval, group_by=(Dimension.MODEL,))
         )
-        by_principal = _usage(session, scope, UsageCriteria(window=window, group_by=(Dimension.PRINCIPAL,)))
+        by_principal = scoped_usage(
+            session, scope, UsageCriteria(window=window, group_by=(Dimension.PRINCIPAL,))
+        )
         ids = [group.keys[0] for group in by_principal.groups[:10]]
-        budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
-        near = [at for at in budgets.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
+        near = _list_nearly_used_budgets(context, session)
         labels = context.labels(session, [*ids, *(str(at.subject_id) for at in near)])
         failures = list_failure_items(context, session)
     spent = build_spend_series(by_model.groups, by_model.starts_at, by_model.ends_at, step)
@@ -96,8 +98,12 @@ def overview(context: PageContext) -> Response:
     )
 
 
-def _usage(session: Session, scope: UsageScope, criteria: UsageCriteria) -> UsageReport:
-    return usage(session, scope.organization_id, criteria, user_id=scope.user_id)
+def _list_nearly_used_budgets(context: PageContext, session: Session) -> Sequence[Budget]:
+    listed = list_budgets(
+        session, actor=context.actor, organization_id=context.organization_id, limit=MAX_LIMIT
+    )
+    # A budget of amount 0 forbids all spending, so it is no warning.
+    return [at for at in listed.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
 
 
 def _figures(
@@ -105,8 +111,9 @@ def _figures(
 ) -> Mapping[str, Any]:
     """Return the figures that an open page requests every two seconds."""
     today = start_of_day(context.now)
+    # Without today: a day that has just begun would lower the mean.
     whole_days = UsageCriteria(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
-    cost = _usage(session, scope, whole_days).total.cost
+    cost = scoped_usage(session, scope, whole_days).total.cost
     # Storage is billed to the organization: it is no cost of one member.
     if scope.user_id is None:
         cost += storage_usage(session, scope.organization_id, StorageCriteria(window=Window.WEEK)).cost

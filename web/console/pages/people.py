@@ -48,6 +48,7 @@ def show_people(context: PageContext) -> Response:
             session, actor=actor, organization_id=organization_id, **context.call.query.position
         )
         invited = (
+            # Invitations contain addresses of people who are no members yet, so only managers see them.
             list_invitations(session, actor=actor, organization_id=organization_id, limit=_SHOWN_INVITATIONS)
             if may_manage
             else None

@@ -36,6 +36,7 @@ def choose_organization(context: PageContext) -> Response:
     chosen = read_id(context.form, "organization")
     with context.services.database.transaction() as session:
         select_session_organization(session, actor=context.actor, organization_id=chosen)
+    # Not back to the open page, whose resource may belong to another organization.
     return go_to(ROOT)
 
 

@@ -61,9 +61,12 @@ def show_sign_in(call: RequestContext) -> Response:
     hidden=True,
 )
 def begin_session(call: RequestContext) -> Response:
+    # ConsoleRoutes.action() makes these checks with a session; here the secret of the attempt takes its
+    # place.
     csrf.check_origin(call.http, call.services.settings.base_url)
     form = read_form(call)
     attempt = call.http.cookies.get(cookies.ATTEMPT)
+    # Before the token: without the cookie no token fits, and the page reports why the browser sent none.
     if not attempt:
         return _sign_in_page(call, NO_COOKIE)
     csrf.check_token(call.http, attempt, form.get(csrf.FIELD))
@@ -74,9 +77,11 @@ def begin_session(call: RequestContext) -> Response:
             request_id=request_id(),
             client_address=client_address(call.http.environ),
         )
+        # Journeys kill the process on either side of the commit.
         failpoints.hit("sign_in.before_commit")
     failpoints.hit("sign_in.committed")
     if made is None:
+        # Each wrong code counts against the address, so codes cannot be guessed at full speed.
         limit_failed_authentication(call.http, call.services)
         return _sign_in_page(call, REFUSED)
     response = cookies.set_secret(go_to(ROOT), cookies.SESSION, made.token.value)
@@ -111,6 +116,7 @@ def go_to_provider(call: RequestContext) -> Response:
     hidden=True,
 )
 def return_from_provider(call: RequestContext) -> Response:
+    # No form token here: `state` binds the provider's redirect to the cookie.
     provider, attempt = _provider(call), call.http.cookies.get(cookies.ATTEMPT)
     if not attempt:
         return _sign_in_page(call, NO_COOKIE)
@@ -176,6 +182,7 @@ def local_path(path: str | None) -> str:
         return ROOT
     parts = urlsplit(path)
     is_ours = not parts.scheme and not parts.netloc and (parts.path + "/").startswith(f"{ROOT}/")
+    # The step-up page would lead back to itself.
     return path if is_ours and not path.startswith(STEP_UP) else ROOT
 
 
@@ -202,6 +209,7 @@ def _refuse(call: RequestContext, refused: SignInRefused) -> Response:
 
 
 def _sign_in_page(call: RequestContext, refusal: str | None = None) -> Response:
+    # Keep the secret that exists: the form of a page in another tab stays valid.
     attempt = call.http.cookies.get(cookies.ATTEMPT) or token_urlsafe(32)
     response = page(
         "console/sign_in.html",

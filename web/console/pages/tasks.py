@@ -74,6 +74,7 @@ def show_tasks(context: PageContext) -> Response:
 )
 def show_task(context: PageContext, task_id: UUID) -> Response:
     with context.services.database.autocommit() as session:
+        # No page permission: read_timeline() also lets members read the tasks of their own messages.
         line = read_timeline(session, caller=context.caller, task_id=task_id)
         task = line.task
         labels = context.labels(session, [task.deployment_id, task.caller_id, task.principal_id])
@@ -105,6 +106,7 @@ def cancel(context: PageContext, task_id: UUID) -> Response:
         task = find_task(session, caller=context.caller, task_id=task_id)
         agent = context.services.agents.directory.get(task.deployment_id).agent
         cancel_task(session, authorize(context.caller, agent), task_id)
+    # After the commit: a worker that wakes earlier would not find the request.
     context.services.agents.hints.notify(task_id)
     return go_to(f"{PAGE}/{task_id}")
 
@@ -125,6 +127,7 @@ def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UU
     known = agents.directory.get(deployment_id)
     agent = known.agent
     scope = authorize(context.caller, agent)
+    # The console activates none. If the agent requires one, the user reads which.
     require_extensions(known.declared, ())
     message = Message(
         message_id=str(new_id()),
@@ -135,7 +138,9 @@ def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UU
     # A scripted error is raised before the message is accepted, so no task is left behind.
     agents.script_errors.check(agent.choose_behavior(None), message)
     request = SendMessageRequest(
-        message=message, configuration=SendMessageConfiguration(return_immediately=True)
+        # No thread waits for the agent: the page polls the timeline.
+        message=message,
+        configuration=SendMessageConfiguration(return_immediately=True),
     )
     sending = MessageSubmission(request=request, agent=agent, scope=scope, caller=context.caller)
     return accept_message(context.services, sending).task_id
