@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.memberships import add_member
-from tests.support.data.identity import OPERATOR, Person
+from tests.support.data.identity import Person
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
 from tests.web.console.conftest import looking_at

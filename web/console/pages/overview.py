@@ -60,7 +60,6 @@ def overview(context: PageContext) -> Response:
     window = Window(context.call.query.window)
     interval, step, date_form = _INTERVALS[window]
     with context.services.database.autocommit() as session:
-        # Members without the permission see their own usage and no balance.
         balance = get_balance(session, organization_id) if context.holds(Permission.CREDIT_READ) else None
         figures = _figures(context, session, scope, balance)
     # htmx polls the figures alone: skip the queries of the rest.
