@@ -1,5 +1,7 @@
-"""Tests that cannot fail are not there: no test asserts only in a loop over what a search may not have found, compares
-constants, or is content with any of several answers, unless it says why.
+"""No test of this project passes without checking anything.
+
+A test may not assert only inside loops over a search that may find nothing, assert constants, or accept any of several
+responses, unless it states a reason.
 """
 
 import ast
@@ -12,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CARRIED_ON = {"enumerate", "zip", "reversed", "sorted", "list", "set", "product", "batched", "pairwise"}
-"""Functions that find nothing themselves: what they are given is looked at."""
+"""Functions that return the items of their arguments: the arguments are checked instead."""
 MADE = {"range", "found"}
 
 
@@ -29,7 +31,7 @@ def is_assertion(node: ast.AST) -> bool:
 
 
 def loops_around_assertions(node: ast.AST, loop: ast.For | None = None) -> Iterator[ast.For | None]:
-    """The outermost loop around each assertion below a node; None for one that stands in no loop."""
+    """Yield the outermost `for` loop around each assertion below a node, or None for an assertion outside of loops."""
     for child in ast.iter_child_nodes(node):
         around = loop or (child if isinstance(child, ast.For) else None)
         if is_assertion(child):
@@ -38,7 +40,7 @@ def loops_around_assertions(node: ast.AST, loop: ast.For | None = None) -> Itera
 
 
 def is_discovered(iterated: ast.expr, bound: dict[str, ast.expr]) -> bool:
-    """Tell whether something comes from a call, which may find nothing, rather than from what the test says."""
+    """Return whether a value comes from a call, which may return nothing, and not from a literal in the test."""
     match iterated:
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in CARRIED_ON:
             return any(is_discovered(argument, bound) for argument in arguments)
@@ -59,7 +61,7 @@ def bound_names(test: ast.FunctionDef) -> dict[str, ast.expr]:
 
 
 def empty_loops(source: str) -> list[str]:
-    """Every test that asserts nothing but in loops over what a call found, without `found` around it."""
+    """List the tests whose assertions all stand in loops over a call's result that is not wrapped in `found`."""
     offences = []
     for test in functions_of(source):
         loops = list(loops_around_assertions(test))
@@ -68,7 +70,7 @@ def empty_loops(source: str) -> list[str]:
     return offences
 
 
-def test_no_test_asserts_only_about_what_may_not_be_there() -> None:
+def test_no_test_asserts_only_in_loops_over_search_results() -> None:
     paths = chain((ROOT / "tests").rglob("test_*.py"), (ROOT / "sdk" / "tests").rglob("test_*.py"))
     offences = {str(path.relative_to(ROOT)): empty_loops(path.read_text()) for path in paths}
     assert len(offences) > 100
@@ -87,7 +89,7 @@ def test_no_test_asserts_only_about_what_may_not_be_there() -> None:
         ("for at in KNOWN.values():\n  assert at", False),
     ],
 )
-def test_the_rule_knows_a_loop_over_nothing(body: str, is_empty: bool) -> None:
+def test_rule_finds_assertions_in_possibly_empty_loops(body: str, is_empty: bool) -> None:
     assert bool(empty_loops(f"def test_x():\n {body}\n")) is is_empty
 
 
@@ -100,11 +102,11 @@ SEVERAL = {
     "test_postgres_in_a_closed_directory_reads_only_its_own_files": "containers differ",
     "tests/web/a2a/test_errors.py::test_settings_that_disable_features": "a worker may have begun the turn meanwhile",
 }
-"""Why a test takes any of several answers: which one it gets is decided by what it does not control."""
+"""The reason why a test accepts any of several responses: what decides it lies outside the test's control."""
 
 
 def is_fixed(node: ast.expr) -> bool:
-    """Tell whether an expression is written out: a literal, or a member of an enumeration."""
+    """Return whether an expression is a literal or a member of an enumeration."""
     if isinstance(node, ast.Tuple | ast.UnaryOp | ast.BinOp):
         return all(is_fixed(at) for at in ast.iter_child_nodes(node) if isinstance(at, ast.expr))
     return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and node.attr.isupper())
@@ -114,8 +116,8 @@ def is_equation(node: ast.expr) -> TypeGuard[ast.Compare]:
     return isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq)
 
 
-def is_content(test: ast.expr) -> bool:
-    """Tell whether an assertion holds for any of several answers that are written out, or for constants alone."""
+def accepts_anything(test: ast.expr) -> bool:
+    """Return whether an assertion accepts any of several literal responses, or compares only constants."""
     match test:
         case ast.Compare(
             left=left, ops=[ast.In()], comparators=[ast.Tuple() | ast.List() | ast.Set() as answers]
@@ -127,18 +129,20 @@ def is_content(test: ast.expr) -> bool:
     return is_fixed(test)
 
 
-def contents(source: str) -> list[str]:
-    """The tests with an assertion that is content with any of several answers, or with nothing."""
+def find_lenient_tests(source: str) -> list[str]:
+    """List the tests with an assertion that accepts any of several responses, or that cannot fail."""
     return [
         test.name
         for test in functions_of(source)
-        if any(isinstance(at, ast.Assert) and is_content(at.test) for at in ast.walk(test))
+        if any(isinstance(at, ast.Assert) and accepts_anything(at.test) for at in ast.walk(test))
     ]
 
 
-def test_no_test_is_content_with_any_of_several_answers_without_a_reason() -> None:
+def test_no_test_accepts_several_responses_without_a_reason() -> None:
     paths = chain((ROOT / "tests").rglob("test_*.py"), (ROOT / "sdk" / "tests").rglob("test_*.py"))
-    found = {f"{path.relative_to(ROOT)}::{name}" for path in paths for name in contents(path.read_text())}
+    found = {
+        f"{path.relative_to(ROOT)}::{name}" for path in paths for name in find_lenient_tests(path.read_text())
+    }
     assert found == SEVERAL.keys()
 
 
@@ -156,5 +160,5 @@ def test_no_test_is_content_with_any_of_several_answers_without_a_reason() -> No
         ("assert status == 404 or name == 'x'", False),
     ],
 )
-def test_the_rule_knows_what_is_content_with_anything(assertion: str, is_wrong: bool) -> None:
-    assert bool(contents(f"def test_x():\n {assertion}\n")) is is_wrong
+def test_rule_finds_assertions_that_accept_anything(assertion: str, is_wrong: bool) -> None:
+    assert bool(find_lenient_tests(f"def test_x():\n {assertion}\n")) is is_wrong

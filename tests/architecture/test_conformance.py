@@ -1,4 +1,4 @@
-"""The page of conformance is true: the tests that it names exist, and every section of the specification is on it."""
+"""The conformance page names only tests that exist, and lists every section of the specification."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ _PROMISE = re.compile(r"^\| (?!Promise|-)(.+) \|$", re.MULTILINE)
 
 @cache
 def names_in(name: str) -> frozenset[str]:
-    """Give the names of the tests of a file, named as the page does."""
+    """Return the names of a file's tests in the form that the page uses."""
     path = (
         ROOT / "sdk" / "tests" / name.removeprefix("sdk/")
         if name.startswith("sdk/")
@@ -28,7 +28,7 @@ def names_in(name: str) -> frozenset[str]:
     return frozenset(node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_every_cited_test_exists() -> None:
     named = _NAMED.findall(PAGE)
     assert len(named) > 100
     assert [f"{path}::{name}" for path, name in named if name not in names_in(path)] == []

@@ -1,4 +1,4 @@
-"""What lets coverage be measured without a test that fails by it."""
+"""Coverage can be measured without breaking a test."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Who knows the field finds the module: each term of the glossary leads to one that names it."""
+"""Each term of the glossary links to a module that contains the term in its name or first line."""
 
 import re
 
@@ -7,7 +7,7 @@ from tests.architecture.test_references import ROOT
 _ROW = re.compile(r"^\| ([^|`]+) \| ([^|]*`[^|]*) \|$", re.MULTILINE)
 
 
-def test_every_term_is_in_the_name_or_the_first_line_of_a_module_it_leads_to() -> None:
+def test_every_term_is_in_a_linked_modules_name_or_first_line() -> None:
     section = (ROOT / "docs" / "glossary.md").read_text().partition('<a id="where"></a>')[2]
     rows = _ROW.findall(section)
     assert len(rows) > 20

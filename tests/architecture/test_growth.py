@@ -1,4 +1,4 @@
-"""The runbook says of every table that grows with use when its rows go."""
+"""The runbook states the retention of every table that grows with use."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ SET_UP = {
     "users",
     "versions",
 }
-"""Tables that grow with what is set up, or have one row."""
+"""Tables that grow with the configuration, or have one row."""
 
 
 def test_every_table_that_grows_has_a_rule_in_the_runbook() -> None:

@@ -1,4 +1,4 @@
-"""Where tests stand: a folder mirrors the package that it tests, and each file says what it is about."""
+"""Folders of tests mirror the packages that they test, and each test file begins with a docstring about its subject."""
 
 import ast
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ ACROSS = {
     "support",
     "upstreams",
 }
-"""Folders of what crosses packages, as `docs/style.md` says."""
+"""Folders of tests that cross packages, as `docs/style.md` lists them."""
 
 
 def folders(below: Path) -> Iterator[Path]:
@@ -43,20 +43,20 @@ def test_folders_of_tests_mirror_packages() -> None:
             assert (mirrored / "__init__.py").exists(), f"{folder} tests a package that is not there"
 
 
-def test_style_names_the_folders_of_what_crosses_packages() -> None:
+def test_style_page_lists_the_folders_of_cross_package_tests() -> None:
     style = (ROOT / "docs" / "style.md").read_text()
     assert [folder for folder in ACROSS if f"`{folder}`" not in style] == []
 
 
-def test_every_file_of_tests_says_what_it_is_about() -> None:
+def test_every_test_file_has_a_module_docstring() -> None:
     for path in found((ROOT / "tests").rglob("test_*.py")):
         said = ast.get_docstring(ast.parse(path.read_text()))
         assert said, f"{path} says nothing"
         assert path.parent.joinpath("__init__.py").exists(), f"{path.parent} is no package"
 
 
-def test_nothing_else_is_named_like_a_test() -> None:
-    """Pytest would collect a file of helpers, and pass over tests in a file of another name."""
+def test_only_test_files_have_names_that_pytest_collects() -> None:
+    """Pytest would collect a helper file with a test's name, and would ignore tests in a file with another name."""
     for path in found((ROOT / "tests").rglob("*.py")):
         names = [at.name for at in ast.parse(path.read_text()).body if isinstance(at, ast.FunctionDef)]
         has_tests = any(name.startswith("test_") for name in names)

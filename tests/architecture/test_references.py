@@ -1,4 +1,4 @@
-"""What is referred to exists: sections of the docs, links between pages, and files that pages name."""
+"""References resolve: sections of the docs, links between pages, and files that pages name."""
 
 import ast
 import posixpath
@@ -23,11 +23,13 @@ BEHIND_A_PORT = {
     "shared/identity/authentication/revalidation.py",
     "shared/models/dialects/chat_requests.py",
 }
-"""Reached by a port, the services of the front, what is declared, or gunicorn: by no import of the file before."""
+"""Files that no file of the walk imports: reached through a port, the web process's services, a declaration, or
+gunicorn.
+"""
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _SECTION = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")
-# A path in backticks of a kind that lies in the project; others (`/openapi.json`, `var/…`) are made while it runs.
+# Paths in backticks that must exist. Others (`/openapi.json`, `var/…`) are created at run time.
 _NAMED = re.compile(r"`((?:\.\./)*[\w][\w./-]*\.(?:py|md|sql|conf|sh|example))`")
 _ELSEWHERE = re.compile(
     r"\bspecification,? §?\d|\(decisions?[ ,)]|\bdecisions \d|\b(?:interface|targets)\.md\b", re.IGNORECASE
@@ -36,7 +38,7 @@ _ELSEWHERE = re.compile(
 
 @cache
 def files() -> tuple[str, ...]:
-    """Every file of the project, by its path, whether it has been committed yet or not."""
+    """Return every file of the project by its path, committed or not."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return tuple(path for path in run.stdout.split("\n") if path and (ROOT / path).is_file())
@@ -55,7 +57,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 @cache
 def anchors(page: str) -> frozenset[str]:
-    """The explicit anchors of a page, and those that its headings have by themselves."""
+    """Return the explicit anchors of a page and the anchors that are generated from its headings."""
     text = (ROOT / page).read_text()
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
@@ -69,13 +71,13 @@ def leads_nowhere(target: str) -> bool:
     return bool(anchor) and anchor not in anchors(page)
 
 
-def test_every_section_that_is_referred_to_exists() -> None:
+def test_every_cited_section_exists() -> None:
     found = [(path, target) for path, text in texts() for target in _SECTION.findall(text)]
     assert len(found) > 50
     assert [(path, target) for path, target in found if leads_nowhere(target)] == []
 
 
-def test_every_link_between_pages_leads_somewhere() -> None:
+def test_every_link_between_pages_resolves() -> None:
     for path, text in found(pages()):
         for link in _LINK.findall(text):
             if re.match(r"[a-z]+:", link):
@@ -89,13 +91,14 @@ def test_every_file_that_a_page_names_exists() -> None:
     for path, text in found(pages()):
         for name in _NAMED.findall(text):
             beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-            # The docs say of names like `errors.py` that they recur; a domain's README means its own.
+            # The docs use bare names like `errors.py` for files that many packages have; a domain's README means its
+            # own file.
             recurs = "/" not in name and (path.startswith("docs/") or "/" not in path)
             somewhere = recurs and any(file.endswith(f"/{name}") for file in files())
             assert somewhere or (ROOT / name).exists() or (ROOT / beside).exists(), (path, name)
 
 
-def test_the_walks_through_the_files_name_files_by_their_whole_path() -> None:
+def test_code_walks_name_files_by_their_full_path() -> None:
     walks = WALK.findall((ROOT / "README.md").read_text())
     assert len(walks) == 4
     for walk in walks:
@@ -104,8 +107,11 @@ def test_the_walks_through_the_files_name_files_by_their_whole_path() -> None:
         assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_a_walk_goes_from_one_file_to_the_next_by_imports() -> None:
-    """A file that another of the walk neither imports nor is imported by has left the way, or is told elsewhere."""
+def test_code_walk_follows_imports() -> None:
+    """Each file of a walk imports, or is imported by, another file of the walk.
+
+    If this fails, the walk skips a file on the way, or the file belongs on another page.
+    """
     for walk in found(WALK.findall((ROOT / "README.md").read_text())):
         named = dict.fromkeys(re.findall(r"`([\w./-]+\.py)`", walk))
         imported = {name: imports_of(name) for name in named}
@@ -116,7 +122,7 @@ def test_a_walk_goes_from_one_file_to_the_next_by_imports() -> None:
 
 
 def imports_of(path: str) -> frozenset[str]:
-    """The files that a module imports, in a function or at its top; a package stands for what is in it."""
+    """Return the files that a module imports, at its top or in functions. A package includes all its modules."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -125,12 +131,12 @@ def imports_of(path: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def test_no_reason_lies_outside_the_project() -> None:
+def test_no_text_cites_a_source_outside_the_project() -> None:
     found = [(path, match[0]) for path, text in texts() for match in _ELSEWHERE.finditer(text)]
     assert found == []
 
 
-def test_every_section_of_the_specification_has_an_anchor_that_stays() -> None:
+def test_every_section_of_the_specification_has_an_explicit_anchor() -> None:
     for path, text in found(pages()):
         if path.startswith("docs/specification/") and not path.endswith("README.md"):
             assert len(re.findall(r"^## ", text, re.MULTILINE)) == len(

@@ -1,4 +1,4 @@
-"""Rules of the code's structure that no type or linter states: each is a sentence of the style, held by a test."""
+"""Rules of the style guide about code structure that neither mypy nor ruff checks."""
 
 import ast
 import inspect
@@ -27,7 +27,7 @@ from web.framework.routes import Route
 
 ROOT = Path(web.__file__).parents[1]
 PACKAGES = (web, workers, shared, deploy)
-# Codes that several classes share on purpose: one meaning on the wire, found out in different places.
+# Codes that several classes share deliberately: one meaning on the wire, detected in different places.
 SHARED_CODES = {
     "unavailable": "a lock not obtained in time is one way of being unavailable",
     "overloaded": "a model's caller need not know whether we or the provider have too much to do",
@@ -39,14 +39,14 @@ SHARED_CODES = {
 
 
 def sources() -> Iterator[tuple[Path, str]]:
-    """Every module of the product, by its path within the project."""
+    """Return every module of the product by its path within the project."""
     for package in PACKAGES:
         for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             yield path.relative_to(ROOT), path.read_text()
 
 
 def error_classes() -> set[type[DomainError]]:
-    """Every error of the product."""
+    """Return every error class of the product."""
     for package in (web, shared):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if ".migrations." not in module.name and module.name != "web.wsgi":
@@ -67,7 +67,7 @@ def test_imports_go_one_way() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_nothing_commits_but_the_database_module() -> None:
+def test_only_the_database_module_commits() -> None:
     for path, source in found(sources()):
         if path == Path("shared/db/database.py"):
             continue
@@ -79,7 +79,7 @@ def test_nothing_commits_but_the_database_module() -> None:
 def test_every_error_class_has_its_own_code_or_shares_one_on_purpose() -> None:
     by_code: dict[str, set[type[DomainError]]] = defaultdict(set)
     for error in found(error_classes()):
-        # A class that others refine is never raised itself and has no code to give.
+        # A class with subclasses is never raised itself and has no code.
         if not error.__subclasses__():
             by_code[error.code].add(error)
     shared_codes = {code for code, classes in by_code.items() if len(classes) > 1}
@@ -88,7 +88,7 @@ def test_every_error_class_has_its_own_code_or_shares_one_on_purpose() -> None:
         assert len({STATUSES[error.kind] for error in by_code[code]}) == 1, code
 
 
-def test_every_error_class_says_a_sentence_and_has_a_known_kind() -> None:
+def test_every_error_class_has_a_sentence_and_a_known_kind() -> None:
     for error in found(error_classes()):
         assert error.kind in Kind
         sentence = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0]
@@ -102,7 +102,7 @@ def test_every_kind_has_a_status() -> None:
 
 
 def test_every_setting_is_used() -> None:
-    """A setting that nothing reads promises what nobody does."""
+    """A setting that no code reads has no effect, although its documentation promises one."""
     product = "\n".join(source for path, source in sources() if path != Path("shared/config/settings.py"))
     environment = "\n".join(
         path.read_text() for path in (ROOT / "deploy").rglob("*") if path.is_file() and path.suffix != ".pyc"
@@ -111,8 +111,8 @@ def test_every_setting_is_used() -> None:
         assert name in product or name.upper() in product + environment, name
 
 
-def test_bodies_are_read_where_who_asks_is_judged_again_after_them() -> None:
-    """A small one by `Call`; content in parts by those whose commit asks for the authority."""
+def test_bodies_are_read_only_where_the_caller_is_rechecked() -> None:
+    """Small bodies are read by `Call`; multipart content is read by routes whose commit checks the authority again."""
     in_parts = {"web/files/writes.py", "web/files/resumable.py", "web/media/pushes.py"}
     readers = {
         str(path): node.func
@@ -167,8 +167,8 @@ def test_every_route_is_in_the_document(front: Front) -> None:
     }
 
 
-def test_what_is_public_is_known() -> None:
-    """A new public route must be thought about here."""
+def test_public_routes_are_exactly_those_of_the_list() -> None:
+    """If a route was made public deliberately, add it to this list."""
     from web.app import ROUTES
 
     public = {
@@ -206,7 +206,7 @@ def test_what_is_public_is_known() -> None:
     }
 
 
-def test_nothing_but_the_preflight_of_links_to_content_is_open_as_a_preflight() -> None:
+def test_only_content_links_have_a_public_preflight() -> None:
     from web.app import ROUTES
 
     assert [
@@ -217,7 +217,7 @@ def test_nothing_but_the_preflight_of_links_to_content_is_open_as_a_preflight() 
     ] == [("OPTIONS", "/files/<id:file_id>/content")]
 
 
-def test_every_error_that_a_file_route_documents_is_met_by_a_test(front: Front) -> None:
+def test_every_documented_error_of_file_routes_is_tested(front: Front) -> None:
     tests = "\n".join(path.read_text() for path in (ROOT / "tests" / "web").rglob("test_*.py"))
     documented = {
         error
@@ -228,7 +228,7 @@ def test_every_error_that_a_file_route_documents_is_met_by_a_test(front: Front) 
     assert [e.code for e in documented if f'"{e.code}"' not in tests and e.__name__ not in tests] == []
 
 
-def test_every_summary_is_one_line_that_a_reader_of_the_document_understands(front: Front) -> None:
+def test_every_summary_is_one_readable_line(front: Front) -> None:
     for operation in found(operations(front)):
         assert operation.summary, operation.path
         assert len(operation.summary) <= 110, operation.path
@@ -239,7 +239,7 @@ def test_every_tests_directory_is_a_package() -> None:
     assert [str(at) for at in directories if not (at / "__init__.py").exists()] == []
 
 
-def test_no_module_is_named_for_nothing() -> None:
+def test_no_module_has_a_vague_name() -> None:
     nothing = {"utils", "helpers", "common", "manager", "service", "misc"}
     assert [str(path) for path, _ in sources() if path.stem in nothing] == []
 

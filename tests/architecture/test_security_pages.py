@@ -1,4 +1,4 @@
-"""The pages on security are whole: each number of the ASVS has its row, each defence a test that is there."""
+"""The security pages are complete: each ASVS requirement has a row, and each defense names a test that exists."""
 
 import re
 from collections import Counter
@@ -10,20 +10,20 @@ from tests.support.processes.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = dict(line.split() for line in (ROOT / "tests/support/asvs_5_0.txt").read_text().splitlines())
-"""The numbers of levels 1 and 2 of ASVS 5.0, with their levels."""
+"""The requirements of levels 1 and 2 of ASVS 5.0, by number, with their levels."""
 STANDS = {"met", "partly", "operator", "open", "not applicable"}
 _TEST = re.compile(r"`((?:sdk/)?tests/[^`]+)`")
 
 
 def rows_of(page: str) -> list[list[str]]:
-    """The cells of each row of a page's tables, without heads."""
+    """Return the cells of each row of a page's tables, without the header rows."""
     lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     heads = {at - 1 for at, row in enumerate(rows) if set(row) <= {"-", ""}}
     return [row for at, row in enumerate(rows) if at not in heads and at - 1 not in heads]
 
 
-def test_every_number_of_the_asvs_has_one_row_and_no_row_is_empty() -> None:
+def test_every_asvs_requirement_has_one_complete_row() -> None:
     rows = rows_of("docs/asvs.md")
     assert {row[0]: row[1] for row in rows} == NUMBERS
     assert len(rows) == len(NUMBERS)
@@ -31,7 +31,7 @@ def test_every_number_of_the_asvs_has_one_row_and_no_row_is_empty() -> None:
     assert {row[3] for row in rows} <= STANDS
 
 
-def test_the_count_of_what_is_met_is_the_tables() -> None:
+def test_count_of_met_requirements_matches_the_tables() -> None:
     counts = Counter(row[3] for row in rows_of("docs/asvs.md"))
     said = ", ".join(
         f"{counts[state]} {state}" for state in ("met", "partly", "operator", "open", "not applicable")
@@ -50,7 +50,7 @@ def test_every_defence_and_every_attack_names_its_test() -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/asvs.md", "docs/threat-model.md"])
-def test_every_test_that_a_page_names_is_there(page: str) -> None:
+def test_every_test_named_by_a_security_page_exists(page: str) -> None:
     named = set(_TEST.findall((ROOT / page).read_text()))
     assert len(named) > 20
     missing = {name for name in named if not is_test(name) and not (ROOT / name).is_file()}

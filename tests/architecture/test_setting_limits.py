@@ -1,4 +1,4 @@
-"""The limits of every setting: the last value that is taken and the first that is not, and who notices "off"."""
+"""The bounds of every setting: the last accepted value, the first refused one, and the test that covers "off"."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,7 +105,7 @@ LIMITS: Mapping[str, Limit] = {
         ANY_TEXT,
     ),
 }
-"""By setting, the values at its limits that are taken, and those just beyond, which are not."""
+"""By setting: the accepted values at its bounds, and the refused values just beyond."""
 
 OFF_TESTS = "tests/web/test_switched_off.py::"
 UNLIMITED = f"{OFF_TESTS}test_limits_of_zero_are_disabled"
@@ -120,7 +120,7 @@ AT_ZERO: Mapping[str, str] = {
     "a2a_inline_artifact_bytes": "tests/shared/a2a/behaviors/test_model_backed.py::"
     "test_a_long_reply_becomes_a_file_with_a_link",
     "a2a_artifact_retention_days": f"{OFF_TESTS}test_files_of_agents_have_no_deadline_where_that_is_off",
-    "first_run_credits": f"{OFF_TESTS}test_a_first_run_without_credits_has_none",
+    "first_run_credits": f"{OFF_TESTS}test_first_start_without_credits_grants_none",
     "storage_price": "tests/shared/credits/storage_billing/test_daily_charges.py::"
     "test_days_that_cost_nothing_make_nothing_owed",
     "storage_grace_days": "tests/shared/credits/storage_billing/test_daily_charges.py::"
@@ -128,7 +128,7 @@ AT_ZERO: Mapping[str, str] = {
     "live_row_cache_seconds": "tests/shared/identity/authentication/test_caching.py::"
     "test_cache_entries_expire_and_zero_ttl_stores_nothing",
 }
-"""By setting that takes 0, who notices what it does then."""
+"""By setting that accepts 0: the test that covers its effect."""
 TURNED: Mapping[str, str] = {
     "database_pooler": "tests/shared/db/test_role_limits.py::"
     "test_every_connection_behind_the_pooler_has_the_limits",
@@ -144,7 +144,7 @@ TURNED: Mapping[str, str] = {
     "task_events": "tests/workers/test_node.py",
     "public_metrics": "tests/shared/operations/test_operations_port.py",
 }
-"""By switch, who notices that it is turned from its default."""
+"""By switch: the test that covers the value that is not the default."""
 
 
 def load(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> Settings:
@@ -162,7 +162,9 @@ def test_every_setting_has_its_limits_here() -> None:
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_the_last_value_is_taken_and_the_next_is_not(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_setting_accepts_its_bound_and_refuses_the_next_value(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     taken, refused = LIMITS[name]
     for value in taken:
         load(monkeypatch, name, value)
@@ -171,14 +173,14 @@ def test_the_last_value_is_taken_and_the_next_is_not(monkeypatch: pytest.MonkeyP
             load(monkeypatch, name, value)
 
 
-def test_what_is_said_of_0_in_the_meaning_is_taken() -> None:
-    """`0 for none` in the text of a setting is no promise that the check of its value breaks."""
+def test_zero_is_accepted_if_the_setting_documents_it() -> None:
+    """If a setting's documentation says "`0` for none", validation accepts 0."""
     environment = (ROOT / "deploy" / "environment.example").read_text()
     assert environment.count("; 0 for ") >= 5
     assert {name for name in LIMITS if takes_zero(name)} == AT_ZERO.keys()
 
 
-def test_every_switch_and_every_zero_has_who_notices() -> None:
+def test_every_switch_and_every_zero_has_a_test() -> None:
     switches = {name for name, field in Settings.model_fields.items() if field.annotation is bool}
     assert switches == TURNED.keys()
     named = [*AT_ZERO.values(), *TURNED.values()]

@@ -1,4 +1,4 @@
-"""Functions are small enough to be read at once; `gauges.py` measures modules."""
+"""Functions have at most forty lines; `gauges.py` measures modules."""
 
 import ast
 from collections.abc import Iterator
@@ -7,20 +7,20 @@ from pathlib import Path
 from tests.architecture.test_rules import ROOT, sources
 
 FUNCTION_LINES = 40
-"""Besides its docstring; ten are common."""
+"""Not counting the docstring. Ten lines are usual."""
 MIGRATIONS = "shared/migrations/versions/"
-"""What a migration did is written once, from top to bottom, and never changed."""
+"""A migration is written once, from top to bottom, and never changed."""
 
 
 def everything() -> Iterator[tuple[Path, str]]:
-    """Every module of the product and of its SDK."""
+    """Return every module of the product and of its SDK."""
     yield from sources()
     for path in sorted((ROOT / "sdk" / "src").rglob("*.py")):
         yield path.relative_to(ROOT), path.read_text()
 
 
 def functions() -> Iterator[tuple[str, int]]:
-    """Every function, with its lines besides the docstring."""
+    """Yield every function with its number of lines, not counting the docstring."""
     for path, source in everything():
         if path.as_posix().startswith(MIGRATIONS):
             continue

@@ -1,4 +1,4 @@
-"""Where which form of SQL may stand (docs/style.md#sql), and that migrations only go forward."""
+"""Each form of SQL stands only where docs/style.md#sql permits it, and migrations have no downgrade."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ DRIVERS_OWN = {
     "shared/media/importing/import_notifications.py",
     "shared/db/statements.py",
 }
-"""Statements that every model call, turn, upload or import takes."""
+"""Modules with statements that every model call, turn, upload or import runs."""
 
 
 def using(pattern: str) -> set[str]:
@@ -41,7 +41,7 @@ def using(pattern: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in PRODUCT if found.search(path.read_text())}
 
 
-def test_the_drivers_own_form_is_for_statements_of_every_call() -> None:
+def test_only_hot_modules_use_the_drivers_form() -> None:
     assert using(r"\bfetch_(one|all)\(") == DRIVERS_OWN
 
 
@@ -49,10 +49,10 @@ def test_a_server_side_function_stands_in_a_file_of_its_domain() -> None:
     assert using(r"(?i)create\s+(or\s+replace\s+)?(function|procedure)\b") == set()
 
 
-def test_a_file_makes_the_one_function_that_it_is_named_for() -> None:
+def test_sql_file_creates_the_function_it_is_named_for() -> None:
     for path in found((ROOT / "shared").glob("*/sql/*.sql")):
         assert re.findall(r"^CREATE .*?(\w+)\(", path.read_text(), re.MULTILINE) == [path.stem]
 
 
-def test_no_migration_goes_back() -> None:
+def test_no_migration_has_a_downgrade() -> None:
     assert [path.name for path in VERSIONS if "def downgrade" in path.read_text()] == []

@@ -1,4 +1,4 @@
-"""What users read of an operation or a command begins with a standard verb."""
+"""Summaries of operations and help texts of commands begin with a standard verb."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from tests.architecture.test_references import texts
 from tests.architecture.test_rules import sources
 from tests.support.web.web_process import Front
 
-# Verbs that readers search for. A new one is added only if the field uses it and none of these says the same.
+# Verbs that readers search for. Add one only if it is common in the field and none of these has its meaning.
 _VERBS = """
 Accept Activate Add Cancel Check Confirm Copy Create Delete Describe Disable Download Enable Encrypt Exchange Get Import
 List Migrate Push Remove Renew Replace Replay Resume Retry Revoke Rotate Run Send Set Subscribe Suspend Update Upload
@@ -22,7 +22,7 @@ UNUSUAL = ("whoever", "look after", "for good", "worthless")
 
 
 def commands(command: click.Command, path: str = "quartermaster") -> Iterator[tuple[str, click.Command]]:
-    """Every command with its path, groups included and the program itself left out."""
+    """Yield every command with its path: groups included, the program itself left out."""
     if not isinstance(command, click.Group):
         return
     context = click.Context(command)
@@ -69,8 +69,8 @@ def test_every_option_of_a_command_has_its_help() -> None:
     assert [at for at, text in options.items() if not text] == []
 
 
-def test_what_a_function_without_a_docstring_does_is_said_where_it_is_declared() -> None:
-    """A route has its `summary`, a command its `help`; both are for users, and a docstring is for maintainers."""
+def test_undocumented_routes_and_commands_have_a_summary_or_help() -> None:
+    """A route has its `summary` and a command its `help`. Both are for users; a docstring is for maintainers."""
     saying = re.compile(r"\b(summary|help)=")
     silent = [
         f"{path}: {function.name}"
@@ -85,8 +85,8 @@ def test_what_a_function_without_a_docstring_does_is_said_where_it_is_declared()
     assert silent == []
 
 
-def test_no_text_of_the_project_says_whoever() -> None:
-    """Name the one who acts: a caller, a worker, a process, an organization."""
+def test_no_text_uses_the_word_whoever() -> None:
+    """Name the actor instead: a caller, a worker, a process, an organization."""
     said = [
         path
         for path, text in texts()

@@ -1,8 +1,7 @@
-"""Whose are they: each cache and each key that callers choose, held against the four that a call has.
+"""Each cache and each unique key that callers choose is separated by caller, principal, deployment and organization.
 
-The four are caller, principal, deployment and organization. A row says for each of them which test fails if another's
-is taken for one's own, or why it cannot matter. A new cache, or a new unique key with a part that callers choose, needs
-a row.
+For each of the four, a row names the test that fails if one party receives another's entry, or gives the reason why
+that cannot happen. Add a row for each new cache, and for each new unique key with a part that callers choose.
 """
 
 import ast
@@ -20,12 +19,12 @@ from tests.support.processes.named_tests import is_test
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = {"operation_id", "key", "reference", "message_id", "attachment_id"}
-"""Columns whose values those who ask choose, to recognize what they ask again."""
+"""Columns whose values callers choose, so that a repeated request is recognized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whose:
-    """For each of the four: a test, or a reason."""
+    """A test or a reason for each of the four parties."""
 
     caller: str
     principal: str
@@ -68,7 +67,7 @@ KEYS = {
         caller=OF_OPERATORS, principal=OF_OPERATORS, deployment=OF_OPERATORS, organization=ENTERED
     ),
 }
-"""By the table that keeps them unique."""
+"""The unique keys, by table."""
 
 CACHED = "tests/shared/identity/authentication/test_caching.py::"
 REMEMBERED = f"{CACHED}test_cached_attribution_does_not_serve_another_credential"
@@ -95,21 +94,21 @@ CACHES = {
         caller=PUBLIC,
         principal=PUBLIC,
         deployment=SENT,
-        organization="tests/web/test_cross_organization.py::test_a_resource_is_no_other_organizations",
+        organization="tests/web/test_cross_organization.py::test_resource_is_inaccessible_to_other_organizations",
     ),
     "web/media/distribution_admission.py _organizations": Whose(
         caller=PUBLIC,
         principal=OF_DISTRIBUTION,
         deployment=OF_DISTRIBUTION,
         organization="tests/web/test_cross_organization.py::"
-        "test_a_push_that_is_signed_by_another_distribution_is_refused",
+        "test_push_signed_by_another_distribution_is_refused",
     ),
 }
-"""By the module and the name of the cache."""
+"""The caches, by module and cache name."""
 
 
 def unique_keys() -> Iterator[tuple[str, set[str]]]:
-    """Every key that a table keeps unique, by the table's name."""
+    """Return every unique key of the tables, by table name."""
     for module in walk_packages(shared.__path__, "shared."):
         if module.name.endswith("tables"):
             import_module(module.name)
@@ -123,7 +122,7 @@ def unique_keys() -> Iterator[tuple[str, set[str]]]:
 
 
 def caches() -> Iterator[str]:
-    """Every cache that is made, by its module and the name it is given."""
+    """Return every cache that the product creates, by module and cache name."""
     for package in ("shared", "web", "workers", "deploy"):
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -146,7 +145,7 @@ def test_each_cache_has_its_row() -> None:
     assert set(caches()) == CACHES.keys()
 
 
-def test_each_cell_is_a_test_that_is_there_or_a_reason() -> None:
+def test_each_cell_is_an_existing_test_or_a_reason() -> None:
     cells = [(name, cell) for name, row in {**KEYS, **CACHES}.items() for cell in astuple(row)]
     assert [(name, cell) for name, cell in cells if not cell] == []
     assert [(name, cell) for name, cell in cells if cell.startswith("tests/") and not is_test(cell)] == []

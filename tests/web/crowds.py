@@ -1,4 +1,4 @@
-"""Many simultaneous requests to the front in this process, some of which wait until a gate is opened.
+"""Many simultaneous requests to the web process of the test, some of which wait until a gate is opened.
 
 For tests of fairness: start a `Crowd` of hostile requests, wait until they hold all slots that they can get, send
 requests as the victim meanwhile, and check how the crowd's requests ended.
@@ -21,7 +21,7 @@ Request = Callable[[], TestResponse]
 
 
 class HeldBody(io.RawIOBase):
-    """A body that stops in the middle until the gate is opened."""
+    """A request body that stalls half-way until the gate is opened."""
 
     def __init__(self, content: bytes, gate: threading.Event) -> None:
         super().__init__()

@@ -38,12 +38,12 @@ OPERATIONS: dict[str, tuple[str, str, Any]] = {
     operation["operationId"]: (method.upper(), path, operation)
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
-    if operation["security"] and not operation["operationId"].startswith("head_")  # HEAD is GET's handler
+    if operation["security"] and not operation["operationId"].startswith("head_")  # HEAD has GET's handler.
 }
 EXAMPLES = RequestExamples(DOCUMENT)
 REFUSALS = (401, 403, 404)
 SHARED = {"model", "kid", "network", "kind", "referenceId"}
-"""Path parameters that name nothing of an organization's."""
+"""Path parameters that name no resource of an organization."""
 
 SCRIPT = "rules: [{steps: [{complete: Done}]}]"
 BEHAVIOR = {"name": "Helper", "kind": "script", "description": "Follows a script.", "script": SCRIPT}
@@ -105,7 +105,7 @@ class World:
     outsiders: dict[str, dict[str, str]]
     client: str = field(repr=False)
     webhook_secret: str = field(repr=False)
-    """Globex's client credentials, as Basic authentication, and the secret that its distribution signs with."""
+    """Globex's client credentials, as Basic authentication, and the signing secret of its distribution."""
     secrets: list[str] = field(repr=False)
 
     def path(self, template: str) -> str:
@@ -318,7 +318,7 @@ def make_notification(front: Front, acme: Tenant) -> str:
 
 
 def names_a_resource(name: str) -> bool:
-    """Return whether an operation concerns a resource; a browser's preflight is the same for every URL."""
+    """Return whether an operation's path names a resource. A browser's preflight is the same for every URL."""
     return OPERATIONS[name][0] != "OPTIONS" and bool(
         set(re.findall(r"\{(\w+)\}", OPERATIONS[name][1])) - SHARED
     )
@@ -328,7 +328,7 @@ NAMING = [name for name in OPERATIONS if names_a_resource(name)]
 OTHERS = [name for name in OPERATIONS if not names_a_resource(name)]
 
 
-def test_the_matrix_walks_the_whole_document() -> None:
+def test_matrix_covers_the_whole_document() -> None:
     described = [operation for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     protected = {operation["operationId"] for operation in described if operation["security"]}
     heads = {name for name in protected if name.startswith("head_")}
@@ -337,7 +337,7 @@ def test_the_matrix_walks_the_whole_document() -> None:
 
 
 @pytest.mark.parametrize("name", NAMING)
-def test_a_resource_is_no_other_organizations(world: World, name: str) -> None:
+def test_resource_is_inaccessible_to_other_organizations(world: World, name: str) -> None:
     before = world.count_acts()
     for kind, headers in world.outsiders.items():
         answer = world.ask(name, headers)
@@ -359,7 +359,7 @@ def test_operation_without_a_resource_shows_none_of_another_organization(world: 
 
 
 @pytest.mark.parametrize("name", [name for name in NAMING if OPERATIONS[name][0] == "GET"])
-def test_the_resources_that_were_asked_for_are_there(world: World, name: str) -> None:
+def test_resources_of_the_matrix_exist(world: World, name: str) -> None:
     """Without this, a wrong URL would look like a refusal."""
     if "webhooks" in OPERATIONS[name][1] or ":subscribe" in OPERATIONS[name][1]:
         pytest.skip("a signed request, or the stream of a task that may have ended")
@@ -375,7 +375,7 @@ def test_client_cannot_introspect_or_revoke_anothers_token(world: World) -> None
     assert world.ask("read_metadata", world.insiders["deployment"]).status_code == 200
 
 
-def test_a_push_that_is_signed_by_another_distribution_is_refused(world: World) -> None:
+def test_push_signed_by_another_distribution_is_refused(world: World) -> None:
     body = json.dumps(MEDIA).encode()
     headers = {**sign(body, world.webhook_secret), "Content-Type": "application/json"}
     path = world.path(OPERATIONS["push_media"][1])
@@ -406,7 +406,7 @@ FORM = {
     "model:x": "on",
     "since": "2026-01-01",
 }
-"""What forms need, so that they are refused for what they name alone."""
+"""Fields that make forms valid, so that only the resource they name can be the reason of a refusal."""
 
 
 def visit(world: World, name: str, person: Person) -> TestResponse:
@@ -466,7 +466,7 @@ def test_console_has_no_access_to_another_organization(
 
 
 @pytest.mark.parametrize("name", [name for name in CONSOLE if name.startswith("GET") and "<id:" in name])
-def test_the_pages_that_were_asked_for_are_there(world: World, name: str) -> None:
+def test_pages_of_the_matrix_exist(world: World, name: str) -> None:
     """Without this, a wrong URL would look like a refusal."""
     assert (
         visit(world, name, world.front.identity.person(world.acme, Role.WORKSPACE_OWNER)).status_code == 200

@@ -59,7 +59,7 @@ def test_an_error_with_a_code_of_another_operation_is_found() -> None:
     assert "code is not as described" in (find_undocumented(answer) or "")
 
 
-def test_each_event_of_a_stream_is_looked_at() -> None:
+def test_each_event_of_a_stream_is_checked() -> None:
     def streamed(*events: dict[str, Any]) -> Given:
         text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
         headers = {"Content-Type": "text/event-stream; charset=utf-8"}

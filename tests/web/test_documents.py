@@ -61,7 +61,7 @@ def test_the_document_is_openapi_3_1(document: Any) -> None:
     assert document["info"]["title"] == "Quartermaster"
 
 
-def test_every_reference_in_the_document_leads_somewhere(document: Any) -> None:
+def test_every_reference_in_the_document_resolves(document: Any) -> None:
     def references(part: Any) -> set[str]:
         if isinstance(part, dict):
             own = {part["$ref"]} if isinstance(part.get("$ref"), str) else set[str]()
@@ -108,7 +108,7 @@ def test_operation_names_are_unique(document: Any) -> None:
 def test_every_operation_with_a_caller_requires_authentication(front: Front) -> None:
     for operation in found(declared(front)):
         if not operation.authentication.has_caller or operation.authentication is Authentication.SESSION:
-            continue  # a console page redirects to sign-in: tests/web/console/test_declarations.py
+            continue  # A console page redirects to the sign-in page instead: tests/web/console/test_declarations.py.
         path = operation.path.replace("<reference_kind:kind>", "Task").replace("<network:network>", "slack")
         path = path.replace("<month:month>", "2026-01")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
@@ -153,7 +153,7 @@ def test_every_problem_is_in_the_index_with_meaning_and_remedy(front: Front) -> 
         assert "<h2>Remedy</h2>" in page
 
 
-def test_every_remedy_is_for_a_problem_that_there_is() -> None:
+def test_every_remedy_is_for_an_existing_problem() -> None:
     assert set(REMEDIES) - set(list_problems()) == set()
     assert set(REMEDIES_BY_KIND) == set(Kind)
 

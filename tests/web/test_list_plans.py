@@ -38,16 +38,16 @@ WHOLE = {
     "list_models": "the operator's catalog, from memory",
     "list_signing_keys": "a handful",
 }
-"""Lists that are given in one piece: they may read what they give."""
+"""Lists without pages: they may read every row that they return."""
 
 FEW = {"list_credit_statements": "one a month"}
-"""Lists that have pages and hardly ever fill one."""
+"""Lists with pages that rarely fill one."""
 
 KEPT = {"list_models": "what all models were used for is read once in a while for everybody"}
 """Lists that show what a process keeps, whose reading costs no page."""
 
 COUNTED = {"list_tasks", "list_tasks_of_agent"}
-"""The protocol wants to know of every page how many tasks there are in all."""
+"""The protocol requires the total number of tasks on every page."""
 
 UNFELT = {
     "list_files": {"createdTo"},
@@ -57,7 +57,7 @@ UNFELT = {
     "list_tasks": {"includeArtifacts"},
     "list_tasks_of_agent": {"includeArtifacts"},
 }
-"""Filters whose values here fit all that this owner has, by their list."""
+"""Filters whose values here match all rows of this owner, by list."""
 
 NO_LISTS = {
     "read_key_set",
@@ -78,7 +78,7 @@ NO_LISTS = {
     "read_task",
     "read_task_of_agent",
 }
-"""Single things, and reports over a window, whose answers hold arrays too."""
+"""Single resources, and reports over a window, whose responses also contain arrays."""
 
 
 @dataclass(frozen=True, kw_only=True)

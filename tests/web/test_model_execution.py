@@ -1,4 +1,4 @@
-"""`model.execute` must be granted on an organization: granted on identities alone, it allows no call on any route."""
+"""`model.execute` must be granted on an organization. A grant on identities alone permits no call on any route."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ CALLS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Narrow:
-    """A tenant whose deployment's daemon is a ProjectAgent of its own identity and the receiving one only."""
+    """A tenant whose deployment's service account is ProjectAgent of its own and the receiving identity only."""
 
     front: Front
     tenant: Tenant
@@ -70,7 +70,7 @@ def test_model_routes_refuse_a_daemon_with_identity_grants_only(narrow: Narrow, 
 
 
 @pytest.mark.parametrize("who", ["deployment", "deployment, attributed"])
-def test_agents_refuse_such_a_daemon(narrow: Narrow, who: str) -> None:
+def test_agents_refuse_a_daemon_with_identity_grants_only(narrow: Narrow, who: str) -> None:
     headers = narrow.tenant.credentials[who]
     path = f"/agents/{narrow.deployment_id}/message:send"
     answer = narrow.front.client.post(path, headers=headers, json=request("hello"))
@@ -91,7 +91,7 @@ def test_error_names_the_daemon_and_the_missing_permission(narrow: Narrow) -> No
     assert task["status"]["message"]["parts"][0]["text"] == LACKS
 
 
-def test_its_schedules_are_refused(narrow: Narrow) -> None:
+def test_schedules_of_a_daemon_with_identity_grants_are_refused(narrow: Narrow) -> None:
     front, admin = narrow.front, narrow.tenant.credentials["admin"]
     path = f"/admin/deployments/{narrow.deployment_id}/schedules"
     daily = {
@@ -110,7 +110,7 @@ def test_its_schedules_are_refused(narrow: Narrow) -> None:
     assert (run["state"], run["code"]) == ("refused", "permission_denied")
 
 
-def test_its_distributions_messages_are_refused(front: Front) -> None:
+def test_messages_to_a_daemon_with_identity_grants_are_refused(front: Front) -> None:
     door = make_door(front)
     made = door.connector.deployment
     demote(front, made)
@@ -122,7 +122,7 @@ def test_its_distributions_messages_are_refused(front: Front) -> None:
     assert door.rows() == []
 
 
-def test_over_the_organization_it_counts_for_any_owner(narrow: Narrow) -> None:
+def test_organization_grant_permits_calls_for_any_owner(narrow: Narrow) -> None:
     tenant = make_tenant(narrow.front, "Globex")
     for who in ("deployment", "deployment, attributed", "member"):
         assert narrow.front.client.get("/v1/models", headers=tenant.credentials[who]).status_code == 200

@@ -22,7 +22,7 @@ OPERATIONS = {
     if JSON in operation.get("requestBody", {}).get("content", {})
 }
 SIGNED = {"receive_webhook", "receive_payment_event"}
-"""A body that nobody has signed is refused before it is read."""
+"""An unsigned body is refused before it is read."""
 REFUSED: dict[str, tuple[dict[str, Any], set[int]]] = {
     "malformed JSON": ({"data": b'{"a": ', "content_type": JSON}, {400}),
     "a key that stands twice": ({"data": b'{"a": 1, "a": 2}', "content_type": JSON}, {400}),

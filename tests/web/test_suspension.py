@@ -14,13 +14,13 @@ from tests.web.test_cross_organization import OPERATIONS, World, bearer
 from tests.web.test_cross_organization import world as world  # noqa: PLC0414 (a fixture)
 
 OWN_USER = {"read_me", "select_active_organization"}
-"""What a user's unbound key still does, so that they can turn to another organization."""
+"""Operations that a user's unbound key may still call, so that the user can select another organization."""
 OF_DISTRIBUTIONS = {
     name
     for name, (_, path, _) in OPERATIONS.items()
     if path.startswith(("/distributions/", "/oauth/attributions")) and "webhooks" not in path
 }
-"""What takes a distribution's token; webhooks are signed, and have tests of their own."""
+"""Operations with a distribution's token. Webhooks are signed, and have tests of their own."""
 OF_CALLERS = {
     name
     for name, (method, path, _) in OPERATIONS.items()

@@ -76,7 +76,7 @@ def test_files_of_agents_have_no_deadline_where_that_is_off(switched: Front) -> 
 
 
 @pytest.mark.parametrize(("amount", "entries"), [("0", []), ("0.000001", [1])])
-def test_a_first_run_without_credits_has_none(
+def test_first_start_without_credits_grants_none(
     postgres_server: EmbeddedPostgres,
     migrated_template: str,
     tmp_path: Path,
