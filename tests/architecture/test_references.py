@@ -23,9 +23,7 @@ BEHIND_A_PORT = {
     "shared/identity/authentication/revalidation.py",
     "shared/models/dialects/chat_requests.py",
 }
-"""Files that no file of the walk imports: reached through a port, the web process's services, a declaration, or
-gunicorn.
-"""
+"""Files reached through a port, the services of the web process, a declaration, or gunicorn, and not by an import."""
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _SECTION = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")

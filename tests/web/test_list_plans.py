@@ -43,8 +43,8 @@ WHOLE = {
 FEW = {"list_credit_statements": "one a month"}
 """Lists with pages that rarely fill one."""
 
-KEPT = {"list_models": "what all models were used for is read once in a while for everybody"}
-"""Lists that show what a process keeps, whose reading costs no page."""
+KEPT = {"list_models": "the usage of all models is read periodically and cached for all callers"}
+"""Lists of values that the process caches; reading them does not depend on the page."""
 
 COUNTED = {"list_tasks", "list_tasks_of_agent"}
 """The protocol requires the total number of tasks on every page."""
@@ -261,8 +261,10 @@ CONSOLE = sorted(
 )
 CONSOLE_STATEMENTS = 12
 _REPORTS = ("usage_rollup", "storage_mark", "file_references", "WITH bounds AS")
-"""Sums of a window, whose cost is that of its hours and days (`test_usage_query_plans.py`), and what is
-read in one piece: a file's references, a month's statement.
+"""Statements that may read more rows than a page shows.
+
+Sums over a window cost as much as its hours and days (`test_usage_query_plans.py`). A file's references and a month's
+statement are read completely.
 """
 
 
