@@ -91,7 +91,7 @@ class Settling:
         """Enqueue every sweep now, instead of waiting for beat."""
         send_sweeps(self._stack.broker_url, [kind for domain in self._domains for kind in domain.kinds])
 
-    def let_leases_end(self) -> None:
+    def expire_leases(self) -> None:
         """Expire the leases of dead and live holders."""
         for domain in self._domains:
             query(self._stack, domain.ended_leases)

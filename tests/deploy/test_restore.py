@@ -340,7 +340,7 @@ def test_newer_database_serves_existing_content_and_removes_expired_content(
         assert named(found, "missing") == missing
         assert named(found, "ended") == then - now
         require_served_or_named(after, found)
-        after.shelf.let_leases_end()
+        after.shelf.expire_leases()
         after.shelf.work()
         _, again = after.doctor("--repair")
         assert again == {str(version_id): "missing" for version_id in missing}

@@ -1,6 +1,6 @@
-"""Who may step in between, and what they do: each a whole operation, over connections of its own.
+"""Actors that act between two steps of a flow. Each runs a whole operation over connections of its own.
 
-What it was answered stands in the flow's state under `visitor`, by which the promise to both is judged.
+The actor's response is kept in the flow's state under `visitor`; the flow's `agree` checks it.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tests.web.files.conftest import demote
 
 
 def find_file(world: World, state: State) -> Any | None:
-    """Find the file of a flow: the one that it began with, or that its operation has made by now."""
+    """Find the file of a flow: the one that it started with, or the one that its operation has created."""
     if "file" in state:
         return state["file"]
     found = world.sql(
@@ -51,12 +51,12 @@ def _delete_and_collect(world: World, state: State) -> None:
 
 
 def _let_it_expire(world: World, _: State) -> None:
-    """Two hours later, the sweep comes by."""
+    """Expire due files, two hours later."""
     expire_due(world.later, world.front.services.blobs)
 
 
 def _place_later(world: World, _: State) -> None:
-    """Another worker takes over what a lease no longer holds."""
+    """Place staged content on another worker, two hours later, when leases have expired."""
     place_staged(world.later, world.front.services.blobs)
 
 
@@ -69,19 +69,19 @@ def _sweep_staging(world: World, _: State) -> None:
 
 
 def _revoke(world: World, state: State) -> None:
-    """Take every role from the agent at work; what it had written by then stays."""
+    """Remove all roles of the flow's agent. What it committed before is kept."""
     demote(world.front, world.deployment)
     state["revoked"] = True
     state["was_written"] = find_written(world, state)
 
 
 def find_written(world: World, state: State) -> bool:
-    """Tell whether a flow's operation has been committed."""
+    """Return whether a flow's operation has been committed."""
     return bool(world.sql("SELECT 1 FROM file_operations WHERE operation_id = %(id)s", id=state["operation"]))
 
 
 def _take_over(world: World, state: State) -> None:
-    """Another request of the client asks how far the upload is, and so takes it from the one under way."""
+    """Ask for the upload's progress with another request of the same client, which takes the upload over."""
     if "begun" in state:
         world.agent.progress(state["begun"])
 
@@ -97,7 +97,7 @@ def _give_up_uploads(world: World, _: State) -> None:
 
 
 def _newest_call(world: World) -> ReplyAddress:
-    """Find the call that a flow has under way."""
+    """Find the running call of a flow."""
     payer = world.calls.caller.payer_id
     newest = (
         "SELECT id FROM invocations WHERE organization_id = %(id)s ORDER BY created_at DESC, id DESC LIMIT 1"
@@ -107,7 +107,7 @@ def _newest_call(world: World) -> ReplyAddress:
 
 
 def _give_up_call(world: World, _: State) -> None:
-    """Its front waits no longer."""
+    """Give the call up as its web process does when its timeout has expired."""
     give_up(world.calls.invoker, _newest_call(world).invocation_id)
 
 
@@ -116,12 +116,12 @@ def _cancel_call(world: World, _: State) -> None:
 
 
 def _do_again(world: World, _: State) -> None:
-    """The message of the call comes to another worker too."""
+    """Deliver the call's message to another worker as well."""
     execute(world.calls.executor, _newest_call(world))
 
 
 def _recover(world: World, _: State) -> None:
-    """Two hours later, the sweeps find the call as its worker left it."""
+    """Run the sweeps two hours later, on the call as its worker left it."""
     release_overdue_holds(world.later)
     mark_unresolved(world.later)
     settle_unresolved(world.later)

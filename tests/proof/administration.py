@@ -1,6 +1,6 @@
-"""Administrative operations that write, each asked for by somebody who may.
+"""Administrative operations that write, each called by a user with the permission.
 
-What each needs, and who may ask for it, is the table of `tests/web/identity/test_administration_matrix.py`.
+`tests/web/identity/test_administration_matrix.py` lists what each operation needs and who may call it.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ OF_ORGANIZATIONS = frozenset(
         *("create_budget", "top_up_credits", "adjust_credits", "set_credit_policy"),
     }
 )
-"""Operations on what an organization has one of; each attempt is on an organization of its own."""
+"""Operations on a setting that an organization has once. Each attempt uses an organization of its own."""
 _KEYS_ARE_KNOWN = text("UPDATE signing_keys SET created_at = created_at - interval '1 day'")
 _NOT_SELECTED = text("UPDATE users SET active_organization_id = NULL WHERE id = :user")
 _NEXT_KEY = text("SELECT kid FROM signing_keys WHERE state = 'next' LIMIT 1")
 
 
 def _rotation(cast: Cast) -> Attempt:
-    """The next keys are old enough for everybody to know them."""
+    """Make the next keys old enough to be known everywhere, so that a rotation changes something."""
     with cast.front.services.database.transaction() as session:
         session.execute(_KEYS_ARE_KNOWN)
     return Attempt(path="signing-keys/rotate")
@@ -47,7 +47,7 @@ def _dead_notifications(cast: Cast) -> Attempt:
 
 
 def _selection(cast: Cast) -> Attempt:
-    """The owner, who asks, has selected no organization."""
+    """Clear the owner's selected organization first, so that the selection changes something."""
     with cast.front.services.database.transaction() as session:
         session.execute(_NOT_SELECTED, {"user": cast.owner.user_id})
     return TABLE["select_active_organization"].attempt(cast)
@@ -59,13 +59,13 @@ OWN: dict[str, Callable[[Cast], Attempt]] = {
     "resend_dead_notifications": _dead_notifications,
     "select_active_organization": _selection,
 }
-"""What the table has no attempt for that changes something."""
+"""Attempts that replace those of the table, which would change nothing."""
 UNDOING = {"enable": "disable", "resume": "suspend"}
-"""Acts that have something to do only after another."""
+"""Operations that change something only after their opposite."""
 
 
 def make_cast(world: World) -> Cast:
-    """Make everybody whom the table of operations knows."""
+    """Create all users and resources of the table of operations."""
     make = world.front.identity
     organization_id = make.organization().id
     deployment, principal = make.deployment(organization_id), make.principal(organization_id)
@@ -88,7 +88,7 @@ def make_cast(world: World) -> Cast:
 
 
 def attempt_of(cast: Cast, name: str) -> Attempt:
-    """Make what an operation acts on, so that there is something to do."""
+    """Create the resource that an operation acts on, in a state that the operation changes."""
     attempt = OWN.get(name, TABLE[name].attempt)(cast)
     verb = attempt.path.rpartition("/")[2]
     if verb in UNDOING:
@@ -107,12 +107,12 @@ def _prepare(name: str, world: World) -> Ask:
 def _ask(cast: Cast, name: str, attempt: Attempt) -> TestResponse:
     by = next(user for user in USERS if user in TABLE[name].allowed)
     sent = {} if attempt.body is None else {"json": attempt.body}
-    return ask_as(
+    return request_as(
         getattr(cast, by).authorization, cast, OPERATIONS[name].method, f"/admin/{attempt.path}", **sent
     )
 
 
-def ask_as(authorization: str, cast: Cast, method: str, path: str, **sent: Any) -> TestResponse:
+def request_as(authorization: str, cast: Cast, method: str, path: str, **sent: Any) -> TestResponse:
     """Ask with a client of one's own: what a thread asks meets no other's cookies."""
     client = cast.front.app.test_client()
     headers = {"Authorization": authorization} if authorization else {}

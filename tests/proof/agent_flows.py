@@ -1,4 +1,4 @@
-"""Flows of agents: a message from its acceptance to the end of its turn, schedules, the door, and imports of media."""
+"""Flows of agents: a message until the end of its turn, schedules, inbound messages, and imports of media."""
 
 import time
 from collections.abc import Callable
@@ -35,7 +35,7 @@ rules:
 WORDS = "four byte text here"
 ENDS = {f"TASK_STATE_{end}" for end in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")}
 TURNS = 4
-"""How many workers a turn may be left by in a test."""
+"""The maximum number of workers that may leave a turn unfinished in a test."""
 _UNANSWERED = "SELECT id FROM task_turns WHERE state <> 'done' LIMIT 1"
 
 
@@ -91,7 +91,10 @@ def _stream(world: World, state: State) -> TestResponse:
 
 
 def _answer(world: World, _state: State) -> None:
-    """Answer what waits, as workers do: what one leaves, the next takes over once the lease has ended."""
+    """Run pending turns as workers do.
+
+    If a worker leaves a turn unfinished, the next one takes it over after the lease has expired.
+    """
     for _ in range(TURNS):
         if not world.sql(_UNANSWERED):
             return
@@ -103,7 +106,7 @@ def _answer(world: World, _state: State) -> None:
 
 
 def _require_answered(world: World, state: State) -> None:
-    """One task, which tells everything once; the file it links to is stored once."""
+    """Check that one task has each update once, and that the file it links to is stored once."""
     (task_id,) = state["tasks"]
     told = "SELECT CAST(event AS text) FROM task_events WHERE task_id = %(id)s ORDER BY sequence"
     events = [parse(row[0]) for row in world.sql(told, id=task_id)]
@@ -122,7 +125,7 @@ def _require_answered(world: World, state: State) -> None:
 
 
 def _require_one_call(world: World, state: State) -> None:
-    """The model was asked once, and the organization charged once for what the task tells."""
+    """Check that the model was called once, and the organization charged once for what the task contains."""
     (task_id,) = state["tasks"]
     call_id = _call_of(world, task_id)
     charged = world.sql("SELECT status FROM usage_records WHERE invocation_id = %(id)s", id=call_id)
@@ -144,7 +147,7 @@ def _read(world: World, state: State, task_id: str) -> Any:
 
 
 def _agree(world: World, state: State) -> None:
-    """A task ends once, as everybody was told, and tells nothing twice; its model was asked once at the most."""
+    """Check that the task ended once, as clients were told, repeats no update, and called its model at most once."""
     (task_id,) = state["tasks"]
     told = "SELECT CAST(event AS text) FROM task_events WHERE task_id = %(id)s ORDER BY sequence"
     events = [parse(row[0]) for row in world.sql(told, id=task_id)]
@@ -169,7 +172,7 @@ def _cancel(world: World, state: State) -> None:
 
 
 def _take_over(world: World, _: State) -> None:
-    """The worker has stalled for longer than its lease: another answers the turn, from its beginning to its end."""
+    """Run the turn on another worker, because the first has stalled for longer than its lease."""
     world.sql("UPDATE task_turns SET lease_until = now() - interval '1 s' WHERE lease_until > now()")
     sweep_turns(world.database, world.hints)
     world.answer_turn()
@@ -205,7 +208,7 @@ def _door(world: World) -> State:
 
 
 def _old(world: World) -> State:
-    """A task that ended long ago."""
+    """Create a task that ended long ago."""
     state = _message(_scripted, world)
     _send(world, state)
     _answer(world, state)

@@ -1,10 +1,10 @@
-"""Watch every commit that changes something, and lose the answer to one: Postgres has done it, and nobody hears of it.
+"""Record every commit that changes something, and lose the response of one of them after Postgres has committed.
 
-The connections are real ones, of a class of their own. To lose an answer is to cut the socket once COMMIT has been
-acknowledged: what the client then hears is the driver's own error. A statement in autocommit is a commit too.
+The connections are real, of a class of their own. A response is lost by closing the socket after COMMIT was
+acknowledged, so the client receives the driver's own error. A statement in autocommit counts as a commit.
 
-A commit is told by the place in the code that opened its transaction, and by how many that place has made before it in
-the same run: so the same one is found again in the next run, whatever threads beside it do.
+A commit is identified by the place in the code that opened its transaction, and by the number of commits from that
+place in the same run. So the next run finds it again, independent of other threads.
 """
 
 import os
@@ -33,7 +33,7 @@ _HAS_WRITTEN = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Site:
-    """A place in the code where a transaction, or a statement of its own, is opened."""
+    """A place in the code that opens a transaction, or runs a statement in autocommit."""
 
     path: str
     line: int
@@ -45,7 +45,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of a run: where it was opened, and the how-manieth of that place it is."""
+    """One commit of a run: its place, and its number among the commits from that place."""
 
     site: Site
     number: int
@@ -55,7 +55,7 @@ class Commit:
 
 
 class Journal:
-    """The commits of one run, in their order; the answer to one of them may be lost."""
+    """The commits of one run in order. The response of one of them may be lost."""
 
     def __init__(self, lost: Commit | None = None) -> None:
         self.commits: list[Commit] = []
@@ -65,7 +65,7 @@ class Journal:
         self._lock = threading.Lock()
 
     def note(self, site: Site) -> bool:
-        """Note a commit that was just made; tell whether its answer is to be lost."""
+        """Record a commit. Return whether its response is to be lost."""
         with self._lock:
             self._counts[site] += 1
             commit = Commit(site, self._counts[site])
@@ -80,12 +80,12 @@ _before: list[Callable[[], None]] = []
 visited: set[Site] = set()
 """Every place at which any run of this process has opened a transaction."""
 written: set[Site] = set()
-"""Those whose transaction has changed something."""
+"""The places whose transaction has changed something."""
 
 
 @contextmanager
 def watched(lost: Commit | None = None) -> Iterator[Journal]:
-    """Keep a journal of the commits within the block."""
+    """Record the commits within the block."""
     journal = Journal(lost)
     _journals.append(journal)
     try:
@@ -96,7 +96,7 @@ def watched(lost: Commit | None = None) -> Iterator[Journal]:
 
 @contextmanager
 def before_commits(act: Callable[[], None]) -> Iterator[None]:
-    """Act before each commit that changes something, within the block."""
+    """Run a function before each commit within the block that changes something."""
     _before.append(act)
     try:
         yield
@@ -106,7 +106,7 @@ def before_commits(act: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def watching_connections() -> Iterator[None]:
-    """Have every connection that is made within the block be one whose commits can be watched."""
+    """Watch the commits of every connection that is opened within the block."""
     patch = pytest.MonkeyPatch()
     for name in ("transaction", "autocommit"):
         patch.setattr(Database, name, _noting_place(getattr(Database, name)))
@@ -150,10 +150,10 @@ def _site(file: str, line: int, function: str) -> Site:
 
 
 class WatchedConnection(psycopg2.extensions.connection):
-    """A connection that notes what it commits."""
+    """A connection that records its commits."""
 
     def commit(self) -> None:
-        """Commit, and break if nobody is to hear of it."""
+        """Commit, and close the connection if the response is to be lost."""
         has_written = (_journals or _before) and _is_in_transaction(self) and self._has_written()
         if has_written:
             self._announce()
@@ -162,18 +162,18 @@ class WatchedConnection(psycopg2.extensions.connection):
             self._note()
 
     def cursor(self, *arguments: Any, **options: Any) -> Any:
-        """Give a cursor whose statements, in autocommit, are noted as the commits that they are."""
+        """Return a cursor that records its statements in autocommit as commits."""
         factory = options.pop("cursor_factory", None) or psycopg2.extensions.cursor
         return super().cursor(*arguments, cursor_factory=_noting(factory), **options)
 
     def run(self, statement: str) -> Any:
-        """Carry out a statement of the watch's own; give what it says."""
+        """Run a statement of the recorder itself. Return its first value, if it returns rows."""
         with super().cursor() as cursor:
             cursor.execute(statement)
             return (cursor.fetchone() or [None])[0] if cursor.description else None
 
     def end_statement(self) -> None:
-        """Commit what one statement did in autocommit."""
+        """Commit the transaction of one statement in autocommit."""
         has_written = self._has_written()
         if has_written:
             self._announce()
@@ -198,7 +198,7 @@ class WatchedConnection(psycopg2.extensions.connection):
         if True in heard:
             with socket.socket(fileno=os.dup(self.fileno())) as link:
                 link.shutdown(socket.SHUT_RDWR)
-            self.run("SELECT 1")  # which raises what the driver raises for a lost link
+            self.run("SELECT 1")  # Raises the driver's own error for a lost connection.
 
 
 @cache
@@ -226,7 +226,7 @@ def _is_in_transaction(link: Any) -> bool:
 
 
 def _is_periodic(frame: FrameType | None) -> bool:
-    """Tell whether this is a thread that renews or looks by the clock: how often it commits is luck."""
+    """Return whether this is a periodic thread: the number of its commits depends on the clock."""
     while frame is not None:
         if (
             frame.f_code.co_filename.endswith("shared/runtime/periodic_thread.py")

@@ -1,4 +1,4 @@
-"""One installation for all flows of this process, whose commits are watched."""
+"""One installation for all flows of this process, whose commits are recorded."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -39,7 +39,7 @@ def world(
     valkey_server: EmbeddedValkey,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    """An installation over this module's database."""
+    """Yield an installation over this module's database."""
     blobs, models = tmp_path_factory.mktemp("blobs"), tmp_path_factory.mktemp("models")
     patch = pytest.MonkeyPatch()
     patch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.001)
@@ -49,7 +49,9 @@ def world(
         stack.enter_context(watching_connections())
         local = {**LOCAL_EGRESS, "payment_sources": SOURCES}
         front = stack.enter_context(open_front(database_url, valkey_server.url, blobs, **local))
-        front.app.test_client_class = FlaskClient  # other tests hold answers against the documents
+        front.app.test_client_class = (
+            FlaskClient  # Without validation against the OpenAPI document: other tests cover it.
+        )
         worker = stack.enter_context(bound_worker(front.settings))
         replies = ReplyChannel(connect_valkey(valkey_server.url))
         stack.callback(replies.close)
@@ -66,13 +68,14 @@ def world(
             **stack.enter_context(_worker_of_agents(front)),
         )
         stack.callback(made.link.close)
-        front.services.blobs.require()  # which the first use of a store records
+        # The first use of a store commits a row. It happens here, so that no flow has that commit.
+        front.services.blobs.require()
         yield made
 
 
 @contextmanager
 def _worker_of_agents(front: Front) -> Iterator[dict[str, Any]]:
-    """Put together what answers turns, which writes each update at once."""
+    """Yield what a worker of agents consists of. It writes each update at once."""
     services, valkey = front.services, connect_valkey(front.settings.redis_url)
     hints = TaskNotifier(valkey)
     behaviors = build_behaviors(services.database, services.blobs, valkey, front.settings)
@@ -86,7 +89,7 @@ def _worker_of_agents(front: Front) -> Iterator[dict[str, Any]]:
 
 
 def _asked(patch: pytest.MonkeyPatch) -> list[str]:
-    """Note every call that a provider is asked for."""
+    """Record the id of every call that is sent to a provider."""
     asked: list[str] = []
     really = Router.open
 
@@ -100,7 +103,7 @@ def _asked(patch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _told_too_soon(patch: pytest.MonkeyPatch, database: Database) -> list[UUID]:
-    """Note every call whose end is told while it is not settled."""
+    """Record every call whose end is reported before the call is settled."""
     told: list[UUID] = []
     really = LeasedCall.send
 

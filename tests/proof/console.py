@@ -1,6 +1,7 @@
-"""What the forms of the console write, each posted by a session that may.
+"""Forms of the console that write, each posted by a session with the permission.
 
-What most act on is what the operation of REST beside them acts on: its address tells what the form's address names.
+Most forms act on the resource of the REST operation with the same effect: the ids of its path are those of the form's
+path.
 """
 
 import re
@@ -31,7 +32,7 @@ from web.console import cookies, csrf
 from web.console.routes import PAGES
 
 Names = Mapping[str, str]
-"""What the address of a form names, and the fields that are sent."""
+"""The ids in the path of a form, and its fields."""
 FORMS = {route.name: route for routes in PAGES for route in routes.declared if route.method == "POST"}
 REST_OF_ACTIONS = {action.path: action.rest for routes in PAGES for action in routes.actions}
 WRITING_NOTHING = {
@@ -40,12 +41,12 @@ WRITING_NOTHING = {
     "check_endpoint": "its card is fetched: tests/web/a2a/test_remote_cards.py",
     "begin_session": "it is asked without a session: tests/proof/requests.py",
 }
-"""Forms that are shown to be safe elsewhere, and where."""
+"""Forms that are covered elsewhere, and where."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """An organization, who is in it, and who posts."""
+    """An organization, its users, and the user who posts."""
 
     world: World
     cast: Cast
@@ -60,13 +61,13 @@ def _file(scene: Scene) -> Names:
 
 
 def agent_of_console(world: World) -> CreatedDeployment:
-    """Give an agent of the cast's organization, which answers, and stores files."""
+    """Return an agent of the cast's organization that replies and stores files."""
     made: CreatedDeployment = world.once(_agent)
     return made
 
 
 def task_of_console(world: World, authorization: str) -> str:
-    """Send that agent a message; give the task, which nobody answers yet."""
+    """Send that agent a message. Return the task, whose turn no worker runs yet."""
     said = request("hello", configuration={"returnImmediately": True})
     path = f"/agents/{agent_of_console(world).deployment.id}/message:send"
     task_id: str = succeed(world.front.post(path, authorization, json=said))["task"]["id"]
@@ -105,13 +106,13 @@ def _task(scene: Scene) -> Names:
 
 
 def _key(scene: Scene) -> Names:
-    found = _of_twin("revoke_key", scene)
+    found = _from_rest_operation("revoke_key", scene)
     keys = scene.world.sql("SELECT name FROM api_keys WHERE id = %(id)s", id=found["key_id"])
     return {**found, "name": keys[0][0]}
 
 
 def _limited_key(scene: Scene) -> Names:
-    return {**_of_twin("set_models", scene), "model:acme/one": "on"}
+    return {**_from_rest_operation("set_models", scene), "model:acme/one": "on"}
 
 
 def _new_key(_: Scene) -> Names:
@@ -129,7 +130,7 @@ def _binding(scene: Scene) -> Names:
 
 
 def _import(scene: Scene) -> Names:
-    """An import that failed, of a distribution of its own."""
+    """Create a failed import of a distribution of its own."""
     connector = make_connector(scene.world.front, scene.cast.organization_id)
     return {"distribution_id": str(connector.id), "import_id": str(push(connector, "Failed", "media_gone"))}
 
@@ -139,7 +140,7 @@ def _proof(scene: Scene) -> Names:
 
 
 def _and(form: str, **fields: str) -> Callable[[Scene], Names]:
-    return lambda scene: {**_of_twin(form, scene), **fields}
+    return lambda scene: {**_from_rest_operation(form, scene), **fields}
 
 
 def _just(**fields: str) -> Callable[[Scene], Names]:
@@ -172,9 +173,9 @@ NEEDS: dict[str, Callable[[Scene], Names]] = {
     "confirm_identity": _proof,
     "choose_organization": lambda scene: {"organization": str(scene.cast.organization_id)},
 }
-"""What a form needs that is not in the address of its twin."""
+"""The ids and fields that a form needs besides those of its REST operation."""
 LATE = {"confirm_identity": 422}
-"""What who comes second at once is told: that the code is used, where later the session is over."""
+"""The status of the second of two simultaneous requests: the code is used, whereas later the session has ended."""
 BY_OPERATORS = {"add_credits"}
 OF_ORGANIZATIONS = {
     "issue_key",
@@ -184,11 +185,11 @@ OF_ORGANIZATIONS = {
     "resume_spending",
     "add_budget",
 }
-"""What an organization has one of; each attempt is on an organization of its own."""
+"""Forms for what an organization has once. Each attempt uses an organization of its own."""
 
 
-def _of_twin(form: str, scene: Scene) -> Names:
-    """Make what the operation of REST acts on; give the ids in its address by their names."""
+def _from_rest_operation(form: str, scene: Scene) -> Names:
+    """Create the resource of the form's REST operation. Return the ids in its path by name."""
     twin = REST_OF_ACTIONS[FORMS[form].path]
     assert twin is not None
     pattern = re.sub(r"<[^:>]+:(\w+)>", r"(?P<\1>[^/]+)", OPERATIONS[twin].path)
@@ -207,14 +208,14 @@ def _prepare(form: str, world: World) -> Ask:
         world.sql("UPDATE users SET is_operator = %(yes)s WHERE id = %(id)s", yes=is_operator, id=by.user_id)
         cast = replace(cast, organization_id=organization_id, owner=by)
     scene = Scene(world=world, cast=cast, by=by)
-    named = NEEDS.get(form, partial(_of_twin, form))(scene)
+    named = NEEDS.get(form, partial(_from_rest_operation, form))(scene)
     path = re.sub(r"<\w+:(\w+)>", lambda at: named[at[1]], FORMS[form].path)
     secret = begin_session(world.front, by.user_id, cast.organization_id)
     return partial(post, world, path, secret, named)
 
 
 def post(world: World, path: str, secret: str, fields: Names, cookie: str = cookies.SESSION) -> TestResponse:
-    """Post a form as a browser does that keeps this secret."""
+    """Post a form as a browser with this session secret."""
     client = world.front.app.test_client(use_cookies=False)
     headers = {"Cookie": f"{cookie}={secret}", "Sec-Fetch-Site": "same-origin"}
     return client.post(

@@ -1,4 +1,4 @@
-"""Flows of credits: calls to models from the hold to the charge, what sweeps make of dead ones, entries and budgets."""
+"""Flows of credits: model calls from the hold to the charge, sweeps of lost calls, ledger entries and budgets."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -30,7 +30,7 @@ def _unasked(world: World) -> State:
 
 
 def _call(stream: bool, world: World, state: State) -> None:
-    """Make a call as a client does, and read its answer if there is to be one."""
+    """Make a call as a client does, and read its reply if the call was settled."""
     inbox = world.calls.chat(TOKENS, stream=stream)
     state["called"].append(inbox.address.invocation_id)
     world.calls.execute(inbox)
@@ -46,7 +46,7 @@ def _require_told(replies: list[Reply]) -> None:
 
 
 def _require_one_charge_a_call(world: World, state: State) -> None:
-    """One that was accepted is made, answered and charged once: nothing of it is left to its client."""
+    """Check that each accepted call was sent, replied and charged once, and that the client has to repair nothing."""
     called = state["called"]
     assert [at for at in world.asked if UUID(at) in called] == [*map(str, called)], "each is made once"
     for replies in state["replies"]:
@@ -65,7 +65,7 @@ def _costs(world: World, invocation_id: UUID) -> list[int]:
 
 
 def _agree(world: World, state: State) -> None:
-    """A call is made once at the most; what was told is charged exactly, and what was not made costs nothing."""
+    """Check that a call is sent at most once, a delivered reply is charged exactly, and an unsent call is free."""
     spent = 0
     for called in state["called"]:
         asked, costs = world.asked.count(str(called)), _costs(world, called)
@@ -82,13 +82,13 @@ def _agree(world: World, state: State) -> None:
 
 
 def _require_nothing_held(world: World) -> None:
-    world.let_leases_end()
+    world.expire_leases()
     world.run(LEDGER)
     assert world.held() == 0
 
 
 def _accepted(world: World) -> State:
-    """A call that waits for a worker."""
+    """Create a call that waits for a worker."""
     state, inbox = _unasked(world), world.calls.chat(TOKENS)
     inbox.close()
     return state | {"id": inbox.address.invocation_id}
@@ -99,7 +99,7 @@ def _give_up(world: World, state: State) -> None:
 
 
 def _dispatched(world: World) -> State:
-    """A call whose worker died, having noted what it had streamed; the grace is over too."""
+    """Create a call whose worker died after it had recorded streamed tokens. The grace period is over too."""
     state = _accepted(world)
     with world.database.autocommit() as session:
         dispatch = holds.dispatch(session, state["id"])
@@ -126,7 +126,7 @@ def _require_ended(ending: str, world: World, state: State) -> None:
 
 
 def _require_estimate(world: World, state: State) -> None:
-    """What was streamed is charged, once, with the prompt."""
+    """Check that the streamed tokens are charged once, with the prompt."""
     assert _state_of(world, state["id"]) == "settled"
     costs = world.sql("SELECT cost FROM usage_records WHERE invocation_id = %(id)s", id=state["id"])
     assert len(costs) == 1
@@ -160,7 +160,7 @@ def _require_one_entry(world: World, state: State) -> None:
 
 
 def _day_of_storage(world: World) -> State:
-    """A day that is measured and not charged yet, of an organization that has credits."""
+    """Create a measured day that is not charged yet, of an organization with credits."""
     day = (datetime.now(UTC) - timedelta(days=10 + next(_DAYS))).date().isoformat()
     Calls(world.database, world.organization_id).store(day, bytes_of_30_days=GIB, price=1000)
     return {"day": day}
@@ -181,7 +181,10 @@ def _budgets(world: World) -> str:
 
 
 def _create_budget(world: World, state: State) -> TestResponse:
-    """Create a budget; who did not hear of it is told that it is there, and finds it."""
+    """Create a budget.
+
+    If the first response was lost, the repetition reports that the budget exists, and the client finds it.
+    """
     body = {
         "subjectKind": "user",
         "subjectId": state["subject"],

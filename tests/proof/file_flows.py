@@ -1,4 +1,4 @@
-"""Flows of files: each write with an operationId or a key of its own, and the jobs that follow it."""
+"""Flows of files: each write with an operationId or another key, and the jobs that follow it."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,7 +25,7 @@ UPLOADS = (*FILES, "files.expire_uploads")
 
 
 def job(kind: str) -> Step:
-    """Have a worker do a job, whose message may come again."""
+    """Return a step that runs a job on a worker, as a redelivered message does."""
 
     def step(world: World, _: State) -> None:
         world.run([kind])
@@ -45,7 +45,7 @@ def _upload(world: World, state: State) -> TestResponse:
 
 
 def _kept(state: State, answer: TestResponse) -> TestResponse:
-    """Keep what a client was answered, and give it."""
+    """Record a client's response, and return it."""
     if answer.status_code < 500:
         state["answers"].append(answer)
     return answer
@@ -62,7 +62,7 @@ def _require_one_file(world: World, state: State) -> None:
 
 
 def _stored(world: World, retention_expires_at: str | None = None) -> State:
-    """A file that is stored and placed."""
+    """Create a file that is stored and placed."""
     file = succeed(world.agent.upload(SMALL, retentionExpiresAt=retention_expires_at), 201)
     world.run(["files.place_staged"])
     return {"operation": uuid4(), "content": LARGE, "file": file, "answers": []}
@@ -95,7 +95,7 @@ def _require_deleted(world: World, state: State) -> None:
 
 
 def _agree(world: World, state: State) -> None:
-    """Hold a file against everything that anybody was told of it."""
+    """Check a file against every successful response about it."""
     answers = [*state["answers"], *([state["visitor"]] if "visitor" in state else [])]
     if "revoked" in state:
         is_told = any(answer.status_code < 300 for answer in state["answers"])
@@ -171,7 +171,7 @@ def _grant(world: World, state: State) -> TestResponse:
 
 
 def _require_links(world: World, state: State) -> None:
-    """A grant has no key: each attempt makes a link, and every link that somebody was told of works."""
+    """A grant has no idempotency key: each attempt creates a link, and every link that a client received works."""
     for answer in state["answers"]:
         assert world.agent.follow(succeed(answer, 201)["url"]).data == SMALL
     held = succeed(world.agent.grants(state["file"]))["grants"]
@@ -209,7 +209,7 @@ def _require_unreferred(world: World, state: State) -> None:
 
 
 def _begin(world: World, state: State) -> TestResponse:
-    """Begin; who begins once more when all is stored is given the result at once."""
+    """Begin an upload. If it is stored completely already, the response is the result."""
     begun = world.agent.begin(len(state["content"]), operationId=state["operation"])
     if begun.status_code == 201:
         state["begun"] = begun
@@ -217,7 +217,7 @@ def _begin(world: World, state: State) -> TestResponse:
 
 
 def _send_rest(is_last: bool, world: World, state: State) -> TestResponse:
-    """Send half of the content, or what is missing, as a client that asks first how much was kept."""
+    """Send half of the content, or what is missing, as a client that first asks for the offset."""
     progress = world.agent.progress(state["begun"])
     if progress.status_code != 204:
         return progress
@@ -240,7 +240,7 @@ def _require_cancelled(world: World, state: State) -> None:
 
 
 def _abandoned(world: World) -> State:
-    """A resumable upload of which nothing has come for too long."""
+    """Create a resumable upload that has received nothing for too long."""
     state = _new(LARGE, world)
     _begin(world, state)
     succeed(_send_rest(False, world, state), 204)
@@ -251,7 +251,7 @@ def _abandoned(world: World) -> State:
 
 
 def _dead_upload(world: World) -> State:
-    """Bytes in staging whose front died before its commit."""
+    """Stage bytes of a web process that died before its commit."""
     store, version_id = world.front.services.blobs, new_id()
     store.begin(version_id)
     receiver = store.receive(version_id, size_bytes=len(SMALL))

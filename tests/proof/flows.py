@@ -1,7 +1,7 @@
-"""What a flow is: steps that a client or the schedule repeats until they are done, and what must then be so.
+"""A flow: steps that a client or a schedule repeats until they succeed, and the conditions that must hold afterwards.
 
-A row of `FLOWS` is all that a new flow needs: it is run with the answer of each of its commits lost in turn, and with
-every other actor stepping in at each of its failpoints.
+Add a row to `FLOWS` for a new flow. It runs with the response of each of its commits lost in turn, and with every
+other actor at each of its failpoints.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.proof.world import World
 
 ATTEMPTS = 4
 NO_STEP = frozenset({"jobs.before_publish"})
-"""Points at which a flow has taken no step since its commit, which has a point of its own."""
+"""Failpoints at which a flow has done nothing since its last commit, which has a failpoint of its own."""
 UNSEEN = NO_STEP | {"upload.begun", "upload.opened", "upload.received"}
-"""Points at which nothing has changed yet that others could see or lock."""
+"""Failpoints before any change that others could see or lock."""
 State = dict[str, Any]
 ran: set[str] = set()
 """The names of the flows that have run in this process."""
@@ -30,22 +30,22 @@ Step = Callable[[World, State], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """Somebody else, and what they do: a whole operation, over connections of their own."""
+    """Another actor: a whole operation, over connections of its own."""
 
     name: str
     act: Callable[[World, State], object]
     ends_agent: bool = False
-    """Whether the agent at work can do nothing afterwards, and so has to be one that nobody else needs."""
+    """Whether the flow's agent has no permission afterwards. Then the flow gets an agent of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """Something that has one effect, however often its steps are repeated.
+    """An operation with one effect, however often its steps are repeated.
 
-    `prepare` makes what it needs. A step gives the answer that its client reads, or raises: an answer of 500 or above,
-    and `ServiceUnavailable`, have the client repeat the step. `sweeps` are the jobs that the schedule runs meanwhile.
-    `require` fails unless the promise is kept. `visitors` step in between, and then `agree` fails unless what each side
-    was told is so.
+    `prepare` creates what it needs. A step returns the response that its client reads, or raises. The client repeats
+    the step after a response of 500 or above and after `ServiceUnavailable`. `sweeps` are the periodic jobs that run
+    meanwhile. `require` fails unless the effect is exactly one. `visitors` act between the steps; `agree` then fails
+    unless every response is true.
     """
 
     name: str
@@ -54,17 +54,17 @@ class Flow:
     require: Callable[[World, State], None]
     sweeps: Sequence[str] = ()
     records: bool = field(default=False)
-    """Whether the store is one whose uploads are recorded before they begin, as on S3."""
+    """Whether the store records uploads before they begin, as S3 does."""
     visitors: Sequence[Actor] = ()
     passes: Collection[str] = NO_STEP
-    """The points at which nobody need step in."""
+    """The failpoints that visitors skip."""
     agree: Callable[[World, State], None] | None = None
 
 
 def run(world: World, flow: Flow, lost: Commit | None = None, *, times: int = 1) -> Journal:
-    """Run a flow, with the answer of one commit lost, and check its promise; `times` repeats it all, as by a client.
+    """Run a flow, lose the response of one commit, and check the effect. `times` repeats all steps, as a client may.
 
-    The journal has the commits of the first time.
+    The journal has the commits of the first run.
     """
     ran.add(flow.name)
     with world.recording_uploads(flow.records):
@@ -74,7 +74,7 @@ def run(world: World, flow: Flow, lost: Commit | None = None, *, times: int = 1)
         for _ in range(times - 1):
             _take_steps(world, flow, state)
         if lost is not None:
-            world.let_leases_end()
+            world.expire_leases()
         world.run(flow.sweeps)
         flow.require(world, state)
     return journal
@@ -85,7 +85,7 @@ def _take_steps(world: World, flow: Flow, state: State) -> None:
         _repeat(world, flow, state, step)
 
 
-def points_of(world: World, flow: Flow) -> list[str]:
+def list_failpoints(world: World, flow: Flow) -> list[str]:
     """List the failpoints that a flow reaches."""
     with world.recording_uploads(flow.records):
         state = flow.prepare(world)
@@ -95,9 +95,9 @@ def points_of(world: World, flow: Flow) -> list[str]:
 
 
 def run_visited(world: World, flow: Flow, actor: Actor, point: str) -> None:
-    """Run a flow with somebody else acting at a point, and check what both were told."""
+    """Run a flow with another actor at a failpoint, and check the responses of both."""
     assert flow.agree is not None
-    world = world.with_newcomer() if actor.ends_agent else world
+    world = world.with_own_agent() if actor.ends_agent else world
     with world.recording_uploads(flow.records):
         state = flow.prepare(world)
         with visiting(world, point, lambda: actor.act(world, state)) as visit:
@@ -108,7 +108,7 @@ def run_visited(world: World, flow: Flow, actor: Actor, point: str) -> None:
 
 
 def _repeat(world: World, flow: Flow, state: State, step: Step) -> None:
-    """Take a step until it is answered; between two attempts time passes, and the schedule runs."""
+    """Repeat a step until it succeeds. Between attempts, leases expire and the sweeps run."""
     for _ in range(ATTEMPTS):
         try:
             answer = step(world, state)
@@ -118,6 +118,6 @@ def _repeat(world: World, flow: Flow, state: State, step: Step) -> None:
             if not isinstance(answer, TestResponse) or answer.status_code < 500:
                 return
             said = answer.text
-        world.let_leases_end()
+        world.expire_leases()
         world.run(flow.sweeps)
     raise AssertionError(f"{flow.name}: a step was never answered: {said}")

@@ -1,6 +1,6 @@
-"""Have somebody else act at a point of a flow: their whole operation ends, in another thread, before the flow goes on.
+"""Run another actor at a failpoint of a flow: its whole operation ends in another thread before the flow continues.
 
-Where they have to wait for a lock that the flow holds, the flow goes on first: then the database has put them in order.
+If the actor waits for a lock that the flow holds, the flow continues first: then the database orders the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.proof.world import World
 LOOK_SECONDS = 0.005
 PATIENCE_SECONDS = 60.0
 VISITOR = "visitor"
-"""How the threads of those who step in are called."""
+"""The prefix of the names of visitors' threads."""
 _WAITING = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
@@ -27,7 +27,7 @@ reached: set[str] = set()
 
 
 class Visit:
-    """What somebody does at a point, once; `waited` tells whether the flow had to go on first."""
+    """An operation that runs once at a failpoint. `waited` tells whether the flow had to continue before it ended."""
 
     def __init__(self, world: World, act: Callable[[], object]) -> None:
         self.waited = False
@@ -37,7 +37,7 @@ class Visit:
         self._under_way: Future[object] | None = None
 
     def begin(self) -> None:
-        """Act, and come back when that is done or cannot go on."""
+        """Run the operation. Return when it has ended, or waits for a lock."""
         if self._under_way is not None:
             return
         self._under_way = self._threads.submit(self._act)
@@ -47,7 +47,7 @@ class Visit:
                 return
 
     def end(self) -> bool:
-        """Wait for the end of what was done, whose failure is raised here; tell whether anything was."""
+        """Wait until the operation ends. Raises its error. Return whether it was begun."""
         if self._under_way is not None:
             self._under_way.result(PATIENCE_SECONDS)
         self._threads.shutdown()
@@ -56,7 +56,7 @@ class Visit:
 
 @contextmanager
 def visiting(world: World, point: str, act: Callable[[], object]) -> Iterator[Visit]:
-    """Have somebody act where the block reaches this point first."""
+    """Run an operation when the block first reaches this failpoint."""
     visit = Visit(world, act)
 
     def hit(name: str) -> None:
@@ -73,7 +73,7 @@ def visiting(world: World, point: str, act: Callable[[], object]) -> Iterator[Vi
 
 @contextmanager
 def noting_points() -> Iterator[list[str]]:
-    """List the points that the block reaches, in their order, each once."""
+    """List the failpoints that the block reaches, in order, each once."""
     points: dict[str, None] = {}
     patch = pytest.MonkeyPatch()
     patch.setattr(failpoints, "hit", points.setdefault)

@@ -1,6 +1,6 @@
-"""A database two hours later: the same rows over connections to which every `now()` is that much ahead.
+"""The same database two hours later: over these connections, every `now()` is two hours ahead.
 
-What is due by then is due to whoever asks over it, while a flow that is under way has the present clock.
+So a sweep over them finds everything due, while a running flow keeps the present time.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ CREATE FUNCTION later.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATIL
 
 @contextmanager
 def database_later(url: str, administrator_url: str) -> Iterator[Database]:
-    """Open a database of which the clock is ahead."""
+    """Open the database with its clock two hours ahead."""
     with (
         closing(psycopg2.connect(administrator_url)) as administrator,
         administrator,

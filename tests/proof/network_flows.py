@@ -1,4 +1,4 @@
-"""A flow of networks: an app is installed in a workspace, by somebody who begins anew if it did not end."""
+"""A flow of networks: the installation of an app in a workspace, which a user restarts if it did not end."""
 
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -16,7 +16,7 @@ _ACTS = "SELECT count(*) FROM audit_events WHERE resource_id = %(id)s AND action
 
 
 def _app(world: World) -> State:
-    """A distribution with an app of Slack's, and another that is to receive for a workspace."""
+    """Create a distribution with a Slack app, and another that is to receive messages of a workspace."""
     app = open_line(world.front, world.slack)
     other = open_line(world.front, world.slack, organization_id=app.organization_id)
     client = {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}
@@ -25,7 +25,7 @@ def _app(world: World) -> State:
 
 
 def _install(world: World, state: State) -> TestResponse:
-    """Begin, agree at Slack, and come back: each of these is good once."""
+    """Begin, agree at Slack, and return. The state and the code can each be used once."""
     app, target = state["app"], {"targetDistributionId": str(state["other"].distribution_id)}
     begun = world.front.post(
         f"{app.settings_path}/installations", app.administrator.authorization, json=target

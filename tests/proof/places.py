@@ -1,4 +1,4 @@
-"""Every place of the product that opens a transaction, read from its source, but those of routes that only read."""
+"""Every place of the product that opens a transaction, read from its source. Routes that only read are left out."""
 
 import ast
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from tests.proof.commits import ROOT, Site
 PACKAGES = ("shared", "web", "workers")
 OPENING = frozenset({"transaction", "autocommit"})
 _READING = frozenset({"page", "pages", "download"})
-"""How routes that only read are declared, besides as a GET."""
+"""The methods that declare routes that only read, besides GET."""
 _WRITING = frozenset({"return_from_provider", "complete_installation"})
-"""Routes that write at a GET: a browser comes back from where its user agreed."""
+"""Routes that write at a GET, because a browser returns from a site where its user agreed."""
 READ = frozenset(
     {
         *(
@@ -43,7 +43,7 @@ READ = frozenset(
         ),
     }
 )
-"""What only reads, and is read where something was lost, by those who wait, or by the clock."""
+"""Places that only read: after a loss, while a client waits, or periodically."""
 ELSEWHERE = {
     "shared/a2a/behaviors/model_calls.py:ModelCalls._release_hold": "tests/shared/a2a/behaviors/test_deaths.py",
     "shared/a2a/inbound/dispatcher.py:_route_if_due": "tests/web/inbound/test_killed_doors.py",
@@ -52,7 +52,7 @@ ELSEWHERE = {
     "shared/a2a/tasks/log.py:TaskLog._resubmit": "tests/shared/a2a/behaviors/test_execution.py",
     "shared/a2a/agent_turns/leases.py:TurnLeases.check": "tests/shared/a2a/behaviors/test_both_doors.py",
     "shared/a2a/agent_turns/leases.py:TurnLeases.renew": "tests/shared/a2a/behaviors/test_both_doors.py",
-    "shared/a2a/agent_turns/lost_turns.py": "tests/proof/test_lost_answers.py",
+    "shared/a2a/agent_turns/lost_turns.py": "tests/proof/test_lost_responses.py",
     "shared/credits/usage/pruning.py": "tests/shared/credits/usage/test_pruning.py",
     "shared/credits/usage/rollups.py": "tests/shared/credits/test_interleavings.py",
     "shared/deliveries/ordering.py:release_stalled": "tests/shared/deliveries/test_ordered_deliveries.py",
@@ -70,13 +70,13 @@ ELSEWHERE = {
     "shared/models/heartbeats.py:Heartbeats._renew": "tests/journeys/models/test_dead_workers.py",
     "web/console/pages/sign_in.py:return_from_provider": "tests/web/console/test_provider_sign_in.py",
 }
-"""What is done by the clock, after a loss, by operators, or beside a server of its own; and the test of it."""
+"""Places that run periodically, after a loss, for operators, or beside a server of their own; and the test of each."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
 def list_places() -> frozenset[Site]:
-    """List them; in `web` what is in autocommit reads, which `test_lost_answers.py` looks at."""
+    """List the places. In `web`, autocommit is only for reading, which `test_lost_responses.py` checks."""
     files = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     return frozenset(
         site

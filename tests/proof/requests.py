@@ -1,4 +1,4 @@
-"""Requests of the protocols that write and take no key: of agents, networks, payment systems, invited people."""
+"""Requests of the protocols that write without an idempotency key: agents, networks, payments, invitations."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role
 from shared.identity.directory.invitations import invite_member
-from tests.proof.administration import ask_as, make_cast
+from tests.proof.administration import make_cast, request_as
 from tests.proof.console import agent_of_console, post, task_of_console
 from tests.proof.world import World
 from tests.proof.writes import Ask, Write
@@ -31,11 +31,11 @@ PUSH = {"url": "https://client.example/hook"}
 
 
 def _asking(world: World, authorization: str, method: str, path: str, **sent: Any) -> Ask:
-    return partial(ask_as, authorization, world.once(make_cast), method, path, **sent)
+    return partial(request_as, authorization, world.once(make_cast), method, path, **sent)
 
 
 def _of_task(method: str, rest: str, world: World, *, body: Any = None, has_push: bool = False) -> Ask:
-    """Ask something of a task that its agent has not begun to answer."""
+    """Return a request about a task that no worker has begun to run."""
     cast: Cast = world.once(make_cast)
     by = cast.owner.authorization
     path = f"/agents/{agent_of_console(world).deployment.id}/tasks/{task_of_console(world, by)}"

@@ -1,4 +1,4 @@
-"""Every flow, and every request that writes and is no flow."""
+"""Every flow, and every request that writes and is not part of a flow."""
 
 from tests.proof import (
     administration,
@@ -7,9 +7,15 @@ from tests.proof import (
     credit_flows,
     file_flows,
     network_flows,
+    notification_flows,
     requests,
-    told_flows,
 )
 
-FLOWS = (*file_flows.FLOWS, *credit_flows.FLOWS, *agent_flows.FLOWS, *network_flows.FLOWS, *told_flows.FLOWS)
+FLOWS = (
+    *file_flows.FLOWS,
+    *credit_flows.FLOWS,
+    *agent_flows.FLOWS,
+    *network_flows.FLOWS,
+    *notification_flows.FLOWS,
+)
 WRITES = (*administration.WRITES, *console.WRITES, *requests.WRITES)

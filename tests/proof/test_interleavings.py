@@ -1,7 +1,7 @@
-"""Somebody else acts between two steps of a flow: what each side was told is so, and nothing is left behind.
+"""Another actor acts between two steps of a flow: every response is true, and nothing is left behind.
 
-Each of these, done to the product, fails here: a placement is recorded without looking whether the content is still
-`staged`; the sweep ends files without their locks; the end of a reply is told before its call is settled.
+Each of these changes to the product fails here: a placement is recorded without a check that the content is still
+`staged`; the sweep expires files without locking them; the end of a reply is reported before its call is settled.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.flows import Flow, points_of, run_visited
+from tests.proof.flows import Flow, list_failpoints, run_visited
 from tests.proof.interleaving import reached
 from tests.proof.table import FLOWS
 from tests.proof.world import World
@@ -31,12 +31,12 @@ ELSEWHERE = {
     "usage": "tests/shared/credits/usage/test_pruning.py",
     "webhook": "tests/web/media/test_webhooks.py",
 }
-"""Where points that no flow here reaches are tested, by the first words of their names."""
+"""The tests of failpoints that no flow here reaches, by the first word of the failpoint's name."""
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-def test_whoever_comes_in_between_what_each_side_was_told_is_so(world: World, flow: Flow) -> None:
-    points = points_of(world, flow)
+def test_responses_are_true_when_another_actor_interleaves(world: World, flow: Flow) -> None:
+    points = list_failpoints(world, flow)
     for point, actor in product(points, flow.visitors):
         try:
             run_visited(world, flow, actor, point)
@@ -47,7 +47,7 @@ def test_whoever_comes_in_between_what_each_side_was_told_is_so(world: World, fl
 
 
 def test_every_failpoint_is_reached_by_a_flow_or_named_by_another_test() -> None:
-    """Runs after all flows of this file."""
+    """Runs after all flows of this file, which record the failpoints that they reach."""
     texts = [path.read_text() for top in ("shared", "web", "workers") for path in (ROOT / top).rglob("*.py")]
     points = {point for text in texts for point in _POINT.findall(text)}
     untested = set()

@@ -1,7 +1,8 @@
-"""A request that takes no key survives a lost answer and a second client: it leaves what two answered requests leave.
+"""A request without an idempotency key has the same effect after a lost response, or beside a second client.
 
-Each of these, done to the product, fails here: a role is unbound, a repository or a behavior removed without a lock, so
-that two are told, and the audit says, that they did it; a repetition that changes nothing is in the audit.
+It leaves the same rows as two requests whose responses arrived. Each of these changes to the product fails here: a
+role is unbound, or a repository or a behavior removed, without a lock, so that two clients and the audit report
+success; a repetition that changes nothing is recorded in the audit.
 """
 
 import pytest
@@ -12,11 +13,11 @@ from tests.proof.writes import AUDIT, Write, raced, repeated, twice
 
 NOT_HEARD = 503
 HANDS_OUT = {"begin_installation"}
-"""What is in the audit each time: it keeps nothing, but hands something out that is good for an act."""
+"""Writes that the audit records each time: they store nothing, but issue a credential for one use."""
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
-def test_a_lost_answer_or_a_second_client_leaves_what_two_requests_leave(world: World, write: Write) -> None:
+def test_lost_response_or_second_client_has_the_effect_of_two_requests(world: World, write: Write) -> None:
     heard = twice(world, write)
     first, second = heard.outcome.statuses
     assert heard.first.commits, "it changes something"

@@ -1,4 +1,4 @@
-"""One installation in one process: the front, every worker's handlers, a worker of models, and who uses them."""
+"""One installation in one process: the web process, every worker's handlers, a worker of models, and users."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ TO_THE_END = (
     *("files.place_staged", "files.expire_due", "files.collect_doomed", "files.sweep_staging"),
     *("credits.release_overdue_holds", "credits.settle_unresolved", "credits.roll_up_usage"),
 )
-"""The jobs after which nothing is left to do."""
+"""The jobs that finish all pending work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What flows run in. `agent` stores files and may delete them; `owner` and `operator` administer."""
+    """The environment of flows. `agent` stores files and may delete them; `owner` and `operator` administer."""
 
     front: Front
     worker: BoundWorker
@@ -59,11 +59,11 @@ class World:
     owner: str
     operator: str
     link: Any
-    """A connection past everything that is watched."""
+    """A connection whose commits are not recorded."""
     later: Database
     """The same database, two hours later."""
     asked: list[str]
-    """The calls that providers were asked for, by their ids."""
+    """The ids of the calls that were sent to providers."""
     source: MediaSource
     slack: SlackStandIn
     hints: TaskNotifier
@@ -71,61 +71,61 @@ class World:
     turns: TurnExecution
     made: dict[Any, Any] = field(default_factory=dict)
     told_too_soon: list[UUID]
-    """The calls whose end was told before they were settled."""
+    """The calls whose end was reported before they were settled."""
 
     @property
     def database(self) -> Database:
         return self.front.services.database
 
     def run(self, kinds: Collection[str]) -> None:
-        """Do jobs as if their messages had just come; one that fails in a way nobody foresaw fails the test."""
+        """Run jobs as if their messages had just arrived. A job that fails unexpectedly fails the test."""
         for kind in kinds:
             failures = JOBS.labels(kind, "failed")._value.get()
             self.worker.run(kind)
             assert JOBS.labels(kind, "failed")._value.get() == failures, f"{kind} failed"
 
     def sql(self, statement: str, **values: object) -> list[Any]:
-        """Ask the database past everything that is watched; give the rows."""
+        """Run a statement over the connection that is not recorded. Return its rows."""
         with self.link.cursor() as cursor:
             cursor.execute(statement, {name: str(value) for name, value in values.items()})
             return cursor.fetchall() if cursor.description else []
 
-    def let_leases_end(self) -> None:
-        """Let the time pass for which a worker or a front that died keeps others waiting."""
+    def expire_leases(self) -> None:
+        """Expire the leases of workers and web processes that died."""
         self.sql(_LEASES_END)
 
     def answer_turn(self) -> None:
-        """Answer the turn that is next, if one is, as a worker of agents does."""
-        with suppress(ServiceUnavailable):  # it looks again
+        """Run the next pending turn, if there is one, as a worker of agents does."""
+        with suppress(ServiceUnavailable):  # The worker tries again.
             lease = self.leases.take()
             if lease is not None:
                 self.turns.answer(lease)
 
     def once(self, make: Callable[[World], Any]) -> Any:
-        """Give what is made once, for all runs."""
+        """Return what is created once for all runs."""
         if make not in self.made:
             self.made[make] = make(self)
         return self.made[make]
 
-    def with_newcomer(self) -> World:
-        """The same with an agent of its own, whom nobody else needs."""
+    def with_own_agent(self) -> World:
+        """Return the same environment with an agent of its own, which no other flow uses."""
         deployment = self.front.identity.deployment(self.organization_id)
         promote(self.front, deployment)
         return replace(self, deployment=deployment, agent=agent_of(self.front, deployment))
 
     def recording_uploads(self, is_wanted: bool) -> Any:
-        """Have the store be one whose uploads are recorded before they begin, within the block."""
+        """Make the store record uploads before they begin, within the block, as S3 does."""
         return _recording() if is_wanted else nullcontext()
 
     def held(self) -> int:
-        """The credits that are held of the organization that makes model calls."""
+        """Return the credits in holds of the organization that makes model calls."""
         return int(self.calls.balance.held)
 
     def faults(self) -> list[str]:
-        """Let everything come to its end, and list on what rows, bytes and books do not agree."""
-        self.let_leases_end()
+        """Finish all pending work, and list every disagreement of rows, stored bytes and the ledger."""
+        self.expire_leases()
         self.run(TO_THE_END)
-        self.let_leases_end()
+        self.expire_leases()
         self.run(TO_THE_END)
         store = self.front.services.blobs
         depth = DeepCheckOptions(sample=10_000)
@@ -150,7 +150,7 @@ def _recording() -> Iterator[None]:
 
 
 def make_world(front: Front, worker: BoundWorker, calls: ModelCalls, **parts: Any) -> World:
-    """Make an organization and those who act in it."""
+    """Create an organization and its users."""
     identity = front.identity
     organization_id = identity.organization().id
     deployment = identity.deployment(organization_id)

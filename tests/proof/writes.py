@@ -1,7 +1,7 @@
-"""Single requests that write and take no key: with the answer lost, and with another client that asks the same.
+"""Single requests that write without an idempotency key: with a lost response, and with a simultaneous equal request.
 
-That a repetition does no harm is shown by comparing what it leaves with what two requests leave that were both
-answered. What is left is how many rows each table has more or fewer, the audit's among them.
+A repetition is harmless if it has the same effect as two requests whose responses both arrived. The effect is the
+number of rows that each table gained or lost, including the audit.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SELECT string_agg(format('SELECT %%L, sum(hashtextextended((to_jsonb(t) - ''{cha
     '::text[])::text, 0)) FROM %%I t', relname, relname), ' UNION ALL ')
 FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
 """
-"""What each table holds, besides when something was last touched."""
+"""The content of each table, without the columns that record when a row was last used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """A request that writes: `prepare` makes what it acts on, and gives what asks it, as often as it is called.
+    """A request that writes. `prepare` creates what it acts on, and returns a function that sends the request.
 
-    `late` is the answer to who comes second at once, where it is another than later.
+    `late` is the status of the second of two simultaneous requests, if it differs from that of a later repetition.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What two requests were answered, and how many rows they left."""
+    """The statuses of two requests, and the rows that they added or removed."""
 
     statuses: tuple[int, ...]
     rows: Counter[str]
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """Two requests that were both answered; `changed` are the tables that the second left otherwise than the first."""
+    """Two requests whose responses both arrived; `changed` are the tables that the second one changed."""
 
     outcome: Outcome
     first: Journal
@@ -63,7 +63,7 @@ class Repetition:
 
 
 def twice(world: World, write: Write) -> Repetition:
-    """Ask twice, and hear both answers."""
+    """Send the request twice, and receive both responses."""
     ask, before = write.prepare(world), count_rows(world)
     with watched() as journal:
         first = ask()
@@ -75,7 +75,7 @@ def twice(world: World, write: Write) -> Repetition:
 
 
 def repeated(world: World, write: Write, lost: Commit) -> Outcome:
-    """Ask, do not hear of this commit, and ask again."""
+    """Send the request, lose the response of this commit, and send it again."""
     ask, before = write.prepare(world), count_rows(world)
     with watched(lost) as journal:
         unconfirmed = ask()
@@ -85,7 +85,7 @@ def repeated(world: World, write: Write, lost: Commit) -> Outcome:
 
 
 def raced(world: World, write: Write) -> Outcome:
-    """Ask, while another client asks for the same before the first commit."""
+    """Send the request, while another client sends the same before the first commit."""
     ask, before = write.prepare(world), count_rows(world)
     with _meanwhile(world, ask) as others:
         mine = _ask_until_answered(ask)
@@ -111,13 +111,13 @@ def _adding_up(world: World) -> str:
 
 
 def _delta(world: World, before: Counter[str]) -> Counter[str]:
-    """Count how many rows each table has more than before, or fewer."""
+    """Return by how many rows each table grew or shrank."""
     after = count_rows(world)
     return Counter({name: count - before[name] for name, count in after.items() if count != before[name]})
 
 
 def _ask_until_answered(ask: Ask) -> TestResponse:
-    """Ask again while nobody could say what came of it."""
+    """Repeat a request until its status is below 500."""
     for _ in range(ATTEMPTS):
         answer = ask()
         if answer.status_code < 500:

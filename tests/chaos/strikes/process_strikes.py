@@ -82,7 +82,7 @@ class ProcessStrikes(Strikes):
 
     def _end_leases(self) -> None:
         self._chance.done["leases ended"] += 1
-        self._settling.let_leases_end()
+        self._settling.expire_leases()
 
     def _choose(self, only: str | None = None) -> Kept | None:
         """Return one of the processes that have had time to begin their work, or None."""

@@ -20,7 +20,7 @@ from shared.messaging.publisher import create_celery, send
 from shared.messaging.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
 from tests.support.agents.rest_clients import TIMEOUT_SECONDS
-from tests.support.data.inventory import let_leases_end, query, request_sweeps, settle, wait_until_receiving
+from tests.support.data.inventory import expire_leases, query, request_sweeps, settle, wait_until_receiving
 from tests.support.data.media_samples import SAMPLES, Sample
 from tests.support.data.media_sources import MediaSource, Respond, chunked, content, in_turn, status
 from tests.support.processes.stack import Service, free_port, wait_until
@@ -143,7 +143,7 @@ def path_of(installation: Installation) -> str:
 def has_died(installation: Installation, worker: Service) -> bool:
     """Expire the leases of dead workers, and enqueue due work again. Return whether this worker died too."""
     if worker.is_running:
-        let_leases_end(installation.stack)
+        expire_leases(installation.stack)
         request_sweeps(installation.stack)
         time.sleep(0.2)
     return worker.returncode == -signal.SIGKILL

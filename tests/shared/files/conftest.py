@@ -109,13 +109,13 @@ class Shelf:
         """Make the first process that reaches this fault point crash there."""
         die_once(self.patch, point)
 
-    def let_leases_end(self) -> None:
+    def expire_leases(self) -> None:
         self.sql("UPDATE blobs SET lease_until = now() - interval '1 ms' WHERE lease_until IS NOT NULL")
 
     def work(self) -> None:
         """Run each job as the schedule does, until none finds work."""
         for _ in range(2):
-            self.let_leases_end()
+            self.expire_leases()
             for job in (expire_due, place_staged, sweep_staging, collect_garbage):
                 job(self.database, self.store)
 

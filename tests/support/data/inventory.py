@@ -137,7 +137,7 @@ def ask(connection: Connection, statement: str, parameters: tuple[Any, ...] = ()
         return cursor.fetchall() if cursor.description else []
 
 
-def let_leases_end(stack: Stack) -> None:
+def expire_leases(stack: Stack) -> None:
     """Expire the leases of dead workers, and the pauses between attempts."""
     query(stack, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()")
     query(
@@ -176,7 +176,7 @@ def settle(
             left += query(stack, "SELECT id, state, code FROM media_imports WHERE ended_at IS NULL LIMIT 5")
             raise TookTooLong(f"not settled; rows: {left}, staging: {sorted(staged_names(stack.blobs))[:5]}")
         meanwhile()
-        let_leases_end(stack)
+        expire_leases(stack)
         request_sweeps(stack)
         _wait_a_moment_for(stack)
 

@@ -41,7 +41,7 @@ def test_leased_content_is_not_claimed_until_the_lease_ends(shelf: Shelf) -> Non
     file = shelf.upload()
     shelf.sql("UPDATE blobs SET lease_until = now() + interval '1 minute'")
     assert place_staged(shelf.database, shelf.store) == 0
-    shelf.let_leases_end()
+    shelf.expire_leases()
     assert place_staged(shelf.database, shelf.store) == 1
     assert shelf.state(file) == "live"
 
@@ -352,7 +352,7 @@ def test_upload_deleted_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
 
     def take_too_long(sink: Sink) -> ReceivedContent:
         content = receive(sink)
-        shelf.let_leases_end()
+        shelf.expire_leases()
         collect_garbage(shelf.database, shelf.store)
         return content
 
@@ -377,7 +377,7 @@ def test_recorded_upload_is_deleted_only_after_its_lease(
     assert shelf.bench.leftovers() != set()
     assert collect_garbage(shelf.database, shelf.store) == 0
     assert [row.state for row in shelf.sql("SELECT state FROM blobs")] == ["receiving"]
-    shelf.let_leases_end()
+    shelf.expire_leases()
     assert collect_garbage(shelf.database, shelf.store) == 1
     shelf.require_tidy()
 

@@ -29,7 +29,7 @@ def stall_once(patch: pytest.MonkeyPatch, point: str, meanwhile: Callable[[], No
 
 def copy_and_die(moving: Move, file: Receipt, point: str) -> None:
     """Make another run claim what one has stalled with, and crash there."""
-    moving.shelf.let_leases_end()
+    moving.shelf.expire_leases()
     with pytest.MonkeyPatch.context() as patch:
         reached = die_once(patch, point)
         with suppress(Died):
@@ -38,7 +38,7 @@ def copy_and_die(moving: Move, file: Receipt, point: str) -> None:
 
 
 def move_all(moving: Move) -> None:
-    moving.shelf.let_leases_end()
+    moving.shelf.expire_leases()
     assert moving.run().is_complete
 
 
@@ -55,7 +55,7 @@ def test_stalled_run_does_not_remove_the_copy_of_another(
     file = moving.shelf.placed(b"content")
     moving.use(moving.pair)
     copy_and_die(moving, file, "move.read")
-    moving.shelf.let_leases_end()
+    moving.shelf.expire_leases()
     seen: list[bool] = []
     reached = stall_once(monkeypatch, "move.claimed", lambda: move_all(moving))
     begin = moving.pair.first.store.begin

@@ -74,7 +74,7 @@ def test_a_run_that_dies_is_run_again_and_leaves_nothing_behind(
             moving.run()
         assert reached
     assert [shelf.read(file) for file in files] == [b"content %d" % number for number in range(3)]
-    shelf.let_leases_end()
+    shelf.expire_leases()
     assert moving.run().is_complete
     assert moving.is_moved(*files)
     assert {Path(name).name for name in moving.pair.first.leftovers()} == {

@@ -1,4 +1,4 @@
-"""Flows of what is told to others, what waits for somebody, and what ends: notices, held imports, keys, sessions."""
+"""Flows of notifications, paused imports, signing keys and sessions."""
 
 import json
 from functools import partial
@@ -32,7 +32,7 @@ VALUES (%(organization)s, %(budget)s, 80, %(details)s)
 
 
 def _with_endpoint(world: World) -> State:
-    """A distribution whose endpoint takes what it is told."""
+    """Create a distribution whose endpoint accepts notifications."""
     connector = make_connector(world.front)
     path = f"/{uuid4().hex}"
     body = {"url": world.source.serve(path, status(204))}
@@ -56,7 +56,7 @@ def _notification(world: World) -> State:
 
 
 def _deliver(world: World, _: State) -> None:
-    """Send what is due, and what another sender has not finished, as a worker does in its time."""
+    """Send due notifications, and those that another sender left unfinished."""
     world.sql(_DUE)
     settings = world.front.settings
     sender = Sender(world.database, settings, {KIND: DistributionChannel(Encryption(settings), _unchanged)})
@@ -71,7 +71,7 @@ def _unchanged(_: object, body: bytes) -> bytes:
 
 
 def _require_delivered(world: World, state: State) -> None:
-    """It is delivered; an endpoint that was told twice can tell by its id."""
+    """Check that the notification is delivered. An endpoint recognizes a repetition by the id."""
     assert world.sql(_TOLD, id=state["id"], event="media.import.stored") == [("Delivered",)]
     told = [headers["webhook-id"] for path, headers in world.source.requests if path == state["path"]]
     assert len(set(told)) == 1
@@ -79,7 +79,7 @@ def _require_delivered(world: World, state: State) -> None:
 
 
 def _expired(world: World) -> State:
-    """Media whose retention has ended, of a distribution that is told of it."""
+    """Create media whose retention has ended, of a distribution with an endpoint."""
     state = _with_endpoint(world)
     answer = state["connector"].push_form(PNG)
     imported = state["connector"].read(answer.json["importId"])
@@ -97,7 +97,7 @@ def _require_told_once(event: str, world: World, state: State) -> None:
 
 
 def _alert(world: World) -> State:
-    """An alert that a settlement wrote, of an organization that is told of it."""
+    """Create an alert as a settlement does, of an organization with an endpoint."""
     organization_id = world.front.identity.organization().id
     body = {"url": world.source.serve(f"/{uuid4().hex}", status(204))}
     endpoint = f"/admin/organizations/{organization_id}/notification-endpoint"
@@ -109,7 +109,7 @@ def _alert(world: World) -> State:
 
 
 def _held(world: World) -> State:
-    """An import that was held, and that somebody has mended since."""
+    """Create an import that was paused, and whose cause has been repaired since."""
     state = pushed_media(world)
     push_media(world, state)
     message_id = state["media"]["messageId"]
@@ -139,7 +139,7 @@ def _require_rotated(world: World, state: State) -> None:
 
 
 def _signed_in(world: World) -> State:
-    """Somebody with two sessions, and a link that was not used."""
+    """Create a user with two sessions and an unused sign-in link."""
     someone = world.front.identity.person(world.organization_id)
     for _ in range(2):
         begin_session(world.front, someone.user_id, world.organization_id)

@@ -1,10 +1,10 @@
-"""A commit is done and nobody hears of it: at every commit of every flow, a repetition has one effect, and no other.
+"""The response of a commit is lost: at every commit of every flow, repeating the flow has exactly one effect.
 
-Each of these, done to the product, fails here: `staging.committing` takes the bytes back after a commit whose answer
-was lost; `Engine` asks for a dispatch with another token at each attempt; `credits_settle` refuses the settlement that
-was done before.
+Each of these changes to the product fails here: `staging.committing` discards the bytes after a commit whose response
+was lost; `Engine` requests a dispatch with another token at each attempt; `credits_settle` refuses a repeated
+settlement.
 
-Every place that opens a transaction and may write is opened by a flow, or by a request that is repeated.
+Every place that opens a transaction and may write is covered by a flow, or by a request that is repeated.
 """
 
 import pytest
@@ -17,7 +17,7 @@ from tests.proof.world import World
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-def test_whatever_answer_of_a_commit_is_lost_a_repetition_has_one_effect(world: World, flow: Flow) -> None:
+def test_repeated_flow_has_one_effect_after_losing_any_commit_response(world: World, flow: Flow) -> None:
     commits = run(world, flow, times=2).commits
     assert commits, "a flow changes something"
     for commit in commits:
@@ -39,7 +39,7 @@ def test_every_place_that_opens_a_transaction_is_opened_by_a_flow(world: World) 
     exempt = READ | ELSEWHERE.keys()
     left = {str(place) for place in list_places() - visited}
     assert {place for place in left if not any(map(place.startswith, exempt))} == set()
-    # What is done by the clock may have been visited, or not.
+    # Periodic jobs may or may not have run meanwhile.
     every = set(map(str, list_places()))
     assert {at for at in exempt if not any(place.startswith(at) for place in every)} == set(), "no such place"
     assert {str(site) for site in written if any(map(str(site).startswith, READ))} == set(), "it writes"
@@ -47,5 +47,5 @@ def test_every_place_that_opens_a_transaction_is_opened_by_a_flow(world: World) 
     assert in_web <= list_places(), "routes write in a transaction, and only read in autocommit"
 
 
-def test_what_is_tested_elsewhere_has_its_test() -> None:
+def test_places_tested_elsewhere_name_an_existing_test() -> None:
     assert {path for path in ELSEWHERE.values() if not (ROOT / path).exists()} == set()
