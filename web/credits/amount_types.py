@@ -12,6 +12,7 @@ from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credit
 
 def _parse_credits(value: object, parse: Callable[[str], int] = parse_credits) -> int:
     """Return an amount, which must be a string."""
+    # A JSON number is refused: it may have been rounded before it was sent.
     if not isinstance(value, str):
         raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
     try:
@@ -30,6 +31,7 @@ SignedCreditsInput = Annotated[
     BeforeValidator(partial(_parse_credits, parse=parse_signed_credits)),
     WithJsonSchema({"type": "string", "pattern": f"^-?{CREDITS_PATTERN[1:]}", "examples": ["-12.5"]}),
 ]
+# Balances and adjustments may be negative, so this pattern allows a minus.
 Credits = Annotated[
     int,
     PlainSerializer(format_credits, return_type=str),

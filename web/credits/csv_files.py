@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from web.http.negotiation import CSV, JSON
 
+# Both formats have one URL, so that caches must keep them apart.
 VARIES = {"Vary": "Accept"}
 # Headers of these responses, for the OpenAPI document.
 FILE_HEADERS = {"Content-Disposition": "The name of the file, if the response is one."}

@@ -31,6 +31,7 @@ class _StripeSignatures:
 
 
 def _fields(header: str) -> Iterator[tuple[str, str]]:
+    # Bounded before parsing: a long header must not cost a comparison for each of its fields.
     for field in header.split(",", MAXIMUM_FIELDS)[:MAXIMUM_FIELDS]:
         name, _, value = field.strip().partition("=")
         yield name, value
@@ -38,6 +39,7 @@ def _fields(header: str) -> Iterator[tuple[str, str]]:
 
 def _time(request: WebhookRequest) -> Sequence[bytes]:
     sent = dict(_fields(request.headers.get(_HEADER.lower(), ""))).get("t", "")
+    # In both directions: a time in the future would let an event be replayed for longer.
     if not _SECONDS.fullmatch(sent) or abs(request.received_at - int(sent)) > TOLERANCE_SECONDS:
         raise SignatureInvalid
     return [sent.encode()]

@@ -71,8 +71,10 @@ def _verified(call: RequestContext, name: str, body: bytes) -> PaymentSource:
     """Return the source that signed the event. Raises SignatureInvalid."""
     source = call.services.settings.payment_sources.get(name)
     try:
+        # An unknown source fails like a wrong signature: the response reveals no name of a source.
         if source is None:
             raise SignatureInvalid
+        # All of them: two are valid while a secret is rotated.
         secrets = [secret.get_secret_value() for secret in source.secrets]
         verify(SIGNATURES[source.kind], _request(call, body), webhook_credentials(secrets))
     except SignatureInvalid:
@@ -90,5 +92,6 @@ def _request(call: RequestContext, body: bytes) -> WebhookRequest:
         query={},
         headers={name.lower(): value for name, value in call.http.headers.items()},
         body=body,
+        # The database's clock, which all processes share: the clock of a host may be wrong.
         received_at=call.services.signing_keys.now(),
     )

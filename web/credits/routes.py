@@ -27,6 +27,7 @@ administration = AdministrationRoutes("credit administration")
 ROUTES = (routes, administration, statements.routes, payments.routes)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, ServiceUnavailable)
+# The status tells a new entry from a repeated request.
 _ENTRY_RESPONSES = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
 _ENTRY_ERRORS = (
     PermissionDenied,
@@ -68,6 +69,7 @@ def read_credits(call: RequestContext) -> JsonResponse:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: RequestContext) -> JsonResponse | Response:
+    # Before the query is used: the scope decides whose usage the report covers.
     scope = authorization.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
@@ -97,6 +99,7 @@ def list_usage_records(call: RequestContext) -> JsonResponse | Response:
     with call.services.database.transaction() as session:
         if negotiate(call.http, (JSON, CSV)) == CSV:
             found = records.list_all_usage_records(session, scope, query.wanted)
+            # The whole list and not a page: a file cannot be continued.
             return csv_file("usage-records", render_records(found))
         page = records.list_usage_records(
             session,

@@ -118,6 +118,7 @@ class UsageRecordBody(SnakeModel):
         shown = {
             name: getattr(record, name) for name in cls.model_fields if name not in ("object", "total_tokens")
         }
+        # The sum is not stored, so it cannot differ from its parts.
         return cls(**shown, total_tokens=record.prompt_tokens + record.completion_tokens)
 
 
@@ -216,6 +217,7 @@ class EnteredBody(EntryBody):
 class EntryPage(PageResponse):
     """A page of entries, newest first."""
 
+    # The cursor is the version of an entry and no id.
     next_cursor: str | None  # type: ignore[assignment]
     entries: Sequence[EntryBody]
 

@@ -37,6 +37,7 @@ def render_records(records: Iterable[UsageRecord]) -> str:
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(_RECORD)
+    # Through the model of the JSON response, so that both formats have the same values.
     shown = (UsageRecordBody.of(record).model_dump(mode="json") for record in records)
     writer.writerows([_cell(record[name]) for name in _RECORD] for record in shown)
     return written.getvalue()

@@ -24,6 +24,7 @@ def comma_separated(kind: type[StrEnum], example: str) -> tuple[BeforeValidator,
         if not isinstance(value, str):
             return ()
         try:
+            # A repeated dimension would only repeat its column.
             return tuple(dict.fromkeys(map(kind, value.split(","))))
         except ValueError:
             raise PydanticCustomError("dimensions", f"must be of {names}, separated by commas") from None
@@ -81,6 +82,7 @@ class UsageQuery(SnakeRequestModel):
             interval=Interval(self.interval) if self.interval else None,
             group_by=self.group_by
             if self.group_by is not None
+            # A series by model as well would be a row for each model and hour: that must be requested.
             else (() if self.interval else (Dimension.MODEL,)),
             filters=filters,
         )

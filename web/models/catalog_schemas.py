@@ -16,8 +16,10 @@ from shared.credits.usage.usage_reports import MODEL_WINDOW, Window
 from shared.models.catalog import Endpoint, ModelEntry
 from web.http.wire_types import Between, Count, SnakeRequestModel
 
+# The models of both dialects have one path. Only Anthropic's clients send this header.
 VERSION = "anthropic-version"
 VERSION_HEADER = {VERSION: "Requests the catalog in Anthropic's format."}
+# The default and the maximum of Anthropic's own API.
 DEFAULT_MODELS = 20
 MAXIMUM_MODELS = 1000
 
@@ -153,6 +155,7 @@ class MessageModelList(V1):
     @classmethod
     def of(cls, entries: Sequence[ModelEntry], query: ModelsQuery) -> MessageModelList:
         """Return a page of the models that support `/v1/messages`."""
+        # Before paging: a page of models that these clients cannot call would be shorter than its limit.
         callable_ = [entry for entry in entries if entry.supports(Endpoint.MESSAGES)]
         page, has_more = page_of(callable_, query, limit=query.limit or DEFAULT_MODELS)
         return cls(
@@ -185,6 +188,7 @@ def page_of(
     begin = ids.index(query.after_id) + 1 if query.after_id in ids else 0
     end = ids.index(query.before_id) if query.before_id in ids else len(ids)
     if end < len(ids):
+        # With `before_id` the page is the last one before it, as a client that pages back expects.
         first = max(begin, end - limit)
         return entries[first:end], first > begin
     return entries[begin : begin + limit], end - begin > limit

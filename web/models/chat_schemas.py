@@ -14,6 +14,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "functi
 class ReplyModel(BaseModel):
     """An object of a model's reply, which may have more fields than described."""
 
+    # A provider's own fields are passed on, so the schema of a reply must allow them.
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
 

@@ -9,6 +9,7 @@ from web.http.wire_types import SnakeRequestModel
 
 
 class _Shape(BaseModel):
+    # Unlike the replies of the other dialects, these are written here and have no fields of a provider.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
@@ -40,6 +41,7 @@ class MessageUsageBody(_Shape):
     cache_read_input_tokens: int
     output_tokens: int
     output_tokens_details: ThinkingTokensBody
+    # The service's own addition: it is known only once the call has ended.
     cost: Annotated[str | None, Field(description="Credits charged; only in the last usage of a reply.")] = (
         None
     )

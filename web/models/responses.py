@@ -79,6 +79,7 @@ def _until_shut_down(replies: Generator[Reply | None], pending: PendingResponse)
     """Yield replies until the server shuts down. Closing the rest cancels the call."""
     with closing(replies):
         for reply in replies:
+            # Only while it waits: a reply that has arrived is still sent.
             if reply is None and pending.is_shutting_down:
                 raise Interrupted
             yield reply
@@ -100,6 +101,7 @@ def _document(replies: Generator[Reply | None], render: Callable[[bytes], Respon
         for reply in replies:
             if reply is None:
                 yield None
+            # Only the last reply has the document: the others report that the worker is alive.
             elif reply.kind is ReplyKind.END:
                 yield render(reply.data)
                 return
@@ -121,6 +123,7 @@ def _events(replies: Generator[Reply | None], dialect: Dialect) -> ResponseGener
             if reply is None:
                 yield None
     except DomainError as error:
+        # Nothing is sent yet, so the error can still have a status of its own.
         if not has_begun:
             raise
         log.warning("stream.failed", code=error.code)
@@ -145,4 +148,5 @@ def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[b
         # Larger than any number before it: one reply may carry several events, but never so many.
         content = responses_error(failure, sequence_number=1_000_000 + sent)
     yield frame_writer(dialect)([Delta(content)])
+    # Clients wait for the terminator after an error too.
     yield end_of_stream(dialect)

@@ -102,6 +102,7 @@ def list_models(call: RequestContext) -> JsonResponse:
     if wants_anthropic_format(call.http):
         return JsonResponse(body=ModelListing(MessageModelList.of(entries, call.query)))
     usage = models.usage.current()
+    # OpenAI's list has no pages, so all models are returned unless the client names a limit.
     page, _ = page_of(entries, call.query, limit=call.query.limit or len(entries))
     listed = [ModelBody.of(entry, usage) for entry in page]
     return JsonResponse(body=ModelListing(ModelList(object="list", data=listed)))
@@ -120,6 +121,7 @@ def get_one_model(call: RequestContext, model: str) -> JsonResponse:
     require_model_access(call.caller)
     models = call.services.models
     entry = get_model(models.catalog.current(), model)
+    # A model without text output is not listed, so its id is unknown here too.
     if not entry.produces_text:
         raise ModelNotFound(param="model")
     require_callable_model(call, entry.id)
@@ -153,6 +155,7 @@ def create_chat_completion(call: RequestContext) -> Response:
 )
 def create_response(call: RequestContext) -> Response:
     body = read_call_body(call)
+    # The operators decide: some clients cannot send `store`.
     is_lenient = call.services.settings.absent_store_is_false
     return respond_to_call(call, parse_responses(body, store_absent_is_false=is_lenient))
 
@@ -194,6 +197,7 @@ def respond_to_call(call: RequestContext, request: ParsedRequest) -> Response:
     inbox = invoke(
         models.invoker, models.catalog.current(), call.caller, request, waited_seconds=waited_seconds
     )
+    # Repeated while the reply is sent: revoked access ends a running call.
     watch = call.watch(require_model_access)
     if request.is_stream:
         return streamed_response(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)
