@@ -122,6 +122,7 @@ def replay_notifications(
     """Replay undelivered notifications in order, including those missed by a disabled endpoint."""
     _authorize(session, actor, organization_id)
     replayed = replays.replay(session, destination_id=organization_id, since=since, cursor=cursor)
+    # An empty replay changed nothing, so the audit trail has no event of it.
     if replayed.count:
         _record(session, actor, "notifications.replayed", organization_id, count=replayed.count)
     return replayed
@@ -137,10 +138,12 @@ def _list_secrets(session: Session, encryption: Encryption, organization_id: UUI
     sealed = session.execute(
         select(organization_endpoints.c.webhook_secret_encrypted).where(of_organization)
     ).scalar_one_or_none()
+    # No secret, no signature: the channel finds that the endpoint is gone and gives the message up.
     return [] if sealed is None else [encryption.decrypt(bytes(sealed))]
 
 
 def _authorize(session: Session, actor: Actor, organization_id: UUID) -> None:
+    # Permission first: only an operator learns that an organization does not exist.
     authorize_administration(actor, Permission.ORGANIZATION_MANAGE, organization_id)
     require_organization(session, organization_id)
 

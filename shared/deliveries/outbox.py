@@ -22,11 +22,13 @@ from shared.messaging.jobs import Job
 from shared.messaging.queues import NOTIFICATIONS
 from shared.pagination import Page, Position, descending, paginate
 
+# A worker holds a body in memory while it sends it.
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
 MISSED = "endpoint_disabled"
 """The code of a message for a disabled endpoint: it is dead from the start and waits for a replay."""
 _OPEN = ("Waiting", "Sending")
+# Never held: a dead message must not stop the ordered ones behind it.
 _MISSED_VALUES = {"state": "Dead", "last_code": MISSED, "ended_at": func.now(), "is_held": False}
 
 _table = deliveries.c
@@ -145,12 +147,14 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
     An attempt in flight cannot be recalled: it is the last one, and recorded only if it is delivered. With
     `sealed_address`, only messages with this address are given up, because the destination may have moved.
     """
+    # Before any row is locked, as in every change of an order: one sequence of locks cannot deadlock.
     lock_order(session, destination_id)
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state.in_(_OPEN))
     if sealed_address is not None:
         given_up = given_up.where(_table.address_encrypted == sealed_address)
     values = {"state": "Dead", "last_code": code, "ended_at": func.now(), "is_held": False}
     count = session.execute(given_up.values(values)).rowcount
+    # Messages with another address may have waited behind those that were given up.
     release_next(session, destination_id)
     return count
 

@@ -47,6 +47,7 @@ deliveries = sa.Table(
     created_at(),
     one_of("state", "Waiting", "Sending", "Delivered", "Dead"),
     sa.CheckConstraint("(state IN ('Delivered', 'Dead')) = (ended_at IS NOT NULL)", name="ended"),
+    # A delivered message keeps no personal data, and a dead one can be replayed.
     sa.CheckConstraint("(state = 'Delivered') = (body IS NULL)", name="body"),
     sa.CheckConstraint("in_flight_limit BETWEEN 1 AND 16", name="in_flight_limit"),
     sa.CheckConstraint("attempt_limit BETWEEN 1 AND 10", name="attempt_limit"),
@@ -65,6 +66,7 @@ deliveries = sa.Table(
         postgresql_where=sa.text("state IN ('Waiting', 'Sending')"),
     ),
     sa.Index(
+        # By organization first: the claim walks from tenant to tenant (decision: fair-claims).
         "ix_deliveries_ready",
         "organization_id",
         "destination_id",
@@ -79,6 +81,7 @@ deliveries = sa.Table(
     sa.Index("ix_deliveries_due", "due_at", postgresql_where=sa.text("state IN ('Waiting', 'Sending')")),
     sa.Index("ix_deliveries_sending", "destination_id", postgresql_where=sa.text("state = 'Sending'")),
     sa.Index(
+        # Unique, so that a defect in the locking of an order fails and does not reorder messages.
         "ix_deliveries_order",
         "destination_id",
         "place",

@@ -66,6 +66,7 @@ def verify_webhook(
     credentials, is_expected = find_webhook_credentials(
         session, Encryption(settings), distribution_id, network
     )
+    # Also for an unknown distribution, so that its refusal takes as long.
     verify(network.signature, request, credentials)
     if not is_expected:
         raise SignatureInvalid
@@ -88,6 +89,7 @@ def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[An
     for row in rows:
         found[row.name] = encryption.decrypt(bytes(row.value))
         if row.previous is not None:
+            # Both values verify during the overlap, because the network switches to the new one at a time of its own.
             found[previous(row.name)] = encryption.decrypt(bytes(row.previous))
     return found
 
@@ -108,7 +110,9 @@ _VALUES = select(
     case((_table.previous_expires_at > func.now(), _table.previous_encrypted)).label("previous"),
 ).where(*_OF_NETWORK)
 _WEBHOOK_VALUES = _VALUES.join(distributions, distributions.c.id == _table.distribution_id).where(
-    distributions.c.disabled_at.is_(None), bindparam("network", type_=Text) == any_(distributions.c.networks)
+    # A disabled distribution counts as none: the refusal is the same.
+    distributions.c.disabled_at.is_(None),
+    bindparam("network", type_=Text) == any_(distributions.c.networks),
 )
 _FORGET = (
     update(network_settings)

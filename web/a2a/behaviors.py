@@ -22,7 +22,9 @@ def create_behavior(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewBehavior = call.read_body(**NUMBERS)
     actor = call.actor
     with call.services.database.autocommit() as session:
+        # Authorize before the draft is checked: a script may take long to parse, and only managers may cause that.
         domain.authorize_drafting(session, actor=actor, deployment_id=deployment_id)
+    # Outside of any transaction, which would hold a connection meanwhile.
     draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
         made = domain.create_behavior(
@@ -68,6 +70,7 @@ behavior.acts(
 )
 behavior.removes(
     domain.remove_behavior,
+    # A message without a named behavior needs a default while there are others.
     domain.DefaultBehavior,
     domain.BehaviorOfEndpoint,
     summary="Delete a behavior of a deployment's agent; the default can only be deleted last",

@@ -43,6 +43,7 @@ class NewEndpoint(RequestModel):
     ] = None
     resends: Annotated[
         bool, Field(description="Whether a message that may have arrived already may be sent again.")
+        # False by default: an agent may do its work twice if a message arrives again.
     ] = False
 
     def draft(self) -> EndpointDraft:

@@ -51,6 +51,7 @@ def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
 )
 def check_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     actor, services = call.actor, call.services
+    # No transaction here: the check waits for the other server between its short ones.
     report = check(
         services.database, services.signing_keys, services.settings, actor=actor, deployment_id=deployment_id
     )

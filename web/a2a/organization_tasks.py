@@ -38,6 +38,7 @@ class OrganizationTask(ResponseModel):
 class OrganizationTaskPage(PageResponse):
     """A page of tasks, the last changed first."""
 
+    # The cursor is no id, because the list is ordered by the last change.
     next_cursor: str | None  # type: ignore[assignment]
     tasks: Sequence[OrganizationTask]
 

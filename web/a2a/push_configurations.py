@@ -32,6 +32,7 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     with call.context.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         created = call.services.pushes.create(session, found, wanted)
+    # `created` has no credentials: they are stored encrypted and never returned.
     return respond(call, created)
 
 

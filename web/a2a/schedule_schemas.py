@@ -147,6 +147,7 @@ class RunPage(PageResponse):
 
 def _linked(run: Run, tasks_url: str, base_url: str) -> RunBody:
     links = {
+        # No link to a task that was deleted.
         "task_url": f"{tasks_url}/{run.task_id}" if run.task_state is not None else None,
         "files": [RunFile(id=file_id, url=f"{base_url}/files/{file_id}") for file_id in run.files],
     }

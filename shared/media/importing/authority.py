@@ -48,6 +48,7 @@ def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNP
         raise PermissionDenied(
             "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
         )
+    # Last: a caller without the permission does not learn what the organization owes.
     refuse_unpaid_storage(is_refused=row.is_storage_refused)
     return receiver
 

@@ -116,6 +116,7 @@ def insert_import(session: Session, values: Mapping[str, Any], attachment: Attac
         "media_type": attachment.media_type,
         "byte_size": attachment.size_bytes,
         "content_sha256": attachment.sha256,
+        # Compared with a repeated push, which must describe the same attachment.
         "request_hash": hash_description(attachment),
     }
     row = session.fetch_one(_INSERT, {**_UNSET, **described, **values})
@@ -137,6 +138,7 @@ def get_repeated(session: Session, *, distribution_id: UUID, network: str, attac
         )
     ).one_or_none()
     if row is None:
+        # The insert found a conflict, and the record was deleted in between: a retry inserts a new one.
         raise ServiceUnavailable("The record of an earlier push has just been removed; try again.")
     # A native network's addresses change with each delivery, so only generic pushes are compared.
     if network == STANDARD and bytes(row.request_hash) != hash_description(attachment):
@@ -158,6 +160,7 @@ def find_imports(session: Session, import_ids: Sequence[UUID]) -> tuple[Import, 
     if not import_ids:
         return ()
     rows = {row.id: row for row in session.execute(select(*_columns).where(_table.id.in_(import_ids)))}
+    # In the order of the caller: `IN` returns rows in any order.
     return tuple(read_import(rows[import_id]) for import_id in import_ids if import_id in rows)
 
 

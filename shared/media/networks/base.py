@@ -33,6 +33,7 @@ class NetworkSetting:
     name: str
     description: str
     kind: SettingKind = SettingKind.SECRET
+    # At least 16 characters: a shorter secret could be guessed. All printable, since it may be sent in a header.
     pattern: re.Pattern[str] = re.compile(r"[\x21-\x7e]{16,512}")
     """Matches a valid value in full; an address has further checks."""
     default: str | None = None

@@ -101,6 +101,7 @@ class Ed25519:
 
     def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Verify with the public key."""
+        # bytes.fromhex() alone would also accept spaces.
         if not _ED25519.fullmatch(sent):
             return False
         try:
@@ -182,6 +183,7 @@ def check_signed_headers(signature: WebhookSignature, request: WebhookRequest) -
     if signature.header.lower() not in request.headers:
         raise SignatureInvalid
     for part in signature.signed:
+        # The body is not read yet; everything else is in the head.
         if part is not BODY:
             _forms(part, request)
 

@@ -86,6 +86,7 @@ def resend_dead_notifications(session: Session, *, actor: Actor, distribution_id
     """Replay the oldest dead notifications, up to REPLAY_LIMIT; return how many."""
     distribution = get_managed_distribution(session, actor=actor, distribution_id=distribution_id)
     count = replays.resend_dead(session, destination_id=distribution_id)
+    # Without a message nothing changed, so the audit trail has no event.
     if count:
         record_change(session, actor, "notification.dead_resent", distribution, count=count)
     return count
