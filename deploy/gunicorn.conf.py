@@ -154,7 +154,7 @@ def when_ready(server):
 
 def post_fork(server, worker):
     """Make the kernel kill the worker if its master ends, and pause garbage collection while the application loads."""
-    # SIGKILL: a worker whose master was killed can no longer be stopped or replaced, and it would keep the port.
+    # SIGKILL: after the end of its master no process can stop or replace the worker, and it would keep the port.
     bind_to_parent(signal.SIGKILL)
     pause_while_loading()
 

@@ -72,8 +72,8 @@ def find_active_organization() -> UUID | None:
     # A database has no active organization, so the caller has to choose one.
     if is_database_configured():
         return None
-    # The target is an installation of `make up`, whose first organization is in its credentials file: no request is
-    # needed.
+    # The target is an installation of `make up`: its credentials file has the id of its first organization, so no
+    # request is needed.
     if find_remote_login() is None:
         found = find_home_organization()
     else:

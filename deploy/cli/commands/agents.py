@@ -100,7 +100,7 @@ class Conversation:
             print_document(event)
         if "error" in event:
             raise Failure(str(event["error"].get("message")))
-        # An event has one member, whose name is its kind (A2A, StreamResponse).
+        # An event has one member, which is named after its kind (A2A, StreamResponse).
         for kind, body in event.items():
             self._context_id = body.get("contextId", self._context_id)
             self._task_id = body.get("id" if kind == "task" else "taskId", self._task_id)

@@ -35,7 +35,7 @@ time.sleep(600)
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A GitHub deployment whose repository is a local directory."""
+    """A GitHub deployment with a repository in a local directory."""
 
     database: Database
     environment: dict[str, str]

@@ -51,7 +51,7 @@ IDLE = "import time; time.sleep(600)"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a checkout whose processes are stand-ins."""
+    """Return a checkout with stand-ins as its processes."""
     for name, code in (("release", RELEASE), ("web", WEB), ("worker-files", IDLE), ("beat", IDLE)):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
         with (tmp_path / "Procfile").open("a") as procfile:

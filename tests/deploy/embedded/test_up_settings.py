@@ -65,7 +65,7 @@ def test_readiness_check_is_throttled() -> None:
 
 
 class FullDisk(io.StringIO):
-    """A stream whose writes fail while the disk is full."""
+    """A stream that fails to write while its disk is full."""
 
     is_full = False
 
