@@ -68,10 +68,10 @@ def main() -> int:
     """Run the rows asked for, all by default; the exit code is 1 if one broke or the run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs: some minutes")
-    parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs (some minutes)")
+    parser.add_argument("--directory", type=Path, help="the working folder, on the disk to be measured")
     parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="where to write results.json and results.svg"
+        "--results", type=Path, default=RESULTS, help="the folder for results.json and results.svg"
     )
     options = parser.parse_args()
     if unknown := set(options.rows) - set(ROWS):

@@ -1,4 +1,4 @@
-"""One running service for all of OpenAI's clients: a front, both workers and the schedule, over real servers."""
+"""One running service for OpenAI's clients: a web process, the workers and the scheduler, over real servers."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.models.model_service import ModelService, running_model_service
 
-# The clients share their machine with what they ask: with many calls at once, or other work, they may send late.
+# Clients and service share one machine. Under load, a client may send its request late.
 PATIENT = {"WEB_HEAD_SECONDS": "60", "WEB_SMALL_BODY_SECONDS": "60"}
 
 
@@ -22,20 +22,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
 
 @pytest.fixture
 def client(service: ModelService) -> Iterator[openai.OpenAI]:
-    """The owner's client, as its own documentation makes it."""
+    """Yield the owner's client, created as its documentation shows."""
     with connect(service) as client:
         yield client
 
 
 @pytest.fixture(params=["scripted/echo", "scripted/echo-responses"])
 def model(request: pytest.FixtureRequest) -> str:
-    """A model behind each of the two dialects that upstreams speak."""
+    """Return a model behind each of the two upstream dialects."""
     name: str = request.param
     return name
 
 
 def connect(service: ModelService, api_key: str | None = None, **options: object) -> openai.OpenAI:
-    """Make a client; its two automatic retries stay as they are."""
+    """Create a client with its two automatic retries unchanged."""
     return openai.OpenAI(
         base_url=f"{service.front.url}/v1",
         api_key=api_key or service.api_key,
@@ -45,6 +45,6 @@ def connect(service: ModelService, api_key: str | None = None, **options: object
 
 @pytest.fixture
 def strict_client(service: ModelService) -> Iterator[openai.OpenAI]:
-    """A client that validates whatever it is given against OpenAI's own schema."""
+    """Yield a client that validates every response against OpenAI's own schema."""
     with connect(service, _strict_response_validation=True) as client:
         yield client

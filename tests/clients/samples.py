@@ -1,4 +1,4 @@
-"""A function that models may call, and a shape that they may be told to answer in."""
+"""A function that models may call, and a schema for structured output."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ WEATHER_FUNCTION: dict[str, Any] = {
 
 
 class City(BaseModel):
-    """A structured answer."""
+    """Structured output."""
 
     name: str
     people: int

@@ -93,8 +93,8 @@ def test_refusals_are_the_clients_own_exceptions(service: ModelService) -> None:
 
 def test_four_hundred_first_calls_at_once_fail_none(service: ModelService, model: str) -> None:
     async def ask() -> list[str | None]:
-        # The client sends each head and each body in a packet of its own, and nothing is tried again. It may be late
-        # itself, on a machine that does other work, to notice that it is connected.
+        # The client sends head and body in separate packets and does not retry. On a loaded machine, it may notice
+        # late that it is connected.
         async with connect(service).with_options(max_retries=0, timeout=60) as client:
 
             async def chat(number: int) -> str | None:

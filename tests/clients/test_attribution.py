@@ -1,4 +1,4 @@
-"""Who a call is charged to and recorded for, by the credential it came with."""
+"""The credential of a call decides which organization pays for it, and for whom it is recorded."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ def chat(client: openai.OpenAI) -> str:
     ).id
 
 
-def test_a_call_with_a_users_key_is_the_users_and_the_keys(service: ModelService) -> None:
+def test_call_with_a_key_is_recorded_for_user_and_key(service: ModelService) -> None:
     person = service.identity.person(service.organization_id)
     with connect(service, person.api_key) as client:
         assert attribution_of(service, chat(client)) == {
@@ -35,7 +35,7 @@ def test_a_call_with_a_users_key_is_the_users_and_the_keys(service: ModelService
         }
 
 
-def test_a_call_with_a_deployments_token_is_its_daemons(service: ModelService) -> None:
+def test_call_with_a_deployment_token_is_recorded_for_its_daemon(service: ModelService) -> None:
     token = exchange_token(service.front.url, service.credentials)
     deployment = service.credentials["deployment"]
     with connect(service, token) as client:
@@ -46,7 +46,7 @@ def test_a_call_with_a_deployments_token_is_its_daemons(service: ModelService) -
     assert (found["user_id"], found["principal_id"], found["api_key_id"]) == (None, None, None)
 
 
-def test_a_routed_call_is_also_the_receiving_principals_and_the_distributions(service: ModelService) -> None:
+def test_routed_call_is_recorded_for_receiving_principal_and_distribution(service: ModelService) -> None:
     make: IdentityFactory = service.identity
     made = make.deployment(service.organization_id, "routed")
     principal = make.principal(service.organization_id, "routed")

@@ -85,7 +85,7 @@ def test_structured_output_is_parsed(client: openai.OpenAI, model: str) -> None:
     assert made.choices[0].message.parsed == City(name="Bergen", people=290000)
 
 
-def test_a_refusal_is_told_as_one(client: openai.OpenAI, model: str) -> None:
+def test_model_refusal_is_marked_as_a_refusal(client: openai.OpenAI, model: str) -> None:
     made = client.chat.completions.create(model=model, messages=say("!refuse I would rather not."))
     assert made.choices[0].message.refusal == "I would rather not."
     assert not made.choices[0].message.content
@@ -101,7 +101,7 @@ def test_a_completion_is_streamed(client: openai.OpenAI, model: str) -> None:
     assert all(at.usage is None for at in chunks)
 
 
-def test_usage_is_streamed_to_whom_asks_for_it(client: openai.OpenAI, model: str) -> None:
+def test_usage_is_streamed_on_request(client: openai.OpenAI, model: str) -> None:
     with client.chat.completions.create(
         model=model, messages=say("hello there"), stream=True, stream_options={"include_usage": True}
     ) as stream:
@@ -159,7 +159,7 @@ def test_asking_for_an_event_stream_is_enough_to_get_one(
     assert lines[-1] == "data: [DONE]"
 
 
-def test_an_event_stream_that_is_not_accepted_is_not_given(client: openai.OpenAI, model: str) -> None:
+def test_event_stream_that_is_not_accepted_is_refused(client: openai.OpenAI, model: str) -> None:
     answer = client.chat.completions.with_raw_response.create(
         model=model,
         messages=say("hello"),
@@ -169,7 +169,7 @@ def test_an_event_stream_that_is_not_accepted_is_not_given(client: openai.OpenAI
 
 
 @pytest.mark.parametrize("directive", ["!break after 2", "!end after 2", "!fail 500 after 2"])
-def test_a_stream_that_breaks_raises_and_never_ends_as_if_all_was_well(
+def test_broken_stream_raises_and_never_ends_as_complete(
     client: openai.OpenAI, model: str, directive: str
 ) -> None:
     heard: list[ChatCompletionChunk] = []

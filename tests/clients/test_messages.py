@@ -75,9 +75,7 @@ def test_a_stream_ends_with_what_is_charged(
     )
 
 
-def test_events_are_told_by_name_and_nothing_follows_the_last(
-    client: anthropic.Anthropic, model: str
-) -> None:
+def test_events_are_named_and_nothing_follows_the_last(client: anthropic.Anthropic, model: str) -> None:
     with client.messages.with_streaming_response.create(**asked(model), stream=True) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = [line for line in answer.iter_lines() if line]
@@ -104,7 +102,7 @@ def test_tools_are_called_and_their_results_taken_back(client: anthropic.Anthrop
     assert text_of(second) == "You said: and so?"
 
 
-def test_thoughts_are_told_to_who_asks(client: anthropic.Anthropic, model: str) -> None:
+def test_thoughts_are_returned_on_request(client: anthropic.Anthropic, model: str) -> None:
     thinking: Any = {"type": "enabled", "budget_tokens": 1024}
     message = client.messages.create(**asked(model, "!think Let me see.\n!say Yes.", thinking=thinking))
     assert [block.type for block in message.content] == ["thinking", "text"]
@@ -122,7 +120,7 @@ def test_a_limit_stops_the_message(client: anthropic.Anthropic, model: str) -> N
     assert text_of(message) == "word0 word1 word2 word3 word4"
 
 
-def test_a_refusal_is_told_as_one(client: anthropic.Anthropic, model: str) -> None:
+def test_model_refusal_is_marked_as_a_refusal(client: anthropic.Anthropic, model: str) -> None:
     message = client.messages.create(**asked(model, "!refuse I would rather not."))
     assert (text_of(message), message.stop_reason) == ("I would rather not.", "refusal")
 
@@ -159,7 +157,7 @@ def test_models_are_listed_in_the_clients_shape(client: anthropic.Anthropic) -> 
 
 
 @pytest.mark.parametrize("directive", ["!break after 2", "!end after 2", "!fail 500 after 2"])
-def test_a_stream_that_breaks_never_ends_as_if_all_was_well(
+def test_broken_stream_never_ends_as_complete(
     client: anthropic.Anthropic, model: str, directive: str
 ) -> None:
     kinds: list[str] = []
@@ -175,7 +173,7 @@ def test_a_stream_that_breaks_never_ends_as_if_all_was_well(
 
 
 class Counted:
-    """A client that counts the requests it really sends."""
+    """A client that counts the requests it sends."""
 
     def __init__(self, service: ModelService, api_key: str | None = None) -> None:
         self.requests = 0
@@ -186,7 +184,7 @@ class Counted:
         self.requests += 1
 
     def refusal(self, **changes: Any) -> anthropic.APIStatusError:
-        """Ask, be refused, and be sure that it was asked once."""
+        """Send a request that is refused. Check that it was sent once."""
         with self.client, pytest.raises(anthropic.APIStatusError) as raised:
             self.client.messages.create(**asked("scripted/echo") | changes)
         assert self.requests == 1

@@ -1,4 +1,4 @@
-"""Every refusal as the exception that OpenAI's client makes of it, asked once and never again."""
+"""Every refusal becomes the right exception of OpenAI's client, and is not retried."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ BOTH: list[Ask] = [chat, respond]
 
 
 class Counted:
-    """A client that counts the requests it really sends."""
+    """A client that counts the requests it sends."""
 
     def __init__(self, service: ModelService, api_key: str | None = None) -> None:
         self.requests = 0
@@ -44,7 +44,7 @@ class Counted:
         self.requests += 1
 
     def refusal(self, ask: Ask, model: str = "scripted/echo") -> openai.APIStatusError:
-        """Ask, be refused, and be sure that it was asked once."""
+        """Send a request that is refused. Check that it was sent once."""
         with self.client, pytest.raises(openai.APIStatusError) as raised:
             ask(self.client, model)
         assert self.requests == 1
@@ -59,7 +59,7 @@ def counted(service: ModelService) -> Counted:
 
 
 def newcomer(service: ModelService, *, credits_given: int = CREDITS) -> Person:
-    """Someone in an organization of their own."""
+    """Create a user in an organization of its own."""
     organization = service.identity.organization()
     if credits_given:
         service.give_credits(organization.id, credits_given)
@@ -118,7 +118,7 @@ def test_a_response_that_needs_state(counted: Counted, state: dict[str, object])
     assert (error.code, error.param) == ("response_state_not_supported", next(iter(state)))
 
 
-def test_a_response_that_does_not_say_that_it_needs_no_state(counted: Counted) -> None:
+def test_response_without_store_false(counted: Counted) -> None:
     error = counted.refusal(lambda client, model: client.responses.create(model=model, input="hello"))
     assert (error.status_code, error.code, error.param) == (400, "response_state_not_supported", "store")
 
@@ -133,7 +133,7 @@ def test_an_organization_without_credits(service: ModelService, ask: Ask) -> Non
 
 
 @pytest.mark.parametrize("ask", BOTH)
-def test_a_call_that_could_cost_more_than_there_is(service: ModelService, ask: Ask) -> None:
+def test_call_whose_maximum_cost_exceeds_the_balance(service: ModelService, ask: Ask) -> None:
     person = newcomer(service)
     error = Counted(service, person.api_key).refusal(ask, "scripted/dear")
     assert (error.status_code, error.code) == (402, "insufficient_credits")
@@ -142,7 +142,7 @@ def test_a_call_that_could_cost_more_than_there_is(service: ModelService, ask: A
 
 
 @pytest.mark.parametrize("ask", BOTH)
-def test_a_caller_whom_no_organization_pays_for(service: ModelService, ask: Ask) -> None:
+def test_caller_without_a_paying_organization(service: ModelService, ask: Ask) -> None:
     error = Counted(service, service.identity.operator().api_key).refusal(ask)
     assert isinstance(error, openai.BadRequestError)
     assert error.code == "billing_organization_required"
@@ -176,7 +176,7 @@ def test_a_malformed_request_names_what_is_wrong(counted: Counted) -> None:
     assert error.param.startswith("messages[0]")
 
 
-def test_a_provider_that_fails_after_it_may_have_worked_is_not_asked_again(counted: Counted) -> None:
+def test_call_that_a_provider_may_have_run_is_not_retried(counted: Counted) -> None:
     error = counted.refusal(
         lambda client, model: client.chat.completions.create(
             model=model, messages=[{"role": "user", "content": "!fail 500"}]
@@ -187,7 +187,7 @@ def test_a_provider_that_fails_after_it_may_have_worked_is_not_asked_again(count
 
 
 @pytest.mark.parametrize("directive", ["!break after 2", "!end after 2", "!fail 500 after 2"])
-def test_a_provider_that_breaks_off_is_not_asked_again(counted: Counted, directive: str) -> None:
+def test_call_that_a_provider_breaks_off_is_not_retried(counted: Counted, directive: str) -> None:
     error = counted.refusal(
         lambda client, model: client.responses.create(
             model=model, input=f"!tokens 9\n{directive}", store=False
@@ -196,7 +196,7 @@ def test_a_provider_that_breaks_off_is_not_asked_again(counted: Counted, directi
     assert (error.status_code, error.code) == (502, "provider_error")
 
 
-def test_a_provider_that_is_too_slow_to_begin_is_not_asked_again(counted: Counted) -> None:
+def test_call_that_times_out_before_its_first_token_is_not_retried(counted: Counted) -> None:
     error = counted.refusal(
         lambda client, _: client.responses.create(model="scripted/hasty", input="!wait 1000", store=False)
     )
@@ -205,9 +205,7 @@ def test_a_provider_that_is_too_slow_to_begin_is_not_asked_again(counted: Counte
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_what_a_provider_finds_wrong_with_a_request_is_passed_on(
-    counted: Counted, *, is_stream: bool
-) -> None:
+def test_provider_validation_error_is_passed_on(counted: Counted, *, is_stream: bool) -> None:
     refusal = {
         "message": "no such tool",
         "type": "invalid_request_error",
@@ -225,7 +223,7 @@ def test_what_a_provider_finds_wrong_with_a_request_is_passed_on(
     assert (error.param, error.code) == ("tools", "no_tool")
 
 
-def test_a_provider_without_room_is_asked_again(service: ModelService) -> None:
+def test_call_to_an_overloaded_provider_is_retried(service: ModelService) -> None:
     counted = Counted(service)
     text = DIRECTIVE + '{"status": 429, "headers": {"retry-after": "1"}, "body": "{}"}'
     with counted.client, pytest.raises(openai.InternalServerError) as raised:
@@ -237,7 +235,7 @@ def test_a_provider_without_room_is_asked_again(service: ModelService) -> None:
     assert counted.requests == 2
 
 
-def test_what_was_refused_is_not_charged(service: ModelService) -> None:
+def test_refused_calls_are_not_charged(service: ModelService) -> None:
     person = newcomer(service)
     with connect(service, person.api_key, max_retries=0) as client:
         for model in ("scripted/nothing", "scripted/pictures", "scripted/dear"):

@@ -111,7 +111,7 @@ def test_the_streaming_helper_assembles_function_calls(client: openai.OpenAI, mo
     assert [item.type for item in final.output] == ["function_call"]
 
 
-def test_a_refusal_is_told_as_one(client: openai.OpenAI, model: str) -> None:
+def test_model_refusal_is_marked_as_a_refusal(client: openai.OpenAI, model: str) -> None:
     made = client.responses.create(model=model, input="!refuse I would rather not.", store=False)
     assert made.output[0].type == "message"
     assert [part.type for part in made.output[0].content] == ["refusal"]
@@ -131,9 +131,7 @@ def test_asking_for_an_event_stream_is_enough_to_get_one(
 
 
 @pytest.mark.parametrize("directive", ["!break after 2", "!end after 2", "!fail 500 after 2"])
-def test_a_stream_that_breaks_never_ends_as_if_all_was_well(
-    client: openai.OpenAI, model: str, directive: str
-) -> None:
+def test_broken_stream_never_ends_as_complete(client: openai.OpenAI, model: str, directive: str) -> None:
     kinds: list[str] = []
     with (
         client.responses.create(

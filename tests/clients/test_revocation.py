@@ -1,4 +1,4 @@
-"""Calls under way end within seconds when their caller is revoked, in the client's own words, and are settled."""
+"""Running calls end within seconds of their caller's revocation, with the client's own error, and are settled."""
 
 import contextlib
 import time
@@ -26,17 +26,17 @@ from tests.support.models.model_service import ModelService
 from tests.support.processes.stack import wait_until
 
 ENDLESS = "!delay 200\n!tokens 600"
-"""Two minutes of reply."""
+"""The reply takes two minutes."""
 CREDITS = 1_000_000
 LARGE_BYTES = 64 << 20
-"""More than the kernel takes for a client that does not read."""
+"""More than the kernel buffers for a client that does not read."""
 OF_THE_CALLER = ("deployment", "role")
 OF_A_LINK = ("grant", "file", "organization")
 Revoke = Callable[[], object]
 
 
 class Revocable:
-    """A new organization with a caller, and what ends them."""
+    """A new organization with a caller, and the ways to revoke it."""
 
     def __init__(self, service: ModelService) -> None:
         self.service = service
@@ -159,7 +159,7 @@ def test_a_plain_call_is_refused_and_its_upstream_cancelled(revocable: Revocable
 
 
 class Download:
-    """A download of which a little has been read, and what happens meanwhile."""
+    """A download that has begun, and the revocation that happens during it."""
 
     def __init__(self, service: ModelService, end: str) -> None:
         revocable = Revocable(service)
@@ -182,7 +182,7 @@ class Download:
         self._received = len(self._answer.raw.read(1 << 20))
 
     def read_rest(self) -> int:
-        """Give how many bytes have come altogether."""
+        """Read to the end. Return the total number of bytes received."""
         with self._answer, contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
             while piece := self._answer.raw.read(1 << 20):
                 self._received += len(piece)
@@ -191,7 +191,10 @@ class Download:
 
 @pytest.fixture(scope="module")
 def received(service: ModelService) -> dict[str, int]:
-    """How many bytes come of the downloads during which these things happen, which all wait to be noticed at once."""
+    """Return how many bytes each download received.
+
+    All revocations happen at once, so that the test waits for their detection only once.
+    """
     downloads = {end: Download(service, end) for end in (*OF_THE_CALLER, *OF_A_LINK, "expiry")}
     for download in downloads.values():
         download.act()

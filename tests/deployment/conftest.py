@@ -1,6 +1,6 @@
-"""Tools that check deployment files: Helm, Kubernetes' schemas, compose, hadolint.
+"""The tools that check deployment files: Helm, Kubernetes' schemas, compose, hadolint.
 
-`make test-deploy` installs them into an environment of their own; without it these tests are skipped.
+They have an environment of their own, which `make test-deploy` creates. Without it these tests are skipped.
 """
 
 import json

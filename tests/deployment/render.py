@@ -7,7 +7,7 @@ from helm_python.chart import Chart, lint
 
 
 def main() -> None:
-    """Read values as JSON from standard input; write the linter's findings and the manifests by template."""
+    """Read values as JSON. Write the linter's findings, and the manifests by template."""
     directory, values = sys.argv[1], json.loads(sys.argv[2])
     found = lint(directory, values, strict=True)
     with Chart.load(directory) as chart:

@@ -31,7 +31,7 @@ SCALED_OBJECT = json.loads(Path(__file__).with_name("scaled_object.json").read_t
 
 
 def of_kind(manifests: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    """Return the manifests of a kind by process name."""
+    """Return the manifests of a kind, by their process."""
     return {
         each["metadata"]["labels"]["app.kubernetes.io/component"]: each
         for each in manifests

@@ -1,8 +1,8 @@
-"""Send hostile and valid requests, made from the OpenAPI document, to the real service; then fuzz the parsers.
+"""Send hostile and valid requests, generated from the OpenAPI document, to the real service; then fuzz the parsers.
 
-`python -m tests.fuzz` takes some ten minutes, `--quick` two or three. Any 5xx, undocumented answer, accepted
-nonsense or refused valid request is a failure. The long form explores from a new seed each time and prints it; the
-quick one, which guards each change, always begins at the same seed, so that it judges the change and not its luck.
+`python -m tests.fuzz` takes some ten minutes, `--quick` two or three. Any 5xx, undocumented response, accepted invalid
+request or refused valid request is a failure. The long form uses a new seed each time and prints it. The quick form
+runs for each change and always uses the same seed, so that its result depends on the change only.
 """
 
 import argparse
@@ -28,10 +28,10 @@ _SEED = 20261123
 
 
 def main() -> None:
-    """Fuzz as an agent, an owner and a distribution, then the parsers alone; exit with 1 on any failure."""
+    """Fuzz as an agent, an owner and a distribution, then the parsers alone. Exit with 1 on any failure."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a bounded form for every change")
-    parser.add_argument("--seed", type=int, help="where to begin, as an earlier run printed it")
+    parser.add_argument("--quick", action="store_true", help="fewer examples, from a fixed seed")
+    parser.add_argument("--seed", type=int, help="the seed that an earlier run printed")
     arguments = parser.parse_args()
     examples = 8 if arguments.quick else 150
     seed = arguments.seed or (_SEED if arguments.quick else random.getrandbits(64))
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _fuzz_service(directory: Path, examples: int, seed: int) -> int:
-    """Fuzz two installations side by side, so that nobody meets what the other's requests changed meanwhile."""
+    """Fuzz two installations side by side, so that requests of one run do not change what the other reads."""
     servers = Servers(directory / "servers")
     servers.start()
     try:
@@ -65,7 +65,7 @@ def _fuzz_service(directory: Path, examples: int, seed: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Installation:
-    """A front that is fuzzed, and the credentials of its first start."""
+    """A fuzzed web process, and the credentials of its first start."""
 
     front: Service
     credentials: Mapping[str, Any]
@@ -76,7 +76,7 @@ def _installation(directory: Path, servers: Servers) -> Iterator[_Installation]:
     stack = Stack(directory, servers)
     try:
         credentials = stack.set_up()
-        # The fuzzer guesses credentials by the thousand, from one address; that it is slowed down is tested elsewhere.
+        # The fuzzer guesses thousands of credentials from one address. Other tests cover the limit on failed logins.
         front = stack.web(FAILED_LOGINS_PER_MINUTE="0", A2A_WAIT_SECONDS="2")
         with stack.running(front, stack.worker("agents")):
             yield _Installation(front=front, credentials=credentials)
@@ -96,7 +96,7 @@ def _fuzz_as_owner_and_distribution(installation: _Installation, examples: int, 
 
 
 def _fuzz_as_distribution(distribution: Mapping[str, str], url: str, examples: int, seed: int) -> int:
-    """Fuzz what only a distribution does, with its token and mostly at its own address."""
+    """Fuzz the routes of distributions with a distribution's token, mostly at its own path."""
     only = ("--include-path-regex", "^/distributions/")
     environment = {DISTRIBUTION: distribution["id"]}
     return _fuzz_as(distribution["token"], url, examples, seed, *only, environment=environment)
@@ -116,7 +116,7 @@ def _fuzz_as(
         str(HERE / "schemathesis.toml"),
     ]
     command += ["run", f"{url}/openapi.json", "--url", url, "--header", f"Authorization: Bearer {token}"]
-    # HEAD is what GET is, but for the body.
+    # HEAD has GET's handler and differs only in the body.
     command += ["--exclude-operation-id-regex", "^head_"]
     command += ["--checks", "all", "--max-examples", str(examples), "--continue-on-failure", "--no-shrink"]
     command += ["--seed", str(seed)]
@@ -124,7 +124,7 @@ def _fuzz_as(
 
 
 def _report_failures(log: Path) -> int:
-    """Print what the front itself called a failure."""
+    """Print the errors that the web process logged."""
     failures = [line for line in log.read_text(errors="replace").splitlines() if '"request.failed"' in line]
     for line in failures[:5]:
         print(line)
@@ -132,7 +132,7 @@ def _report_failures(log: Path) -> int:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program to its end, then print what it said in one piece, as another may run beside it."""
+    """Run a program to its end, then print its whole output at once, because another may run at the same time."""
     done = subprocess.run(
         command,
         env={**os.environ, **environment},

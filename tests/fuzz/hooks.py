@@ -1,6 +1,7 @@
-"""What schemathesis cannot guess of our API.
+"""Corrections of generated requests that schemathesis cannot derive from the OpenAPI document.
 
-An upload's size is its content's, its operation is new; a distribution's token is good for that distribution alone.
+An upload's size is that of its content, and its operation id is new. A distribution's token is valid for that
+distribution only.
 """
 
 import os
@@ -19,7 +20,7 @@ schemathesis.serializer.alias("application/partial-upload", "application/octet-s
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]) -> None:
-    """Make positive requests whole, so that the routes behind the parameters are reached."""
+    """Complete positive requests, so that they reach the routes behind the validation of parameters."""
     if not _is_positive(case):
         return
     if DISTRIBUTION in os.environ and "distributionId" in (case.path_parameters or {}):

@@ -1,7 +1,7 @@
-"""The hand-written parsers, each as a function of bytes that raises only if a promise of the parser is broken.
+"""The hand-written parsers, each as a function of bytes that raises only if the parser breaks a rule.
 
-A parser may refuse by the errors that it documents and by nothing else; what it understands must be within its bounds,
-and the same however the bytes were divided. `SEEDS` are inputs that each understands, from which a search begins.
+A parser may refuse input with its documented errors only. An accepted value must be within its bounds, and the same
+however the bytes were divided. `SEEDS` are inputs that each parser accepts; a search begins from them.
 """
 
 import json
@@ -33,7 +33,7 @@ from web.http.url_encoded import RepeatedField, TooManyFields, read_fields
 from web.media.form_bodies import receive_form
 
 REFUSALS = frozenset({Kind.MALFORMED, Kind.INVALID, Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE})
-"""How a body may be refused."""
+"""The kinds of refusal that a body may get."""
 _MAXIMUM_BYTES = 1 << 16
 _LONGEST_WAIT = 30.0
 _SECRETS = {"signingSecret": "s" * 32, "authToken": "t" * 32, "appSecret": "a" * 32, "secretToken": "k" * 32}
@@ -70,7 +70,7 @@ def part_header(data: bytes) -> None:
 
 
 def content_disposition(data: bytes) -> None:
-    """What is stored of a name holds no path, and no character that a header could not repeat."""
+    """A stored name contains no path, and no character that a header cannot repeat."""
     with _refusing():
         header = read_file_headers(data.decode("latin-1"), "text/plain", "")
         name = header.file_name
@@ -80,13 +80,13 @@ def content_disposition(data: bytes) -> None:
 
 
 def digests(data: bytes) -> None:
-    """Each digest that is understood has the length of one."""
+    """Each accepted digest has the length of its algorithm."""
     with _refusing():
         assert {len(digest) for digest in read_digests(data.decode("latin-1"))} <= {32}
 
 
 def url_encoded(data: bytes) -> None:
-    """What a form says is bounded; written again it says the same."""
+    """A parsed form is bounded, and parses to the same fields after it is encoded again."""
     with suppress(TooManyFields, RepeatedField, UnicodeDecodeError):
         fields = read_fields(data, maximum=20)
         assert len(fields) <= 20
@@ -95,14 +95,14 @@ def url_encoded(data: bytes) -> None:
 
 
 def accept(data: bytes) -> None:
-    """Whatever is wanted, one of those offered is chosen."""
+    """The chosen media type is one of those offered."""
     http = Request(EnvironBuilder().get_environ() | {"HTTP_ACCEPT": data.decode("latin-1")})
     for offered in ((JSON, EVENT_STREAM), (JSON, CSV)):
         assert negotiate(http, offered) in offered
 
 
 def byte_ranges(data: bytes) -> None:
-    """Ranges lie within the content, are not empty, not more than are sent, and send no byte twice."""
+    """Ranges lie within the content, are not empty, not too many, and send no byte twice."""
     text = data.decode("latin-1")
     for name, size in (("Range", 0), ("Range", 1), ("Range", 1000), ("If-Match", 10), ("If-None-Match", 10)):
         headers = {name: text, **({"If-Range": '"x"'} if size == 1 else {})}
@@ -115,13 +115,13 @@ def byte_ranges(data: bytes) -> None:
 
 
 def prefer(data: bytes) -> None:
-    """No wait is longer than the service's own."""
+    """The accepted wait is not longer than the service's own limit."""
     read = read_preference(data.decode("latin-1"), longest_wait_seconds=_LONGEST_WAIT)
     assert 0 <= read.wait_seconds <= _LONGEST_WAIT
 
 
 def server_sent_events(data: bytes) -> None:
-    """The same events come however their bytes are divided."""
+    """The events are the same however their bytes are divided."""
     sizes, stream = _divided(data)
     whole, divided = SseParser(), SseParser()
     events = [*whole.feed(stream), *whole.finish()]
@@ -131,7 +131,7 @@ def server_sent_events(data: bytes) -> None:
 
 
 def chunked(data: bytes) -> None:
-    """The same data comes, and the same end, however the bytes are divided."""
+    """The data and the end are the same however the bytes are divided."""
     sizes, stream = _divided(data)
     whole, divided = ChunkDecoder(), ChunkDecoder()
     content = whole.feed(stream)
@@ -140,14 +140,14 @@ def chunked(data: bytes) -> None:
 
 
 def json_body(data: bytes) -> None:
-    """What is understood can be written again as UTF-8, and then says the same."""
+    """Accepted JSON can be encoded again as UTF-8, and then parses to the same value."""
     with suppress(MalformedJson):
         read = parse_json(data)
         assert parse_json(json.dumps(read, ensure_ascii=False).encode()) == read
 
 
 def webhook(data: bytes) -> None:
-    """A network's webhook is read or not; a stranger's is refused for its signature and nothing else."""
+    """A network's webhook is parsed or refused; an unsigned one is refused for its signature only."""
     headline, _, body = data.partition(b"\n\n")
     lines = (line.partition(":") for line in headline.decode("latin-1").split("\n"))
     headers = {name.strip().lower(): value.strip() for name, _, value in lines}
@@ -229,7 +229,7 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
 
 
 def _divided(data: bytes) -> tuple[list[int], bytes]:
-    """Read how the rest comes divided from the first four bytes."""
+    """Parse the rest of the input divided at positions that its first four bytes choose."""
     return [1 + size % 64 for size in data[:4]], data[4:]
 
 
@@ -266,7 +266,7 @@ def _receive_form(body: bytes, sizes: list[int]) -> object:
 
 @contextmanager
 def _refusing(*kinds: Kind) -> Iterator[None]:
-    """Let pass a refusal of these kinds, or of those that every body may meet."""
+    """Accept refusals of these kinds, and those that every body may get."""
     try:
         yield
     except DomainError as refusal:
@@ -274,7 +274,7 @@ def _refusing(*kinds: Kind) -> Iterator[None]:
 
 
 def _allowed(refusal: DomainError, kinds: Collection[Kind]) -> Kind:
-    """Give the kind of a refusal that a parser may give; raise any other."""
+    """Return the kind of a refusal that a parser may raise. Raises any other."""
     if refusal.kind not in kinds:
         raise refusal
     return refusal.kind

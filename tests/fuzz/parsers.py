@@ -1,8 +1,8 @@
-"""Search by atheris, guided by coverage, for bytes that break a parser: `python -m tests.fuzz.parsers [TARGET …]`.
+"""Search with atheris, guided by coverage, for bytes that break a parser: `python -m tests.fuzz.parsers [TARGET …]`.
 
 Each target is searched in a process of its own, from its seeds, for `--seconds`. A crash, or an input that takes
-longer than `SLOW_SECONDS`, is printed and kept below the folder that `--keep` names; the exit code is 1 then. What was
-found once belongs into a test of its own beside the parser's others.
+longer than `SLOW_SECONDS`, is printed and kept below the `--keep` folder; the exit code is then 1. Add a test for each
+finding beside the parser's other tests.
 """
 
 import argparse
@@ -19,11 +19,11 @@ _INSTRUMENTED = ("web", "shared", "urllib.parse", "json.decoder")
 
 
 def main() -> int:
-    """Search each target in turn; tell whether any was broken."""
+    """Search each target. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.parsers", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET")
-    parser.add_argument("--seconds", type=int, default=60, help="for how long each target is searched")
-    parser.add_argument("--keep", type=Path, help="where inputs that break a parser are kept")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="parsers to search (default: all)")
+    parser.add_argument("--seconds", type=int, default=60, help="the time to search each target")
+    parser.add_argument("--keep", type=Path, help="the folder for inputs that break a parser")
     parser.add_argument("--search", metavar="TARGET", help=argparse.SUPPRESS)
     arguments, options = parser.parse_known_args()
     if arguments.search:
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _holds(target: str, seconds: int, keep: Path) -> bool:
-    """Search one target; print how much was tried, or what broke it."""
+    """Search one target in a process. Print the number of inputs, or the failure. Return whether none was found."""
     from tests.fuzz.parser_targets import SEEDS
 
     corpus = keep / "corpus"
@@ -61,7 +61,7 @@ def _holds(target: str, seconds: int, keep: Path) -> bool:
 
 
 def _search(target: str, options: Sequence[str]) -> int:
-    """Search in this process, which the search ends."""
+    """Search in this process, which ends with the search."""
     import atheris
 
     with atheris.instrument_imports(include=[*_INSTRUMENTED]):

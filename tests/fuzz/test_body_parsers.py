@@ -1,4 +1,4 @@
-"""Bounded fuzzing of what reads an upload: whatever arrives, a refusal with a code or exactly the content."""
+"""Bounded fuzzing of upload parsers: any input yields a refusal with a code, or exactly the content."""
 
 import hashlib
 from collections.abc import Callable
@@ -34,7 +34,7 @@ piece_sizes = st.lists(st.integers(1, 60), max_size=12)
 
 
 def receive(body: bytes, sizes: list[int]) -> bytes | Kind:
-    """Receive a body as it comes; its content, or how it was refused."""
+    """Parse a body in pieces. Return its content, or its refusal."""
     kept = Kept()
     try:
         part = receive_file_part(
@@ -96,7 +96,7 @@ def test_any_header_value_is_refused_or_understood(value: str) -> None:
 
 
 def outcome(read: Callable[[Any], Any], value: Any) -> Any:
-    """Give what a function returns, or the kind of its refusal."""
+    """Return a function's result, or the kind of its refusal."""
     try:
         return read(value)
     except DomainError as refusal:

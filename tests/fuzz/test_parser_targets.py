@@ -1,4 +1,4 @@
-"""Each parser keeps its promises for what it understands and for all that is cut off from it."""
+"""Each parser keeps its rules for valid input, and for every prefix of it."""
 
 import pytest
 

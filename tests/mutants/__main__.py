@@ -1,7 +1,7 @@
-"""Change the product in small wrong ways, and see that its tests notice: `python -m tests.mutants [WORD …]`.
+"""Apply small wrong changes to the product and check that its tests fail: `python -m tests.mutants [WORD …]`.
 
-Words choose mutants by the beginning of a name or a file. With `--seconds` as many are tried as begin within that
-time, in an order that differs from commit to commit. The exit code is 1 for a survivor or a row that is broken.
+Words select mutants by the beginning of a name or a file. With `--seconds`, no mutant begins after that time, and the
+order differs from commit to commit. The exit code is 1 if a mutant survives or a row of the catalogue is broken.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from tests.mutants.running import NOTICED, ROOT, Judged, Verdict, copies, run_al
 
 
 def main() -> int:
-    """Judge the mutants that were asked for, and report."""
+    """Test the selected mutants, and report the results."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("only", nargs="*", metavar="WORD")
-    parser.add_argument("--lanes", type=int, default=2)
-    parser.add_argument("--seconds", type=float, help="begin no mutant after so long")
+    parser.add_argument("only", nargs="*", metavar="WORD", help="beginnings of names or files")
+    parser.add_argument("--lanes", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--seconds", type=float, help="begin no mutant after this time")
     arguments = parser.parse_args()
     mutants = read_catalogue(tuple(arguments.only))
     ends_at = time.monotonic() + (arguments.seconds or float("inf"))
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _are_green(mutants: Sequence[Mutant], lane: Path) -> bool:
-    """Tell whether the same tests pass where nothing is changed; what fails anyway notices nothing."""
+    """Return whether the same tests pass without a mutant. A test that always fails detects nothing."""
     tests = sorted({test for mutant in mutants for test in mutant.tests})
     if not tests:
         return True

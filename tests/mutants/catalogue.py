@@ -1,7 +1,7 @@
-"""The catalogue: each mutant is one exact piece of the product's text, what stands there instead, and who must notice.
+"""The catalogue: each mutant is one exact piece of the product's text, its replacement, and the tests that must fail.
 
-A mutant has a name, so that a test that lets it live can be talked about. It grows with each defect: what was wrong
-once is a mutant of what is right now.
+A mutant has a name, so that a test that misses it can be discussed. Add a mutant for each repaired defect: it restores
+the defect.
 """
 
 import tomllib
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent / "catalogue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One wrong change: `old` stands exactly once in the file; `tests` are files or single tests."""
+    """One wrong change: `old` occurs exactly once in the file; `tests` are files or single tests."""
 
     name: str
     file: str
@@ -22,7 +22,10 @@ class Mutant:
     tests: tuple[str, ...]
 
     def apply(self, root: Path) -> str:
-        """Change the file below a root; give what it held."""
+        """Apply the change to the file below a root, and return its previous text.
+
+        Raises ValueError if `old` does not occur exactly once.
+        """
         path = root / self.file
         was = path.read_text()
         if was.count(self.old) != 1:
@@ -32,7 +35,7 @@ class Mutant:
 
 
 def read_catalogue(only: tuple[str, ...] = ()) -> list[Mutant]:
-    """Read every mutant, or those whose name or file begins with one of these words."""
+    """Return all mutants, or those whose name or file begins with one of these words."""
     rows = [
         (path.stem, row)
         for path in sorted(FOLDER.glob("*.toml"))

@@ -1,7 +1,7 @@
-"""Run the tests that must notice a mutant, in a copy of the tree, and tell whether they did.
+"""Run the tests that must detect a mutant in a copy of the tree, and return whether they did.
 
-A lane is one copy with one mutant at a time. Its tests run as anybody would run them, in a process of their own that
-is killed with what it started when its time is over.
+A lane is one copy with one mutant at a time. Its tests run in a process group of their own, which is killed at its
+time limit.
 """
 
 import os
@@ -22,19 +22,19 @@ from tests.mutants.catalogue import Mutant
 ROOT = Path(__file__).parents[2]
 COPIED = ("shared", "web", "workers", "deploy", "tests", "sdk", "pyproject.toml")
 LIMIT_SECONDS = 180
-"""How long the tests of one mutant may take; what hangs has been noticed."""
+"""The time limit of one mutant's tests. A test that hangs has detected the mutant."""
 FAILED = 1
-"""What pytest exits with when tests ran and failed."""
+"""Pytest's exit code if tests ran and failed."""
 
 
 class Verdict(StrEnum):
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     NOTICED = "noticed"
     TIMED_OUT = "noticed (timed out)"
     SURVIVED = "SURVIVED"
     BROKEN = "BROKEN"
-    """No test ran: the change is no program any more, or a test is not there."""
+    """No test ran: the change is not valid code, or a test does not exist."""
 
 
 NOTICED = frozenset({Verdict.NOTICED, Verdict.TIMED_OUT})
@@ -42,7 +42,7 @@ NOTICED = frozenset({Verdict.NOTICED, Verdict.TIMED_OUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A mutant, its verdict, and the last words of its tests."""
+    """A mutant, its verdict, and the output of its tests."""
 
     mutant: Mutant
     verdict: Verdict
@@ -52,7 +52,7 @@ class Judged:
 def run_all(
     mutants: Sequence[Mutant], lanes: Sequence[Path], goes_on: Callable[[], bool]
 ) -> Iterator[Judged]:
-    """Judge mutants in as many lanes as there are, in order, as long as it goes on."""
+    """Test mutants in parallel, one in each lane, in order, until `goes_on` returns False."""
     free: SimpleQueue[Path] = SimpleQueue()
     for lane in lanes:
         free.put(lane)
@@ -71,7 +71,7 @@ def run_all(
 
 
 def judge(mutant: Mutant, lane: Path) -> Judged:
-    """Change a lane's tree, run the mutant's tests, and change it back."""
+    """Apply a mutant to a lane, run its tests, and restore the file."""
     was = mutant.apply(lane)
     try:
         verdict, said = run_tests(mutant.tests, lane)
@@ -83,12 +83,13 @@ def judge(mutant: Mutant, lane: Path) -> Judged:
 def run_tests(
     tests: Sequence[str], lane: Path, *, limit_seconds: float = LIMIT_SECONDS
 ) -> tuple[Verdict, str]:
-    """Run tests until the first fails; give the verdict on what they ran in."""
+    """Run tests until the first fails. Return the verdict and their output."""
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n0", "--no-header", *tests]
     run = subprocess.Popen(
         command,
         cwd=lane,
-        env=os.environ | {"PYTHONPATH": str(lane / "sdk" / "src")},  # else the installed SDK is tested
+        env=os.environ
+        | {"PYTHONPATH": str(lane / "sdk" / "src")},  # Without this, the installed SDK would be tested.
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -107,7 +108,7 @@ def run_tests(
 
 @contextmanager
 def copies(count: int, where: Path) -> Iterator[list[Path]]:
-    """Copy the tree so many times; what a run leaves goes with it."""
+    """Yield this many copies of the tree, and remove them afterwards."""
     ignored = shutil.ignore_patterns("__pycache__", "node_modules", "*.pyc")
     lanes = [where / f"lane-{number}" for number in range(count)]
     for lane in lanes:

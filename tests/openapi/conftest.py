@@ -1,6 +1,6 @@
 """A running service for the tools that read its OpenAPI document, and for browsers.
 
-The tools have a directory of their own, which `make test-openapi` fills; without it these tests are skipped.
+The tools have a directory of their own, which `make test-openapi` creates. Without it these tests are skipped.
 """
 
 import json
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
-    """Give the directory of the tools."""
+    """Return the directory of the tools."""
     directory = os.environ.get("OPENAPI_TOOLS")
     if not directory:
         pytest.skip("no tools; run `make test-openapi`")
@@ -29,7 +29,7 @@ def tools() -> Path:
 
 @pytest.fixture(scope="session")
 def node(tools: Path) -> Path:
-    """Give the directory of the tools that Node runs."""
+    """Return the directory of the Node tools."""
     if shutil.which("node") is None or not (tools / "node_modules").exists():
         pytest.skip("node or its packages are missing: lint, types and pages are not checked")
     return tools
@@ -37,7 +37,7 @@ def node(tools: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def service(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
-    """Run a front and the workers of files and models."""
+    """Run a web process, and the workers of files and models."""
     directory = tmp_path_factory.mktemp("openapi")
     with running_model_service(directory, "files", "models", "background") as running:
         yield running
@@ -45,7 +45,7 @@ def service(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
 
 @pytest.fixture(scope="session")
 def document(service: ModelService, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keep the service's document in a file."""
+    """Write the service's document to a file."""
     kept = tmp_path_factory.mktemp("document") / "openapi.json"
     with urllib.request.urlopen(f"{service.front.url}/openapi.json") as answer:
         kept.write_bytes(answer.read())
@@ -56,7 +56,7 @@ def document(service: ModelService, tmp_path_factory: pytest.TempPathFactory) ->
 def run(
     command: Sequence[str | Path], directory: Path, *, seconds: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    """Run a tool; its output is for assertions."""
+    """Run a tool. Return its result and output."""
     environment = {**os.environ, "NO_COLOR": "1", "REDOCLY_TELEMETRY": "off", "CI": "true"}
     return subprocess.run(
         [*map(str, command)],

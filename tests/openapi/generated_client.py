@@ -1,6 +1,6 @@
-"""Upload a file, share it by a link, follow the link, and ask a model, all by the generated client.
+"""Upload a file, share it by a link, follow the link, and call a model, all by the generated client.
 
-Run by the tools' own Python: `generated_client.py URL ACCESS_TOKEN API_KEY`; prints what came of it as JSON.
+Run by the tools' own Python: `generated_client.py URL ACCESS_TOKEN API_KEY`. Prints the results as JSON.
 """
 
 import io
@@ -20,7 +20,7 @@ CONTENT = b"made by an agent"
 
 
 def main(url: str, access_token: str, api_key: str) -> None:
-    """Do all of it."""
+    """Run all steps."""
     agent = AuthenticatedClient(base_url=url, token=access_token)
     file = File(payload=io.BytesIO(CONTENT), file_name="report.txt", mime_type="text/plain")
     uploaded = upload_agent_artifact.sync(

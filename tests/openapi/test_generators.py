@@ -1,4 +1,4 @@
-"""Published tools read the document without a warning that matters, and what they generate works."""
+"""Published generators read the document without relevant warnings, and their clients work."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_every_module_of_the_generated_client_imports(tools: Path, generated: Pa
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_generated_client_uploads_a_file_shares_it_and_asks_a_model(
+def test_generated_client_uploads_shares_and_calls_a_model(
     service: ModelService, tools: Path, generated: Path
 ) -> None:
     token = exchange_token(service.front.url, service.credentials)
@@ -62,7 +62,7 @@ def test_the_types_that_are_generated_for_typescript_compile(
     assert "ChatCompletion: {" in types.read_text()
 
 
-def test_redocly_finds_nothing_in_the_document(node: Path, document: Path, tmp_path: Path) -> None:
+def test_redocly_finds_no_problem_in_the_document(node: Path, document: Path, tmp_path: Path) -> None:
     linter = node / "node_modules/.bin/redocly"
     command: list[str | Path] = [
         linter,

@@ -1,4 +1,4 @@
-"""The pages in a real browser: readable by everyone, in light and dark, on a phone and on a desk."""
+"""The pages in a real browser pass the accessibility checks in light and dark, on a phone and on a desktop."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PAGES = (
 def looks(
     service: ModelService, node: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
-    """Look at all pages in both schemes and both widths."""
+    """Open all pages in both color schemes and both widths."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium: pages are not looked at")
@@ -35,7 +35,7 @@ def looks(
     return seen
 
 
-def test_a_browser_is_given_a_page_at_every_address(looks: list[dict[str, Any]]) -> None:
+def test_browser_receives_a_page_at_every_address(looks: list[dict[str, Any]]) -> None:
     assert {(at["status"], at["type"]) for at in looks} == {(200, "text/html; charset=utf-8")}
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_wider_than_the_screen(looks: list[dict[str, Any]]) -> None:
     assert [(at["url"], at["width"], at["overflow"]) for at in looks if at["overflow"] > 0] == []
 
 
-def test_the_browser_complains_of_nothing(looks: list[dict[str, Any]]) -> None:
+def test_browser_console_has_no_errors(looks: list[dict[str, Any]]) -> None:
     assert [(at["url"], at["complaints"]) for at in looks if at["complaints"]] == []
 
 

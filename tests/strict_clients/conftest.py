@@ -1,6 +1,6 @@
 """A running service for published clients and frameworks, which have an environment of their own.
 
-`make test-clients` fills it; without it these tests are skipped.
+`make test-clients` creates it. Without it these tests are skipped.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.support.models.model_service import ModelService, running_model_servi
 
 @pytest.fixture(scope="session")
 def environment() -> Path:
-    """Give the directory of the clients."""
+    """Return the directory of the clients."""
     directory = os.environ.get("STRICT_CLIENTS")
     if not directory:
         pytest.skip("no clients; run `make test-clients`")
@@ -24,7 +24,7 @@ def environment() -> Path:
 
 @pytest.fixture(scope="session")
 def node(environment: Path) -> Path:
-    """Give the program that runs the clients for Node."""
+    """Return the program that runs the Node clients."""
     program = shutil.which("node")
     if program is None or not (environment / "node_modules").exists():
         pytest.skip("node or its packages are missing: its clients ask nothing")
@@ -33,7 +33,7 @@ def node(environment: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def service(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
-    """Run a front and what serves models."""
+    """Run a web process and the workers of models."""
     directory = tmp_path_factory.mktemp("strict_clients")
     with running_model_service(directory, "models", "background", "ledger") as running:
         yield running

@@ -1,4 +1,4 @@
-"""Have a client take all steps and print what came of each as JSON, asking this machine alone.
+"""Run all steps with a client and print the results as JSON. Connections to other machines are refused.
 
 `python -m tests.strict_clients.run with_langchain URL API_KEY MODEL DIALECT`, by the clients' own Python.
 """
@@ -13,7 +13,7 @@ from tests.strict_clients.steps import STEPS, Client
 
 
 def main(module: str, *given: str) -> None:
-    """Take each step; the result of one that failed is its traceback."""
+    """Run each step. The result of a step that failed is its traceback."""
     sys.addaudithook(stay_here)
     import_module(f"tests.strict_clients.{module}")
     [kind] = Client.__subclasses__()
@@ -28,7 +28,7 @@ def main(module: str, *given: str) -> None:
 
 
 def stay_here(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse to connect to, or to look up, anything but this machine."""
+    """Refuse to connect to, or to look up, any other machine."""
     if event == "socket.getaddrinfo":
         host = arguments[0]
     elif event == "socket.connect" and isinstance(arguments[1], tuple):

@@ -1,6 +1,6 @@
-"""What every client is asked to do; `steps.mjs` is the same for Node.
+"""The steps that every client runs; `steps.mjs` is the same for Node.
 
-The clients have a Python of their own, so nothing in these modules may need what the project's environment has.
+The clients have a Python of their own, so these modules may import only its packages.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ STEPS = ("plain", "streamed", "tool", "streamed_tool", "structured", "refused")
 
 
 class Client:
-    """Someone who can take all steps, by methods of their names."""
+    """A client with one method for each step."""
 
     def __init__(self, url: str, api_key: str, model: str, dialect: str) -> None:
-        """Remember where and what to ask."""
+        """Store the service's address, the key, the model and the dialect."""
         self.url = url
         self.api_key = api_key
         self.model = model
@@ -34,12 +34,12 @@ class City(BaseModel):
 
 
 def weather(city: str) -> str:
-    """Tell the weather."""
+    """Return the weather."""
     return f"rain in {city}"
 
 
 def refused(ask: Callable[[], object]) -> object:
-    """Ask, and name the class of the error and its status."""
+    """Send a request that is refused. Return the class of the error and its status."""
     try:
         return f"not refused: {ask()}"
     except Exception as error:  # noqa: BLE001 (its class is what is asked for)

@@ -1,4 +1,4 @@
-"""What published clients and frameworks make of the service, in each dialect and over upstreams of both."""
+"""Published clients and frameworks work with the service, in each dialect and over upstreams of both dialects."""
 
 import json
 import os
@@ -36,7 +36,7 @@ REFUSALS: dict[tuple[str, str], list[Any]] = {
     ("with_ai.mjs", "responses"): ["APICallError", 404],
     ("with_ai.mjs", "messages"): ["APICallError", 404],
 }
-"""Each client and dialect, with what it raises where a model is unknown."""
+"""By client and dialect: the error that the client raises if a model is unknown."""
 KEEPS_COST = {
     ("with_langchain", "chat"),
     ("with_litellm", "chat"),
@@ -47,7 +47,7 @@ KEEPS_COST = {
     ("with_ai.mjs", "responses"),
     ("with_ai.mjs", "messages"),
 }
-"""The others keep only what they know of the usage."""
+"""Clients that report the cost. The others keep only the fields of usage that they know."""
 OFFLINE = {
     "LANGSMITH_TRACING": "false",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
@@ -61,14 +61,14 @@ Reports = dict[str, Any]
 
 @pytest.fixture(scope="module", params=list(UPSTREAMS))
 def upstream(request: pytest.FixtureRequest) -> str:
-    """Name a dialect of upstreams."""
+    """Return a dialect of upstreams."""
     name: str = request.param
     return name
 
 
 @pytest.fixture(scope="module", params=list(REFUSALS), ids="-".join)
 def client(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Name a client's program and the dialect that it is to speak."""
+    """Return a client's program and its dialect."""
     pair: tuple[str, str] = request.param
     return pair
 
@@ -81,7 +81,7 @@ def reports(
     client: tuple[str, str],
     upstream: str,
 ) -> Reports:
-    """Run a client once; give what it reports of each step."""
+    """Run a client once. Return its result of each step."""
     program, dialect = client
     if program.endswith(".mjs"):
         command = [request.getfixturevalue("node"), HERE / program]

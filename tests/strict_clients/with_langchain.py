@@ -52,13 +52,13 @@ class LangChain(Client):
 
 
 def gather(client: Any, asked: Any) -> Any:
-    """Add up the pieces of a stream."""
+    """Join the chunks of a stream."""
     pieces = list(client.stream(asked))
     return sum(pieces[1:], start=pieces[0])
 
 
 def said(message: Any) -> object:
-    """Read a message and its usage."""
+    """Return a message's text and usage."""
     usage = message.usage_metadata
     cost = message.response_metadata.get("token_usage", {}).get("cost")
     return {"text": message.text, "tokens": [usage["input_tokens"], usage["output_tokens"]], "cost": cost}

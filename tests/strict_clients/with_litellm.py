@@ -21,7 +21,7 @@ class LiteLLM(Client):
     """The functions of litellm."""
 
     def __init__(self, *given: str) -> None:
-        """Tell litellm of the model; of one that it does not know it fakes streams of Responses, without calls."""
+        """Register the model: for a model that litellm does not know, it fakes streams of Responses, without calls."""
         super().__init__(*given)
         known = {"litellm_provider": "openai", "supports_native_streaming": True}
         litellm.register_model({f"openai/{self.model}": known})
@@ -48,7 +48,7 @@ class LiteLLM(Client):
 
     def _ask(self, messages: Any, **options: Any) -> Any:
         if self.dialect == "responses":
-            options["extra_body"] = {"store": False}  # `store` itself does not pass the bridge
+            options["extra_body"] = {"store": False}  # The bridge drops `store` itself.
         return litellm.completion(
             model=PROVIDERS[self.dialect] + self.model,
             messages=messages,
@@ -64,19 +64,19 @@ class LiteLLM(Client):
 
 
 def user(text: str) -> list[Any]:
-    """Begin a conversation."""
+    """Return the first message of a conversation."""
     return [{"role": "user", "content": text}]
 
 
 def said(made: Any) -> object:
-    """Read a completion and its usage."""
+    """Return a completion's text and usage."""
     text = made.choices[0].message.content
     tokens = [made.usage.prompt_tokens, made.usage.completion_tokens]
     return {"text": text, "tokens": tokens, "cost": getattr(made.usage, "cost", None)}
 
 
 def round_trip(ask: Callable[..., Any]) -> object:
-    """Have the tool called, and say what it told."""
+    """Call the tool, and return the reply that uses its result."""
     messages = user(steps.TOOL)
     asked = ask(messages, tools=[WEATHER]).choices[0].message
     calls = [[call.function.name, json.loads(call.function.arguments)] for call in asked.tool_calls]

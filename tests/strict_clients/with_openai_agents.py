@@ -56,19 +56,19 @@ class OpenAIAgents(Client):
 
 
 async def follow(agent: Any, text: str) -> tuple[Any, str]:
-    """Run an agent and join the text that it streams."""
+    """Run an agent and join its streamed text."""
     running = Runner.run_streamed(agent, text)
     told = [event.data async for event in running.stream_events() if event.type == "raw_response_event"]
     return running, "".join(data.delta for data in told if data.type == "response.output_text.delta")
 
 
 def tokens(done: Any) -> list[int]:
-    """Read a run's usage."""
+    """Return a run's usage."""
     usage = done.context_wrapper.usage
     return [usage.input_tokens, usage.output_tokens]
 
 
 def calls(done: Any) -> list[Any]:
-    """List the calls of tools in a run."""
+    """Return the tool calls of a run."""
     asked = [item.raw_item for item in done.new_items if isinstance(item, ToolCallItem)]
     return [[call.name, json.loads(call.arguments)] for call in asked]

@@ -55,12 +55,12 @@ class PydanticAI(Client):
 
 
 def tokens(done: Any) -> list[int]:
-    """Read a run's usage."""
+    """Return a run's usage."""
     return [done.usage.input_tokens, done.usage.output_tokens]
 
 
 def calls(done: Any) -> list[Any]:
-    """List the calls of tools in a run."""
+    """Return the tool calls of a run."""
     replies = [message for message in done.all_messages() if isinstance(message, ModelResponse)]
     parts = [part for reply in replies for part in reply.parts if isinstance(part, ToolCallPart)]
     return [[part.tool_name, part.args_as_dict()] for part in parts]

@@ -1,6 +1,6 @@
-"""A genuine server with a tiny random model, and the service in front of it.
+"""A genuine model server with a tiny random model, and the service in front of it.
 
-The server has a venv of its own, which `make test-upstreams` makes; where it is absent these tests are skipped.
+The server has an environment of its own, which `make test-upstreams` creates. Without it these tests are skipped.
 """
 
 import os
@@ -39,7 +39,7 @@ upstreams = [{{ provider = "genuine", model = "{model}", dialect = "responses" }
 
 @pytest.fixture(scope="session")
 def genuine_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Make the model, serve it, and name both in a catalog file."""
+    """Create the model, serve it, and write a catalog file for both dialects."""
     if not (VENV / "transformers").exists():
         pytest.skip(f"no server in {VENV}; run `make test-upstreams`")
     directory = tmp_path_factory.mktemp("genuine")
@@ -70,7 +70,7 @@ def genuine_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def client(genuine_catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
-    """Run the service over that catalog; give its owner's client, which believes nothing."""
+    """Run the service with that catalog. Yield its owner's client, which validates every response."""
     servers = Servers(tmp_path_factory.mktemp("servers"))
     servers.start()
     try:

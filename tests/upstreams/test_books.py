@@ -1,4 +1,4 @@
-"""The books of the fake upstream say what was said to somebody, and not what was written to who had hung up."""
+"""The fake upstream's record counts chunks that a client received, and not those written to a closed connection."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % 
 
 
 @pytest.mark.parametrize("hangs_up", [False, True])
-def test_a_report_counts_where_it_has_arrived(hangs_up: bool) -> None:
+def test_chunk_counts_once_the_client_received_it(hangs_up: bool) -> None:
     with FakeUpstream() as upstream:
         client = socket.create_connection((ADDRESS, urlsplit(upstream.base_url).port or 0))
         wait_until(lambda: upstream.is_connected, "the upstream has the connection")

@@ -1,7 +1,7 @@
 """OpenAI's client, the service, and a genuine server behind it, in all four pairings of dialects.
 
-The server sends usage on the finish chunk, no `[DONE]`, floats for times, and calls the model by another name; none
-of it may be seen by the client, which checks everything against OpenAI's own schema.
+The server sends usage on the finish chunk, no `[DONE]`, times as floats, and another model name. The client must see
+none of it: it validates everything against OpenAI's own schema.
 """
 
 from decimal import Decimal

@@ -1,7 +1,7 @@
-"""Make a language model small enough to answer nonsense at once: `python tiny_model.py DIRECTORY`.
+"""Create a tiny language model that replies at once, with nonsense: `python tiny_model.py DIRECTORY`.
 
-Random weights, a tokenizer of single bytes, a chat template: all that a genuine server needs. Runs in the venv of
-`make test-upstreams`, which alone has torch and transformers.
+It has random weights, a tokenizer of single bytes, and a chat template, which is all that a genuine server needs. Runs
+in the environment of `make test-upstreams`, the only one with torch and transformers.
 """
 
 import sys

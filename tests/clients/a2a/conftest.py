@@ -1,4 +1,4 @@
-"""The running service with agents: two fronts, who answers and who posts updates; and the published client."""
+"""The running service with agents, two web processes and the workers; and the published client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -58,18 +58,18 @@ class Agents:
 
     @property
     def fronts(self) -> tuple[str, str]:
-        """The addresses of both fronts."""
+        """The addresses of both web processes."""
         return self.service.front.url, self.second.url
 
     def address(self, deployment: CreatedDeployment | None = None, *, front: str | None = None) -> str:
-        """Where an agent is, by default the scripted one at the front whose cards point there."""
+        """Return an agent's address: by default the scripted agent's, at the web process that its card names."""
         agent = (deployment or self.scripted).deployment
         return f"{front or self.second.url}/agents/{agent.id}"
 
     def new_agent(
         self, script: str = SCRIPT, extensions: tuple[DeclaredExtension, ...] = ()
     ) -> CreatedDeployment:
-        """Another scripted agent."""
+        """Create another scripted agent."""
         created = self.service.identity.deployment(self.service.organization_id)
         give_script(self.service, created.deployment.id, script, extensions)
         return created
@@ -77,21 +77,21 @@ class Agents:
 
 @dataclass(frozen=True, kw_only=True)
 class Talk:
-    """A client of an agent, and what its answers' headers said was activated."""
+    """A client of an agent, and the activated extensions of each response's header."""
 
     client: Client
     http: httpx.AsyncClient
     echoed: list[list[str]] = field(default_factory=list)
 
     async def say(self, text: str = "hello", *uris: str, **more: Any) -> list[StreamResponse]:
-        """Send a message and collect what the client yields."""
+        """Send a message. Return what the client yields."""
         said = Message(message_id=str(uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], **more)
         request = SendMessageRequest(message=said)
         return [event async for event in self.client.send_message(request, context=activating(*uris))]
 
 
 def activating(*uris: str) -> ClientCallContext:
-    """The context of a call that activates extensions."""
+    """Return the context of a call that activates extensions."""
     return ClientCallContext(
         service_parameters=ServiceParametersFactory.create([with_a2a_extensions(list(uris))]), timeout=60
     )
@@ -106,7 +106,7 @@ async def talking(
     polling: bool = False,
     binding: TransportProtocol = TransportProtocol.HTTP_JSON,
 ) -> AsyncIterator[Talk]:
-    """Make a client as its documentation does, from the agent's card."""
+    """Yield a client that is created from the agent's card, as its documentation shows."""
     echoed: list[list[str]] = []
 
     async def hear(response: httpx.Response) -> None:
@@ -136,7 +136,7 @@ def run(conversation: Callable[[], Awaitable[T]]) -> T:
 
 @pytest.fixture(scope="package")
 def agents(service: ModelService) -> Iterator[Agents]:
-    """Run the agents' processes beside those of the models."""
+    """Run the processes of agents beside those of models."""
     stack = service.stack
     scripted = service.identity.deployment(service.organization_id, "Scripted")
     give_script(service, scripted.deployment.id, SCRIPT)
@@ -153,7 +153,7 @@ def give_script(
     script: str,
     extensions: tuple[DeclaredExtension, ...] = (),
 ) -> None:
-    """Give an agent a scripted behavior."""
+    """Configure a scripted behavior for an agent."""
     draft = BehaviorDraft(
         name="scripted",
         kind=BehaviorKind.SCRIPT,

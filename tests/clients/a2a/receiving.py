@@ -1,4 +1,4 @@
-"""Somewhere on this host that updates are posted to."""
+"""An HTTP endpoint on this machine that receives push notifications."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Receiver:
-    """What was received: headers and bodies."""
+    """The received headers and bodies."""
 
     url: str = ""
     received: list[tuple[dict[str, str], Any]] = field(default_factory=list)
@@ -19,7 +19,7 @@ class Receiver:
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """Receive within the block."""
+    """Run the endpoint within the block."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):

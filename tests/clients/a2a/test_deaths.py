@@ -1,4 +1,4 @@
-"""Whatever dies in the middle of a stream: who comes back is told everything, once and in order."""
+"""A worker or web process dies during a stream: a client that returns receives every event once, in order."""
 
 import json
 import signal
@@ -20,12 +20,12 @@ COUNT = ["1 ", "2 ", "3 ", "4 ", "5 ", "6 "]
 
 @pytest.fixture(scope="module")
 def authorization(agents: Agents) -> str:
-    """A member's."""
+    """A member's authorization."""
     return agents.service.identity.person(agents.service.organization_id).authorization
 
 
 class Listener:
-    """Follows a stream in a thread until it ends, one way or the other."""
+    """Reads a stream in a thread until it ends or is cut off."""
 
     def __init__(self, method: str, url: str, headers: dict[str, str], body: Any = None) -> None:
         self.events: list[tuple[int, dict[str, Any]]] = []
@@ -79,7 +79,7 @@ def pieces(events: list[tuple[int, dict[str, Any]]]) -> Iterator[str]:
 
 
 def logged(agents: Agents, task_id: str) -> list[tuple[int, dict[str, Any]]]:
-    """All events of a task as the rows have them."""
+    """Return all events of a task from the database."""
     statement = "SELECT sequence, event FROM task_events WHERE task_id = %s ORDER BY sequence"
     return [(row[0], json.loads(row[1])) for row in query(agents.service.stack, statement, (task_id,))]
 
@@ -89,7 +89,7 @@ def test_a_stream_survives_its_worker(agents: Agents, authorization: str) -> Non
     stream.wait_for_piece("2 ")
     agents.worker.kill()
     agents.worker.start()
-    # Its lease ends within seconds, and whichever worker there is takes the turn over: nothing else runs here.
+    # The lease ends within seconds, and another worker takes the turn over. Here the restarted worker is the only one.
     stream.wait_for_end()
     task_id = stream.events[0][1]["task"]["id"]
     assert stream.ended_well
@@ -108,14 +108,14 @@ def test_a_stream_survives_a_worker_that_stalls(agents: Agents, authorization: s
             stream.wait_for_end()
     finally:
         agents.worker.send_signal(signal.SIGCONT)
-    # It goes on where it stood, finds that its turn is another's, and writes nothing more.
+    # It continues, finds that another worker holds the lease of its turn, and writes nothing more.
     wait_until(lambda: agents.worker.has_logged("turn.lost_here"), "the stalled worker knows")
     assert stream.ended_well
     assert list(pieces(stream.events)) == COUNT
     assert stream.events[1:] == logged(agents, stream.events[0][1]["task"]["id"])
 
 
-def test_who_lost_its_front_misses_nothing(agents: Agents, authorization: str) -> None:
+def test_client_misses_nothing_when_its_web_process_dies(agents: Agents, authorization: str) -> None:
     stream = send(agents, authorization, agents.fronts[1])
     stream.wait_for_piece("2 ")
     agents.second.kill()
@@ -130,7 +130,7 @@ def test_who_lost_its_front_misses_nothing(agents: Agents, authorization: str) -
     exact.wait_for_end()
     assert plain.ended_well
     assert exact.ended_well
-    # Numbered, the two streams are the log; as the protocol has it, the task tells what came before.
+    # With event ids, the two streams equal the log. Without, the first event is the task with all earlier updates.
     assert stream.events[1:] + exact.events == logged(agents, task_id)
     told = plain.events[0][1]["task"]
     before = told["artifacts"][0]["parts"][0]["text"]

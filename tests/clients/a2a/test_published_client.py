@@ -1,4 +1,4 @@
-"""The published client does everything that it can over either binding, against real processes."""
+"""The published client can use every operation over both bindings, against real processes."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -50,13 +50,13 @@ Talking = Callable[..., AbstractAsyncContextManager[Talk]]
 
 @pytest.fixture(params=[TransportProtocol.HTTP_JSON, TransportProtocol.JSONRPC])
 def talking(request: pytest.FixtureRequest) -> Talking:
-    """Makes clients that speak one binding."""
+    """Return a function that creates clients for one binding."""
     return partial(conftest.talking, binding=request.param)
 
 
 @pytest.fixture(scope="module")
 def authorization(agents: Agents) -> str:
-    """A member's."""
+    """A member's authorization."""
     return agents.service.identity.person(agents.service.organization_id).authorization
 
 
@@ -73,7 +73,7 @@ def test_the_default_agent_answers_with_a_model_at_once(agents: Agents, talking:
     run(conversation)
 
 
-def test_it_streams_tasks_and_messages(agents: Agents, authorization: str, talking: Talking) -> None:
+def test_client_streams_tasks_and_messages(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization) as talk:
             events = await talk.say("work")
@@ -89,7 +89,7 @@ def test_it_streams_tasks_and_messages(agents: Agents, authorization: str, talki
     run(conversation)
 
 
-def test_it_waits_for_tasks_and_messages(agents: Agents, authorization: str, talking: Talking) -> None:
+def test_client_waits_for_tasks_and_messages(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             (answer,) = await talk.say("work")
@@ -101,7 +101,9 @@ def test_it_waits_for_tasks_and_messages(agents: Agents, authorization: str, tal
     run(conversation)
 
 
-def test_it_talks_in_turns_at_both_fronts(agents: Agents, authorization: str, talking: Talking) -> None:
+def test_conversation_continues_at_another_web_process(
+    agents: Agents, authorization: str, talking: Talking
+) -> None:
     async def conversation() -> None:
         async with (
             talking(agents.address(), authorization) as talk,
@@ -122,7 +124,7 @@ def test_it_talks_in_turns_at_both_fronts(agents: Agents, authorization: str, ta
     run(conversation)
 
 
-def test_what_one_front_begins_the_other_follows_and_cancels(
+def test_task_is_followed_and_cancelled_at_another_web_process(
     agents: Agents, authorization: str, talking: Talking
 ) -> None:
     async def conversation() -> None:
@@ -145,7 +147,7 @@ def test_what_one_front_begins_the_other_follows_and_cancels(
     run(conversation)
 
 
-def test_it_looks_after_push_notifications_and_they_arrive(
+def test_push_notifications_are_configured_and_arrive(
     agents: Agents, authorization: str, talking: Talking
 ) -> None:
     async def conversation() -> None:
@@ -185,7 +187,7 @@ def test_it_looks_after_push_notifications_and_they_arrive(
     assert {headers["Authorization"] for headers, _ in receiver.received} == {"Bearer secret"}
 
 
-def test_it_reads_the_extended_card(agents: Agents, authorization: str, talking: Talking) -> None:
+def test_client_reads_the_extended_card(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization) as talk:
             card = await talk.client.get_extended_agent_card(GetExtendedAgentCardRequest())
@@ -216,7 +218,7 @@ def test_extensions_are_activated_echoed_and_required(
     run(conversation)
 
 
-def test_its_errors_are_the_protocols(agents: Agents, authorization: str, talking: Talking) -> None:
+def test_client_raises_the_protocols_errors(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             (done,) = await talk.say("work")
@@ -251,7 +253,9 @@ def test_its_errors_are_the_protocols(agents: Agents, authorization: str, talkin
     run(conversation)
 
 
-def test_it_need_not_wait(agents: Agents, authorization: str, talking: Talking) -> None:
+def test_message_returns_immediately_if_configured(
+    agents: Agents, authorization: str, talking: Talking
+) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             said = Message(message_id="1", role=Role.ROLE_USER, parts=[Part(text="hang")])
@@ -264,7 +268,7 @@ def test_it_need_not_wait(agents: Agents, authorization: str, talking: Talking) 
     run(conversation)
 
 
-def test_integers_are_the_same_integers_whoever_asks(agents: Agents, authorization: str) -> None:
+def test_large_integers_are_unchanged_in_every_response(agents: Agents, authorization: str) -> None:
     body = (
         '{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"text":"echo"},'
         '{"data":{"revision":9007199254740993,"price":1.10}}],"metadata":{"n":9007199254740993}}}'

@@ -25,7 +25,7 @@ HEADERS = {"A2A-Version": "1.0", "Content-Type": "application/json"}
 
 @pytest.fixture
 def person(agents: Agents) -> Person:
-    """Somebody of a new organization whose agent hangs."""
+    """Create a user of a new organization whose agent hangs."""
     identity = agents.service.identity
     return identity.person(identity.organization().id, bound=True)
 
@@ -71,7 +71,7 @@ def connect(person: Person) -> httpx.Client:
 def streaming(
     person: Person, address: str
 ) -> Iterator[tuple[httpx.Client, Iterator[tuple[str, dict[str, Any]]]]]:
-    """Send a message, and give the client and the events of the answer."""
+    """Send a message. Yield the client and the events of the response."""
     with (
         connect(person) as client,
         client.stream("POST", f"{address}/message:stream", json=message()) as answer,
@@ -99,7 +99,7 @@ def test_a_stream_ends_when_its_organization_is_suspended(
         next(coming)
         with agents.service.database.transaction() as session:
             suspend_organization(session, actor=OPERATOR, organization_id=organization_of(agents, person))
-        # Its turn ends as well: whichever is noticed first ends the stream.
+        # Its turn ends as well: whichever is detected first ends the stream.
         name, body = list(coming)[-1]
     assert name == "error" or body["statusUpdate"]["status"]["state"] == "TASK_STATE_FAILED"
 

@@ -1,4 +1,4 @@
-"""A front that is asked to stop lets go of all who wait there before it ends, each in the words of what it asked."""
+"""A web process that drains ends every waiting request first, with a response in the protocol of that request."""
 
 import json
 from collections.abc import Callable
@@ -24,14 +24,14 @@ rules:
   - steps: [{delay: 600}, {message: pong}]
 """
 ENDLESS: Any = [{"role": "user", "content": "!delay 200\n!tokens 600"}]
-"""Two minutes of reply."""
+"""The reply takes two minutes."""
 DRAIN_SECONDS = "8"
 Events = list[tuple[int, dict[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Farewell:
-    """What those were told who waited at a front that stopped; a stream that is cut off would have raised."""
+    """The responses of requests that waited at a stopping web process. A stream that is cut off would have raised."""
 
     task_id: str
     begun: Events
@@ -45,7 +45,7 @@ class Farewell:
 
 
 class Elsewhere:
-    """The same service at a front that goes on."""
+    """The same service at a web process that continues."""
 
     def __init__(self, agents: Agents) -> None:
         self.stack = agents.service.stack
@@ -63,7 +63,7 @@ class Elsewhere:
         httpx.post(path, headers=self.headers, timeout=60).raise_for_status()
 
     def logged(self, task_id: str) -> Events:
-        """All events of a task as the rows have them."""
+        """Return all events of a task from the database."""
         statement = "SELECT sequence, event FROM task_events WHERE task_id = %s ORDER BY sequence"
         return [(row[0], json.loads(row[1])) for row in query(self.stack, statement, (task_id,))]
 
@@ -130,13 +130,13 @@ def farewell(agents: Agents, elsewhere: Elsewhere) -> Farewell:
     return farewell
 
 
-def test_streams_end_whole_after_every_event(farewell: Farewell, elsewhere: Elsewhere) -> None:
+def test_draining_streams_end_cleanly_after_every_event(farewell: Farewell, elsewhere: Elsewhere) -> None:
     logged = elsewhere.logged(farewell.task_id)
     assert farewell.begun[1:] == farewell.resumed == logged
     assert [event["result"]["task"]["id"] for _, event in farewell.through_rpc] == [farewell.task_id]
 
 
-def test_who_goes_on_elsewhere_misses_nothing(farewell: Farewell, elsewhere: Elsewhere) -> None:
+def test_client_that_resumes_elsewhere_misses_nothing(farewell: Farewell, elsewhere: Elsewhere) -> None:
     rest: Events = []
     last_id, _ = farewell.resumed[-1]
     path = f"{elsewhere.address()}/tasks/{farewell.task_id}:subscribe"
@@ -148,9 +148,7 @@ def test_who_goes_on_elsewhere_misses_nothing(farewell: Farewell, elsewhere: Els
     assert rest[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-def test_who_was_shown_nothing_yet_is_shown_a_task_to_come_back_to(
-    farewell: Farewell, elsewhere: Elsewhere
-) -> None:
+def test_drained_request_without_events_receives_its_task(farewell: Farewell, elsewhere: Elsewhere) -> None:
     ((_, shown),) = farewell.pondered
     elsewhere.cancel(shown["task"]["id"])
     assert farewell.sent.status_code == 200
@@ -159,7 +157,7 @@ def test_who_was_shown_nothing_yet_is_shown_a_task_to_come_back_to(
     elsewhere.cancel(task["id"])
 
 
-def test_a_conversation_is_told_that_its_task_goes_on(farewell: Farewell, elsewhere: Elsewhere) -> None:
+def test_command_reports_that_the_task_continues(farewell: Farewell, elsewhere: Elsewhere) -> None:
     status, events, complaint = farewell.talked
     shown = json.JSONDecoder().raw_decode(events)[0]["task"]
     elsewhere.cancel(shown["id"])
@@ -177,7 +175,7 @@ def test_calls_of_models_end_with_an_error_and_are_settled(farewell: Farewell) -
 
 
 def _hear(heard: Events, url: str, headers: dict[str, str], body: Any) -> None:
-    """Follow a stream to its end. Raises HTTPError when it is cut off."""
+    """Read a stream to its end. Raises HTTPError if it is cut off."""
     number = 0
     with (
         httpx.Client(headers=headers, timeout=60) as client,
