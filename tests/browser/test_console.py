@@ -115,7 +115,7 @@ def test_every_page_opens_in_every_scheme_and_width(seen: Any) -> None:
     assert [(at["path"], at["status"]) for at in seen["looks"] if at["status"] != 200] == []
 
 
-def test_no_page_is_left_out(seen: Any) -> None:
+def test_every_page_of_the_console_is_covered(seen: Any) -> None:
     looked_at = {at["path"] for at in seen["looks"] if at["house"] in ("many", "operator")}
     shapes = {re.sub(r"<\w+:\w+>", "[^/]+", path) for path in ALL - NO_PAGES}
     assert [shape for shape in shapes if not any(re.fullmatch(shape, path) for path in looked_at)] == []
@@ -129,11 +129,11 @@ def test_nothing_is_wider_than_the_screen(seen: Any) -> None:
     assert [at for at in wrong(seen["looks"], "overflow") if at[-1] > 0] == []
 
 
-def test_the_browser_complains_of_nothing_and_runs_nothing_of_names(seen: Any) -> None:
+def test_browser_console_is_clean_and_names_run_no_script(seen: Any) -> None:
     assert wrong(seen["looks"], "complaints") == []
 
 
-def test_everything_is_reached_by_keyboard_and_seen_where_it_is(seen: Any) -> None:
+def test_every_control_is_reached_by_keyboard_with_visible_focus(seen: Any) -> None:
     assert [(at["path"], at["missed"]) for at in seen["walks"] if at["missed"]] == []
     assert [(at["path"], at["faint"]) for at in seen["walks"] if at["faint"]] == []
 
@@ -142,7 +142,7 @@ def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(seen: Any) -> None:
     assert seen["menu"] == {"opened": True, "closed": True, "returned": True}
 
 
-def test_the_playground_streams_as_text_and_says_what_it_cost(seen: Any) -> None:
+def test_playground_streams_text_and_shows_the_cost(seen: Any) -> None:
     assert "<b>everybody</b>" in seen["streamed"]["reply"]
     assert seen["streamed"]["markup"] == 0
     assert "Completed" in seen["streamed"]["bill"]

@@ -111,14 +111,14 @@ def stored(started: Started, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return file
 
 
-def test_what_is_printed_leads_on(started: Started) -> None:
+def test_printed_links_and_commands_work(started: Started) -> None:
     assert f"Quartermaster is ready at {started.url}" in started.told
     assert str(started.home / "credentials.json") in started.told
     assert started.link.startswith(started.url)
     assert '"event"' not in started.told
 
 
-def test_by_command_a_file_is_shared_a_model_answers_and_an_agent_too(
+def test_command_shares_a_file_and_calls_model_and_agent(
     started: Started, stored: dict[str, Any]
 ) -> None:
     shared = json.loads(started.command("files", "share", stored["id"]))
@@ -127,7 +127,7 @@ def test_by_command_a_file_is_shared_a_model_answers_and_an_agent_too(
     assert "good evening" in started.command("agents", "talk", "default", "good evening")
 
 
-def test_in_the_browser_a_file_is_shared_a_model_answers_and_an_agent_too(
+def test_browser_shares_a_file_and_calls_model_and_agent(
     started: Started, stored: dict[str, Any], chromium: str, tmp_path: Path
 ) -> None:
     plan = {

@@ -95,7 +95,7 @@ def test_one_reader_serves_range_after_range(store: BlobStore) -> None:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 1001), (5000, 6000)])
-def test_fewer_bytes_than_asked_for_are_damage_before_anything_is_read(
+def test_truncated_blob_is_damaged_before_anything_is_read(
     store: BlobStore, start: int, stop: int
 ) -> None:
     blob = put(store)
@@ -104,7 +104,7 @@ def test_fewer_bytes_than_asked_for_are_damage_before_anything_is_read(
         reader.chunks(start, stop)
 
 
-def test_a_blob_that_never_was_is_missing(store: BlobStore) -> None:
+def test_unknown_blob_is_missing(store: BlobStore) -> None:
     with pytest.raises(BlobMissing):
         read(store, Blob(version_id=new_id(), size_bytes=1))
 
@@ -119,7 +119,7 @@ def test_a_staged_blob_is_readable_where_the_store_says_so(store: BlobStore) -> 
             read(store, blob, placed=False)
 
 
-def test_an_outdated_idea_of_the_place_does_not_matter(store: BlobStore) -> None:
+def test_outdated_placement_state_does_not_matter(store: BlobStore) -> None:
     placed, staged = put(store), stage(store)
 
     assert is_intact(store, placed, placed=False)
@@ -164,7 +164,7 @@ def test_a_live_blob_is_removed_without_its_upload_id(bench: Bench) -> None:
     assert bench.leftovers() == set()
 
 
-def test_a_placement_after_the_removal_finds_nothing_and_brings_nothing_back(bench: Bench) -> None:
+def test_placement_after_the_removal_restores_nothing(bench: Bench) -> None:
     blob = stage(bench.store)
     bench.store.remove([blob])
 
@@ -183,7 +183,7 @@ def test_an_aborted_upload_is_gone_and_what_is_placed_stays(bench: Bench) -> Non
     assert len(bench.leftovers()) == 1
 
 
-def test_a_discard_after_an_abort_takes_nothing_of_what_is_received_since(bench: Bench) -> None:
+def test_discard_after_an_abort_keeps_newly_received_content(bench: Bench) -> None:
     version_id = new_id()
 
     def receive() -> Receiver:
@@ -219,7 +219,7 @@ def test_an_upload_that_outlives_its_removal_leaves_nothing(bench: Bench) -> Non
     assert bench.leftovers() == set()
 
 
-def test_one_bad_blob_does_not_hold_up_a_batch(store: BlobStore) -> None:
+def test_one_bad_blob_does_not_block_a_batch(store: BlobStore) -> None:
     absent = Blob(version_id=new_id(), size_bytes=1)
     misrecorded = replace(stage(store), size_bytes=999)
     good = [stage(store) for _ in range(3)]
@@ -246,7 +246,7 @@ def test_a_large_batch_is_placed_and_removed_whole(bench: Bench) -> None:
     assert bench.leftovers() == set()
 
 
-def test_an_empty_batch_is_no_work(store: BlobStore) -> None:
+def test_empty_batch_does_nothing(store: BlobStore) -> None:
     assert (store.place([]), store.remove([])) == ({}, {})
 
 
@@ -264,7 +264,7 @@ def test_a_discarded_upload_leaves_nothing(bench: Bench, written: int) -> None:
     assert bench.leftovers() == set()
 
 
-def test_a_discard_after_the_release_takes_nothing_back(store: BlobStore) -> None:
+def test_discard_after_the_release_removes_nothing(store: BlobStore) -> None:
     version_id = new_id()
     receiver = store.receive(version_id, size_bytes=3, upload_id=store.begin(version_id))
     receiver.write(b"abc")
@@ -292,7 +292,7 @@ def test_the_size_announced_is_the_size_received(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [0, 5, 10])
-def test_content_of_unknown_size_is_as_long_as_it_was_within_its_bound(bench: Bench, size_bytes: int) -> None:
+def test_content_of_unknown_size_is_stored_within_its_limit(bench: Bench, size_bytes: int) -> None:
     version_id, content = new_id(), b"x" * size_bytes
     upload_id = bench.store.begin(version_id)
     receiver = bench.store.receive(version_id, size_bytes=AtMost(10), upload_id=upload_id)
@@ -378,7 +378,7 @@ def _first_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     return said
 
 
-def test_a_store_tells_what_it_holds_without_reading_it(bench: Bench, store: BlobStore) -> None:
+def test_store_lists_sizes_without_reading_content(bench: Bench, store: BlobStore) -> None:
     placed, staged = [put(store, size) for size in (0, 1, 70_000)], stage(store, 500)
     absent = Blob(version_id=new_id(), size_bytes=1)
     held = store.measure([*placed, staged, absent])

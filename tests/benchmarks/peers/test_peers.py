@@ -22,7 +22,7 @@ def _make_environment(path: Path, pip: str) -> Path:
     return path
 
 
-def test_what_cannot_be_installed_is_told_in_one_line(
+def test_package_that_cannot_be_installed_is_reported_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     environment = _make_environment(tmp_path / "peer", PIP)
@@ -31,7 +31,7 @@ def test_what_cannot_be_installed_is_told_in_one_line(
     assert capfd.readouterr() == ("", told)
 
 
-def test_a_package_index_that_never_answers_is_told_in_one_line(
+def test_silent_package_index_is_reported_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     environment = _make_environment(tmp_path / "peer", "#!/bin/sh\nexec sleep 60\n")
@@ -41,7 +41,7 @@ def test_a_package_index_that_never_answers_is_told_in_one_line(
     assert told.count("\n") == 1
 
 
-def test_a_program_that_is_there_is_not_installed_again(tmp_path: Path) -> None:
+def test_installed_program_is_not_installed_again(tmp_path: Path) -> None:
     environment = _make_environment(tmp_path / "peer", "#!/bin/sh\nexit 1\n")
     (environment / "bin" / "peer").touch()
     assert install(environment, "peer==1", "peer", seconds=60) == environment / "bin" / "peer"

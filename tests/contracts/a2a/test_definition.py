@@ -57,7 +57,7 @@ def test_what_is_one_of_several_is_so_in_the_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_types_write_nothing_that_the_definition_has_not(name: str) -> None:
+def test_product_types_write_only_members_of_the_definition(name: str) -> None:
     written = {OURS[name].wire_name(field) for field in OURS[name].model_fields}
     assert written <= {field.json_name for field in MESSAGES[name].fields}
 
