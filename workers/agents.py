@@ -38,18 +38,18 @@ class TurnConsumer:
         self._context = context
         database = context.open_database(pool_size=LEASE_CONNECTIONS)
         self._leases = TurnLeases(database)
-        self._hints = TaskNotifier(connect_valkey(context.settings.redis_url))
+        self._notifier = TaskNotifier(connect_valkey(context.settings.redis_url))
         self._watch = TurnHeartbeats(self._leases, turn_seconds=context.settings.a2a_turn_seconds)
         self._queue = TurnQueue(self._leases, slots=limit)
-        self._announced = TurnListener(connect_valkey(context.settings.redis_url), self._queue.announce)
-        self._sweeper = TurnSweeper(database, self._hints)
+        self._listener = TurnListener(connect_valkey(context.settings.redis_url), self._queue.announce)
+        self._sweeper = TurnSweeper(database, self._notifier)
         self._pool = ConsumerPool(self._take, self._answer, limit=limit, name="turn")
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Start to take runs."""
         self._sweeper.start()
-        self._announced.start()
+        self._listener.start()
         self._pool.start()
 
     def wake(self) -> None:
@@ -65,7 +65,7 @@ class TurnConsumer:
 
     def stop(self) -> None:
         """Stop taking runs, and wait for those under way."""
-        self._announced.stop()
+        self._listener.stop()
         self._pool.stop()
         self._sweeper.stop()
 
@@ -75,7 +75,7 @@ class TurnConsumer:
         valkey = connect_valkey(context.settings.redis_url)
         behaviors = build_behaviors(context.database, context.store, valkey, context.settings)
         drain_settlements(context, behaviors.calls.engine.settlements)
-        task_log = TaskLog(context.database, self._hints, FileLinks(context.database, context.settings))
+        task_log = TaskLog(context.database, self._notifier, FileLinks(context.database, context.settings))
         return TurnExecution(task_log, self._watch, behaviors.by_kind)
 
     def _take(self) -> TakenTurn | None:
@@ -86,7 +86,7 @@ class TurnConsumer:
 
     def _answer(self, taken: TakenTurn) -> None:
         try:
-            with record_job(AnswerTurn.kind, self._announced.take_trace(taken.lease.turn_id)):
+            with record_job(AnswerTurn.kind, self._listener.take_trace(taken.lease.turn_id)):
                 self._execution.answer(taken.lease)
         finally:
             # Also after an unexpected error, or the slot would be lost for the life of the process.
@@ -97,8 +97,8 @@ def add_consumers(app: Celery, context: WorkerContext) -> None:
     """Run the consumer of agent runs in workers that serve the queue `agents`."""
 
     def make(limit: int) -> TurnConsumer:
-        turns = TurnConsumer(context, limit=limit)
-        context.add_consumers(AGENTS, turns.wake)
-        return turns
+        consumer = TurnConsumer(context, limit=limit)
+        context.add_consumers(AGENTS, consumer.wake)
+        return consumer
 
     add_step(app, context, AGENTS, make)

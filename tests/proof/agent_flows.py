@@ -101,7 +101,7 @@ def _answer(world: World, _state: State) -> None:
         world.answer_turn()
         if world.sql(_UNANSWERED):
             world.sql("UPDATE task_turns SET lease_until = now() - interval '1 s' WHERE lease_until > now()")
-            sweep_turns(world.database, world.hints)
+            sweep_turns(world.database, world.notifier)
     raise AssertionError("nobody could answer the turn")
 
 
@@ -174,7 +174,7 @@ def _cancel(world: World, state: State) -> None:
 def _take_over(world: World, _: State) -> None:
     """Run the turn on another worker, because the first has stalled for longer than its lease."""
     world.sql("UPDATE task_turns SET lease_until = now() - interval '1 s' WHERE lease_until > now()")
-    sweep_turns(world.database, world.hints)
+    sweep_turns(world.database, world.notifier)
     world.answer_turn()
 
 

@@ -77,10 +77,10 @@ def world(
 def _worker_of_agents(front: Front) -> Iterator[dict[str, Any]]:
     """Yield what a worker of agents consists of. It writes each update at once."""
     services, valkey = front.services, connect_valkey(front.settings.redis_url)
-    hints = TaskNotifier(valkey)
+    notifier = TaskNotifier(valkey)
     behaviors = build_behaviors(services.database, services.blobs, valkey, front.settings)
-    _, leases, watch, turns = make_execution(services.database, hints, behaviors, front.settings)
-    yield {"hints": hints, "leases": leases, "turns": turns}
+    _, leases, watch, turns = make_execution(services.database, notifier, behaviors, front.settings)
+    yield {"notifier": notifier, "leases": leases, "turns": turns}
     watch.shut_down()
     services.agents.watch.close()
     behaviors.calls.engine.router.close()

@@ -66,7 +66,7 @@ class World:
     """The ids of the calls that were sent to providers."""
     source: MediaSource
     slack: SlackStandIn
-    hints: TaskNotifier
+    notifier: TaskNotifier
     leases: TurnLeases
     turns: TurnExecution
     made: dict[Any, Any] = field(default_factory=dict)

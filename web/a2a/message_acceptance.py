@@ -9,11 +9,11 @@ def accept_message(services: Services, sending: MessageSubmission) -> AcceptedMe
     """Accept a message. Raises the errors of `accept`."""
     agents = services.agents
     # Before the commit: a worker may start the turn as soon as it is visible, and then needs its trace.
-    agents.hints.announce_trace(sending.turn_id)
+    agents.notifier.announce_trace(sending.turn_id)
     sent = accept(services.database, sending, agents.pushes)
     failpoints.hit("send.committed")
     # After the commit: a worker that wakes up earlier would find nothing.
-    agents.hints.announce_turn()
+    agents.notifier.announce_turn()
     if sending.message.task_id:
-        agents.hints.notify(sent.task_id)  # a new task has no subscribers yet
+        agents.notifier.notify(sent.task_id)  # a new task has no subscribers yet
     return sent

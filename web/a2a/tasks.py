@@ -71,7 +71,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
         # `scope` and not `readable`: a caller who may only read a task must not cancel it.
         task = cancel(session, call.scope, found)
     # After the commit: a worker that wakes earlier would not find the request.
-    call.services.hints.notify(found)
+    call.services.notifier.notify(found)
     return respond(call, call.services.links.with_links(found, task.to_wire()))
 
 

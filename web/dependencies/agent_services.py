@@ -20,8 +20,8 @@ from shared.messaging.valkey import connect_valkey
 from web.dependencies.agent_directory import AgentDirectory
 from web.dependencies.script_errors import ScriptErrors
 
-# Short, because a lost wake-up message does no harm: a sweep finds the task.
-HINT_TIMEOUT_SECONDS = 0.25
+# Short, because a lost wake-up message does little harm: readers and workers also poll.
+NOTIFY_TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 5
 
 
@@ -64,7 +64,7 @@ class AgentServices:
 
     directory: AgentDirectory
     watch: TaskWatch
-    hints: TaskNotifier
+    notifier: TaskNotifier
     pushes: PushConfigurations
     router: Router
     links: FileLinks
@@ -83,7 +83,7 @@ def build_agent_services(settings: Settings, database: Database, streams: Pool) 
     return AgentServices(
         directory=directory,
         watch=TaskWatch(database, connect_valkey(settings.redis_url)),
-        hints=TaskNotifier(connect_valkey(settings.redis_url, timeout_seconds=HINT_TIMEOUT_SECONDS)),
+        notifier=TaskNotifier(connect_valkey(settings.redis_url, timeout_seconds=NOTIFY_TIMEOUT_SECONDS)),
         pushes=pushes,
         router=Router(own_extensions=directory.own, pushes=pushes),
         links=FileLinks(database, settings),

@@ -126,8 +126,8 @@ def _receive(
     # messages.
     failpoints.hit("message.taken")
     if received.sent is not None:
-        services.agents.hints.announce_trace(received.sent.turn_id)
-        services.agents.hints.announce_turn()
-        services.agents.hints.notify(received.sent.task_id)
+        services.agents.notifier.announce_trace(received.sent.turn_id)
+        services.agents.notifier.announce_turn()
+        services.agents.notifier.notify(received.sent.task_id)
     MESSAGES.labels(message.network, received.outcome).inc()
     return received

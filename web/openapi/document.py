@@ -26,7 +26,7 @@ from web.openapi.components import (
 )
 from web.openapi.errors import describe_errors
 from web.openapi.headers import HEADERS, PARAMETERS, header_parameters
-from web.openapi.responses import add_headers, describe_answers, head_of, raw_content, shapes
+from web.openapi.responses import add_headers, describe_responses, head_of, raw_content, shapes
 
 # Marks a parameter that the model must allow to be absent, because the handler reports its absence.
 X_REQUIRED = "x-required"
@@ -106,7 +106,7 @@ def _operation(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
             *_query_parameters(route),
             *header_parameters(route),
         ],
-        "responses": add_headers(route, describe_answers(route, names) | describe_errors(route)),
+        "responses": add_headers(route, describe_responses(route, names) | describe_errors(route)),
     }
     body = _body(route, names)
     if body is not None:

@@ -72,7 +72,7 @@ def header_parameters(route: Route) -> Iterable[dict[str, Any]]:
         yield {"$ref": f"#/components/parameters/{name}"}
 
 
-def answer_headers(route: Route, status: str) -> dict[str, Any]:
+def response_headers(route: Route, status: str) -> dict[str, Any]:
     """Return the headers of a route's response."""
     is_error = status[0] in "45"
     # An error of a resumable upload reports the stored offset too.

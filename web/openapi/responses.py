@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from web.framework.routes import Content, Route
 from web.openapi.components import STATUS_MEANINGS, ref
-from web.openapi.headers import answer_headers
+from web.openapi.headers import response_headers
 
 _FIRST_REDIRECT = 300
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -24,41 +24,44 @@ def shapes(content: Content) -> Mapping[str, type[BaseModel] | None]:
     return content if isinstance(content, Mapping) else {"application/json": content}
 
 
-def describe_answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
+def describe_responses(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
     """Return the successful responses of a route, by status."""
-    described: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status, content in route.responses.items():
-        answer: dict[str, Any] = {"description": _meaning(status, content)}
+        response: dict[str, Any] = {"description": _meaning(status, content)}
         media = {name: _media(name, shape, names) for name, shape in shapes(content).items()}
         if media:
-            answer["content"] = media
+            response["content"] = media
         # Only a success has the values that a link takes from the response.
         if route.links and status < _FIRST_REDIRECT:
-            answer["links"] = {
+            response["links"] = {
                 linked: {"operationId": linked, "parameters": dict(parameters)}
                 for linked, parameters in route.links.items()
             }
-        described[str(status)] = answer
-    return described
+        responses[str(status)] = response
+    return responses
 
 
-def add_headers(route: Route, answers: dict[str, Any]) -> dict[str, Any]:
+def add_headers(route: Route, responses: dict[str, Any]) -> dict[str, Any]:
     """Return the responses with their headers."""
-    return {status: answer | {"headers": answer_headers(route, status)} for status, answer in answers.items()}
+    return {
+        status: response | {"headers": response_headers(route, status)}
+        for status, response in responses.items()
+    }
 
 
 def head_of(operation: Mapping[str, Any]) -> dict[str, Any]:
     """Return the HEAD operation of a GET: the same responses without content."""
-    answers = {
-        status: {"description": "As for GET, without content.", "headers": answer["headers"]}
-        for status, answer in operation["responses"].items()
+    responses = {
+        status: {"description": "As for GET, without content.", "headers": response["headers"]}
+        for status, response in operation["responses"].items()
     }
     return {
         **operation,
         "operationId": f"head_{operation['operationId']}",
         "summary": "Check the response of GET, without its content",
         "description": "",
-        "responses": answers,
+        "responses": responses,
     }
 
 

@@ -65,14 +65,14 @@ def describe_operation(_: RequestContext, operation: str) -> Response:
         command=curl(document, found),
         parameters=reference.parameters(document, found),
         body=reference.contents(document, body),
-        answers=[
+        responses=[
             (
                 status,
-                answer,
-                reference.contents(document, answer.get("content", {})),
-                reference.codes(answer["description"]),
+                response,
+                reference.contents(document, response.get("content", {})),
+                reference.codes(response["description"]),
             )
-            for status, answer in found["responses"].items()
+            for status, response in found["responses"].items()
         ],
         security=[name for choice in found["security"] for name in choice],
     )

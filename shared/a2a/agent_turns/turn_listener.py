@@ -30,7 +30,7 @@ class TurnListener:
         self._valkey = valkey
         self._on_turn = on_turn
         self._traces: OrderedDict[UUID, str] = OrderedDict()
-        self._thread = PeriodicThread(self._listen, name="turn-hints", pause_seconds=PAUSE_SECONDS)
+        self._thread = PeriodicThread(self._listen, name="turn-listener", pause_seconds=PAUSE_SECONDS)
 
     def start(self) -> None:
         """Start the thread."""

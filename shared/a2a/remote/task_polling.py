@@ -80,7 +80,7 @@ class _Subscription:
         self._remote = remote
         self._is_used = is_used
         self._changed = threading.Event()
-        self._thread = PeriodicThread(self._listen, name="remote-hints", pause_seconds=RESUBSCRIBE_SECONDS)
+        self._thread = PeriodicThread(self._listen, name="remote-listener", pause_seconds=RESUBSCRIBE_SECONDS)
         self.is_subscribed = False
 
     def __enter__(self) -> Self:

@@ -44,7 +44,7 @@ class TaskNotifier:
         self._pending: dict[bytes, None] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
-            self._send, name="task-hints", pause_seconds=BATCH_SECONDS, has_work=lambda: self._pending
+            self._send, name="task-notifier", pause_seconds=BATCH_SECONDS, has_work=lambda: self._pending
         )
 
     def notify(self, task_id: UUID) -> None:
@@ -194,7 +194,7 @@ class TaskWatch:
                 watch.wake()
 
 
-def _ids(hint: bytes) -> Iterator[UUID]:
+def _ids(message: bytes) -> Iterator[UUID]:
     """Yield the task ids of a wake-up message; incomplete bytes at its end are ignored."""
-    for start in range(0, len(hint) - _ID_BYTES + 1, _ID_BYTES):
-        yield UUID(bytes=hint[start : start + _ID_BYTES])
+    for start in range(0, len(message) - _ID_BYTES + 1, _ID_BYTES):
+        yield UUID(bytes=message[start : start + _ID_BYTES])

@@ -32,8 +32,8 @@ _LEASE = claim_and_read_statement(
 class ClaimingLog(TaskLog):
     """A task log that also leases the turn it begins."""
 
-    def __init__(self, database: Database, hints: TaskNotifier, links: FileLinks) -> None:
-        super().__init__(database, hints, links)
+    def __init__(self, database: Database, notifier: TaskNotifier, links: FileLinks) -> None:
+        super().__init__(database, notifier, links)
         self.database = database
 
     def lease(self, turn_id: UUID) -> Lease | None:
@@ -66,10 +66,10 @@ class TellableExecution(TurnExecution):
 
 
 def make_execution(
-    database: Database, hints: TaskNotifier, behaviors: Behaviors, settings: Settings
+    database: Database, notifier: TaskNotifier, behaviors: Behaviors, settings: Settings
 ) -> tuple[ClaimingLog, TurnLeases, TurnHeartbeats, TellableExecution]:
     """Return such a worker and its parts."""
-    log = ClaimingLog(database, hints, FileLinks(database, settings))
+    log = ClaimingLog(database, notifier, FileLinks(database, settings))
     leases = TurnLeases(database)
     watch = TurnHeartbeats(leases, turn_seconds=settings.a2a_turn_seconds)
     return log, leases, watch, TellableExecution(log, watch, behaviors.by_kind)

@@ -107,7 +107,7 @@ def cancel(context: PageContext, task_id: UUID) -> Response:
         agent = context.services.agents.directory.get(task.deployment_id).agent
         cancel_task(session, authorize(context.caller, agent), task_id)
     # After the commit: a worker that wakes earlier would not find the request.
-    context.services.agents.hints.notify(task_id)
+    context.services.agents.notifier.notify(task_id)
     return go_to(f"{PAGE}/{task_id}")
 
 

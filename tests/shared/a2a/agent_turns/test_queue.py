@@ -157,7 +157,7 @@ def test_to_take_a_turn_costs_the_same_however_many_wait(noisy: Agents, quiet: A
 def test_what_a_dead_worker_held_is_taken_over(quiet: Agents) -> None:
     sent = quiet.say("hello")
     assert TurnLeases(quiet.database).take() is not None
-    sweeper = TurnSweeper(quiet.database, quiet.hints)
+    sweeper = TurnSweeper(quiet.database, quiet.notifier)
     sweeper.start()
     with working(quiet):
         wait_until(lambda: is_answered(quiet, sent), "another worker's answer")

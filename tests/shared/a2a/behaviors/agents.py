@@ -52,7 +52,7 @@ class Agents:
     identity: IdentityFactory
     deployment: CreatedDeployment
     caller: Caller
-    hints: TaskNotifier
+    notifier: TaskNotifier
     leases: TurnLeases
     log: ClaimingLog
     watch: TurnHeartbeats
@@ -124,12 +124,12 @@ class Agents:
 
     def another_execution(self) -> TellableExecution:
         """Give another worker, which was not asked to stop."""
-        *_, execution = make_execution(self.database, self.hints, self.behaviors, self.settings)
+        *_, execution = make_execution(self.database, self.notifier, self.behaviors, self.settings)
         return execution
 
     def sweep(self) -> int:
         """Take back what dead workers held."""
-        return sweep_turns(self.database, self.hints)
+        return sweep_turns(self.database, self.notifier)
 
     def recover(self, sent: Sequence[AcceptedMessage]) -> list[Task]:
         """Let the leases of the dead end, and another worker go on."""
@@ -218,9 +218,9 @@ def make_agents(
                 actor=OPERATOR,
             )
     valkey = connect_valkey(valkey_url)
-    hints = TaskNotifier(valkey)
+    notifier = TaskNotifier(valkey)
     behaviors = build_behaviors(database, open_any_store(loaded), valkey, loaded)
-    log, leases, watch, execution = make_execution(database, hints, behaviors, loaded)
+    log, leases, watch, execution = make_execution(database, notifier, behaviors, loaded)
     try:
         yield Agents(
             database=database,
@@ -231,7 +231,7 @@ def make_agents(
             log=log,
             watch=watch,
             execution=execution,
-            hints=hints,
+            notifier=notifier,
             leases=leases,
             behaviors=behaviors,
         )

@@ -52,12 +52,12 @@ def settle(watch: TaskWatch, task_id: UUID) -> None:
 def test_a_hint_wakes_who_waits_for_its_task_and_nobody_else(
     watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
 ) -> None:
-    hints = TaskNotifier(connect_valkey(valkey_server.url))
+    notifier = TaskNotifier(connect_valkey(valkey_server.url))
     other = new_id()
     with watch.watch(task_id) as waiting, watch.watch(task_id) as also, watch.watch(other) as elsewhere:
         waiting.wait(3)
         also.wait(0)
-        hints.notify(task_id)
+        notifier.notify(task_id)
         assert waiting.wait(60)
         assert also.wait(60)
         assert not elsewhere.wait(0)
@@ -82,21 +82,21 @@ def test_a_change_is_seen_while_valkey_is_away(database: Database, task_id: UUID
 
 
 def test_telling_nobody_takes_no_time(task_id: UUID) -> None:
-    hints = TaskNotifier(connect_valkey(NOBODY, timeout_seconds=0.1))
+    notifier = TaskNotifier(connect_valkey(NOBODY, timeout_seconds=0.1))
     for _ in range(1000):
-        hints.notify(task_id)
-    wait_until(lambda: hints._silent_until > time.monotonic() - 60, "it has noticed that nobody hears")
+        notifier.notify(task_id)
+    wait_until(lambda: notifier._silent_until > time.monotonic() - 60, "it has noticed that nobody hears")
 
 
 def test_hints_that_come_at_once_wake_everybody(
     watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
 ) -> None:
-    hints = TaskNotifier(connect_valkey(valkey_server.url))
+    notifier = TaskNotifier(connect_valkey(valkey_server.url))
     with watch.watch(task_id) as waiting, watch.watch(new_id()) as other:
         waiting.wait(3)
         for _ in range(100):
-            hints.notify(waiting.task_id)
-            hints.notify(other.task_id)
+            notifier.notify(waiting.task_id)
+            notifier.notify(other.task_id)
         assert other.wait(60)
         assert waiting.wait(60)
 
