@@ -47,6 +47,7 @@ behaviors = sa.Table(
     sa.CheckConstraint("kind = 'script' OR script IS NULL", name="script"),
     sa.CheckConstraint("(kind = 'model') = (model IS NOT NULL)", name="model"),
     sa.UniqueConstraint("deployment_id", "name"),
+    # At most one default for each deployment, also if two administrators set it at once.
     sa.Index("uq_behaviors_default", "deployment_id", unique=True, postgresql_where=sa.text("is_default")),
 )
 
@@ -89,6 +90,7 @@ tasks = sa.Table(
         "ix_tasks_of_organization", "organization_id", "state", *_LAST_CHANGED, postgresql_where=_VISIBLE
     ),
     sa.Index("ix_tasks_status_at", "status_at"),
+    # Only tasks that still have events: the purge of events would otherwise read every ended task again.
     sa.Index(
         "ix_tasks_ended", "status_at", postgresql_where=sa.text(f"has_events AND state IN ({ENDED_STATES})")
     ),
@@ -133,6 +135,7 @@ task_turns = sa.Table(
     sa.CheckConstraint("(state = 'done') = (outcome IS NOT NULL)", name="outcome"),
     sa.CheckConstraint("(state = 'running') = (lease_id IS NOT NULL)", name="lease"),
     sa.UniqueConstraint("task_id", "message"),
+    # Claims visit payers and their agents round robin, and take the oldest turn of each.
     sa.Index(
         "ix_task_turns_ready",
         "payer_id",
@@ -143,6 +146,7 @@ task_turns = sa.Table(
     sa.Index(
         "ix_task_turns_behind", "created_at", postgresql_where=sa.text("state = 'queued' AND NOT is_next")
     ),
+    # The sweep of lost turns reads the expired leases.
     sa.Index("ix_task_turns_running", "lease_until", postgresql_where=sa.text("state = 'running'")),
 )
 
@@ -182,5 +186,6 @@ send_operations = sa.Table(
     required("turn_id", sa.Uuid),
     created_at(),
     sa.PrimaryKeyConstraint("caller_id", "principal_id", "deployment_id", "key"),
+    # Retention deletes idempotency keys by age.
     sa.Index("ix_send_operations_created_at", "created_at"),
 )

@@ -64,8 +64,10 @@ class Part(A2A):
     @model_validator(mode="after")
     def _require_one_content(self) -> Self:
         held = [name for name in ("text", "raw", "url") if getattr(self, name) is not None]
+        # Not compared with None: null is a value of `data`.
         if self.has_data:
             held.append("data")
+        # The protocol defines a `oneof`, which cannot carry two contents.
         if len(held) != 1:
             raise PydanticCustomError("part", "must hold exactly one of text, raw, url and data")
         return self
@@ -145,6 +147,7 @@ class TaskArtifactUpdateEvent(A2A):
     task_id: Identifier
     context_id: Identifier
     artifact: Artifact
+    # Strict here and below: pydantic would also accept 1, "yes" and "on" as true.
     append: StrictBool | None = None
     last_chunk: StrictBool | None = None
     metadata: Metadata | None = None
@@ -196,6 +199,7 @@ class SendMessageConfiguration(A2A):
 
     accepted_output_modes: Uris = ()
     task_push_notification_config: TaskPushNotificationConfig | None = None
+    # The protocol defines an int32.
     history_length: Annotated[int, Field(ge=0, le=(1 << 31) - 1)] | None = None
     return_immediately: StrictBool | None = None
 

@@ -102,7 +102,7 @@ class LedgerCheck:
         if not self._left:
             self._begin(database)
         while self._left:
-            # Remove it from the list first: an organization whose check fails must not block the others for ever.
+            # Remove it from the list first: an organization must not block the others for ever if its check fails.
             organization_id = self._left.pop()
             with database.transaction() as session:
                 self._found += reconcile(session, organization_id)

@@ -51,7 +51,7 @@ class Endpoints:
 
         Raises SchemeRefused, UrlRefused and AddressRefused for a URL that could never be posted to.
         """
-        # Refused now and not at the first notification, whose failure its owner would not see.
+        # Refused now: the owner would not see the failure of the first notification.
         parse_url(url, EgressPolicy.of(settings), with_secrets=True)
         # Setting an endpoint also enables it.
         changes = {**values, "url_encrypted": Encryption(settings).encrypt(url), "disabled_at": None}

@@ -1,7 +1,7 @@
 """SQL functions: one file each, `<domain>/sql/<function>.sql`, loaded whenever the schema is migrated.
 
 A file is the current source of its function; to change one, edit the file. A migration is needed only to drop a
-function whose arguments or result change: CREATE OR REPLACE would keep the old one beside it, or fail.
+function if its arguments or result change: CREATE OR REPLACE would keep the old one beside it, or fail.
 """
 
 from pathlib import Path

@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 CHECK_INTERVAL_SECONDS = 1.0
 SETTLED_SECONDS = 0.5
-"""A file whose last change is older than this is complete: no editor is still writing it."""
+"""A file is complete if its last change is older than this: no editor is still writing it."""
 SCRIPTED_CATALOG = '''
 [providers.scripted]
 kind = "scripted"

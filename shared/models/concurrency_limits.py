@@ -113,7 +113,7 @@ class Shares:
         return share_of(snapshot.slots, open_calls, provider)
 
     def begin(self, invocation_id: UUID, provider: str) -> None:
-        """Count a call whose credits were just reserved."""
+        """Count a call after its credits were reserved."""
         self._own.add(invocation_id, provider)
 
     def end(self, invocation_id: UUID) -> None:

@@ -1,7 +1,7 @@
 """The preview of a file in its page: an image, or the beginning of a text.
 
-The browser loads an image from its download address, whose sandbox policy keeps it from being a page. A text is escaped
-into the page. Other types, and images above 10 MiB, have no preview.
+The browser loads an image from its download address. The sandbox policy there keeps it from being a page. A text is
+escaped into the page. Other types, and images above 10 MiB, have no preview.
 """
 
 from collections.abc import Iterator

@@ -103,7 +103,7 @@ class UsageRecordBody(SnakeModel):
     )
     user_id: Id | None
     identity_id: Id | None = Field(
-        description="The daemon (service account) with whose permissions the call ran."
+        description="The daemon (service account) that supplied the permissions of the call."
     )
     principal_id: Id | None = Field(description="The receiving identity, else the daemon, else the user.")
     deployment_id: Id | None
@@ -187,7 +187,7 @@ class HoldBody(ResponseModel):
     provider: str | None
     user_id: Id | None
     identity_id: Id | None = Field(
-        description="The daemon (service account) with whose permissions the call runs."
+        description="The daemon (service account) that supplies the permissions of the call."
     )
     principal_id: Id | None = Field(description="The receiving identity, else the daemon, else the user.")
     deployment_id: Id | None

@@ -35,9 +35,9 @@ class Pools:
     downloads: Pool
     """Downloads that are being sent."""
     streams: Pool
-    """Streams of tasks, and messages whose response waits for the task."""
+    """Streams of tasks, and message requests that wait for the task."""
     model_calls: Pool
-    """Model calls whose response has not ended."""
+    """Model calls until the end of their response."""
 
 
 def build_pools(settings: Settings) -> Pools:

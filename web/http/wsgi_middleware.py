@@ -30,7 +30,7 @@ def wrap_application(application: Application, trusted_proxies: Sequence[Network
         apply_forwarded_for(environ, trusted_proxies)
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            # Set by error responses whose request body was not read.
+            # Set by error responses if the request body was not read.
             if ("Connection", "close") in headers:
                 _force_close(start_response)
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)

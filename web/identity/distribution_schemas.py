@@ -24,7 +24,7 @@ Reported = Annotated[str, Text(minimum=1, maximum=MAX_REPORTED_CHARACTERS)]
 
 
 class DistributionBody(ResponseModel):
-    """A distribution: its networks, the receiving identity, and the deployment whose agent replies."""
+    """A distribution: its networks, the receiving identity, and the deployment of the agent that replies."""
 
     id: Id
     organization_id: Id
@@ -59,7 +59,7 @@ class NewDistribution(RequestModel):
     name: Name
     networks: Networks
     principal_identity_id: Id = Field(description="The receiving identity, which owns the imported files.")
-    deployment_id: Id = Field(description="The deployment whose agent replies.")
+    deployment_id: Id = Field(description="The deployment of the agent that replies.")
     media_retention_days: RetentionDays = DEFAULT_MEDIA_RETENTION_DAYS
     routes_messages: StrictBool = Field(default=False, description=ROUTES_MESSAGES)
 

@@ -1,4 +1,4 @@
-"""Generate the OpenAPI 3.1 document from the declared routes, whose models also validate the requests."""
+"""Generate the OpenAPI 3.1 document from the declared routes; their models also validate the requests."""
 
 import re
 from collections import defaultdict

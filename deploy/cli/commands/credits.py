@@ -168,7 +168,7 @@ _MONTH = click.DateTime(formats=["%Y-%m"])
 
 @credits.command(
     "enter-payment",
-    help="Add the ledger entry of a payment event whose webhook was lost; FILE is the event's JSON.",
+    help="Add the ledger entry of a payment event if its webhook was lost; FILE is the event's JSON.",
 )
 @click.option(
     "--source", metavar="NAME", required=True, help="Name of the payment source in PAYMENT_SOURCES."

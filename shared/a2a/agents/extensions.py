@@ -1,8 +1,8 @@
 """Extensions: which an agent declares, which a request activates, and which are required.
 
-A URI is an opaque name; another version is another extension. An undeclared extension is ignored, and one whose
-dependencies are not activated is not activated. Only sending a message fails without a required extension: reading and
-canceling remain possible.
+A URI is an opaque name; another version is another extension. An undeclared extension is ignored, and an
+extension stays inactive unless its dependencies are activated. Only sending a message fails without a required
+extension: reading and canceling remain possible.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -100,12 +100,14 @@ def create_behavior(
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(draft)
     lock_deployment(session, deployment_id)
+    # Count under the lock: two concurrent requests could otherwise exceed the limit, or both create the default.
     count = session.execute(
         select(func.count()).where(behaviors.c.deployment_id == deployment_id)
     ).scalar_one()
     if count >= BEHAVIORS_LIMIT:
         raise _wrong("name", f"would exceed the limit of {BEHAVIORS_LIMIT} behaviors for a deployment")
     require_free_name(session, deployment_id, values["name"], None)
+    # Before the insert: the unique index allows one default at any moment.
     if is_default or count == 0:
         unset_default(session, deployment_id)
     behavior_id = new_id()
@@ -141,6 +143,7 @@ def replace_behavior(
     """
     before, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(before)
+    # Before the lock, because parsing a script may take a second.
     values = _values(draft)
     lock_deployment(session, before.deployment_id)
     require_free_name(session, before.deployment_id, values["name"], behavior_id)
@@ -230,6 +233,7 @@ def _extensions(declared: Sequence[DeclaredExtension]) -> Sequence[DeclaredExten
             not 1 <= len(uri) <= _URI_CHARACTERS
             or not uri.isascii()
             or not uri.isprintable()
+            # The header `A2A-Extensions` separates URIs by commas and spaces.
             or set(uri) & {",", " "}
         ):
             raise _wrong(
@@ -250,6 +254,7 @@ def stored_extension(extension: DeclaredExtension) -> Mapping[str, Any]:
 
 
 def _require_text(name: str, value: str) -> str:
+    # Postgres cannot store NUL in a text.
     if not value.strip() or "\x00" in value:
         raise _wrong(name, "must not be empty")
     return value

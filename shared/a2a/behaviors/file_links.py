@@ -45,7 +45,7 @@ class FileLinks:
         self._database = database
         self._base_url = settings.base_url
         self._key = hmac.digest(
-            # Derived and not random: all processes then make the same link for a file, and caches work.
+            # Derived and not random: all processes return the same link for half of its life, and store no token.
             settings.encryption_keys[0].get_secret_value().encode(),
             b"links of tasks",
             hashlib.sha256,

@@ -116,11 +116,13 @@ class _Reply:
         self._texts: list[str] = []
         self._size_bytes = 0
         self._sent_characters = 0
+        # The first text is due at once.
         self._sent_at = float("-inf")
 
     def add(self, text: str) -> Iterator[Update]:
         """Add text; yield all text that is not sent yet, unless a chunk was sent a moment ago."""
         self._texts.append(text)
+        # A provider may split a character, so half of a surrogate pair must be countable.
         self._size_bytes += len(text.encode("utf-8", "surrogatepass"))
         # Nothing is streamed above the limit, because a link will replace it.
         is_due = time.monotonic() - self._sent_at >= COALESCING_SECONDS

@@ -60,6 +60,7 @@ def _fitting(
     room -= _tokens(entry, [*fixed, current])
     if room < 0:
         raise ContextLengthExceeded("The message exceeds the context length of the agent's model.")
+    # From the newest back, so what is left out is the oldest.
     first = len(earlier)
     while first > 0 and (room := room - _tokens(entry, [earlier[first - 1]])) >= 0:
         first -= 1
@@ -133,6 +134,7 @@ def _content(part: Part, *, takes_images: bool, read_file: ReadFile) -> Iterator
         media_type, content = found
     kind = media_type.partition(";")[0].strip().lower()
     if kind.startswith("image/") and takes_images:
+        # An image elsewhere stays a URL: the provider fetches it, so this process opens no connection to it.
         url = part.url if content is None else f"data:{kind};base64,{base64.b64encode(content).decode()}"
         yield {"type": "image_url", "image_url": {"url": url}}
     elif content is not None and (kind.startswith("text/") or kind in _READABLE or kind.endswith("+json")):

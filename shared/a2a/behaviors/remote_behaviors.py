@@ -68,6 +68,7 @@ def remove_remote_behavior(session: Session, deployment_id: UUID) -> None:
     )
     of_deployment = _table.deployment_id == deployment_id
     has_default = select(_table.id).where(of_deployment, _table.is_default)
+    # A deployment with behaviors always has a default, which answers messages that name no skill.
     if session.execute(has_default).first() is None:
         oldest = select(_table.id).where(of_deployment).order_by(_table.id).limit(1).scalar_subquery()
         session.execute(

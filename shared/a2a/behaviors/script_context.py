@@ -104,9 +104,11 @@ def _search(match: MatchTable, text: str) -> Mapping[str, str] | None:
     try:
         found = regex.search(
             match.regex or "",
+            # Bounds the search besides the timeout.
             text[:MAX_SEARCHED_CHARACTERS],
             flags=flags,
             timeout=REGEX_TIMEOUT_SECONDS,
+            # Releases the GIL, so a slow expression does not stop the other turns of this process.
             concurrent=True,
         )
     except TimeoutError:
@@ -114,5 +116,6 @@ def _search(match: MatchTable, text: str) -> Mapping[str, str] | None:
         return None
     if found is None:
         return None
+    # A group that took no part in the match is None, and fills in as an empty text.
     numbered = {str(number): found[number] or "" for number in range(len(found.groups()) + 1)}
     return numbered | {name: value or "" for name, value in found.groupdict().items()}

@@ -85,6 +85,7 @@ class _Reader:
 
     def read(self, node: yaml.Node, path: KeyPath) -> Any:
         self._count += 1
+        # Counted with aliases expanded: nested aliases make a small document very large.
         if self._count > MAX_NODES:
             raise YamlInvalid(f"{_line(node)}: there are more than {MAX_NODES:,} values")
         self.lines.setdefault(path, _line(node))
@@ -167,6 +168,7 @@ def read_script(path: Path) -> Script:
     """Parse a file. Raises ScriptInvalid with all mistakes."""
     try:
         with path.open("rb") as file:
+            # One byte more shows that the file is too large, without reading all of it.
             content = file.read(MAX_SCRIPT_BYTES + 1)
         return parse_script(content.decode(), source=path.name)
     except OSError as error:
@@ -294,6 +296,7 @@ class ScriptFile:
         try:
             return read_script(self._path)
         except ScriptInvalid as invalid:
+            # Kept as the result: an invalid file is not parsed again for each message.
             return invalid.problems
 
     def _stat(self) -> tuple[int, int, int] | None:

@@ -67,6 +67,7 @@ def play(rules: Sequence[RuleTable], messages: Sequence[Message], context: Scrip
     plan = _answer(rules, context)
     try:
         step = next(plan)
+        # Replay: earlier turns have written these updates, so the steps are passed over without building them.
         for message in messages[1:]:
             while not (isinstance(step, Emission) and step.is_question):
                 step = next(plan)
@@ -135,6 +136,7 @@ def _artifact(
     for index in range(len(table.chunks)):
         if index and table.every:
             yield Pause(seconds=table.every)
+        # Not a lambda here: it would see the loop's last index when it is called late.
         yield _chunk(table, index, context, artifact_id)
 
 

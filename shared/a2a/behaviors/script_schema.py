@@ -47,6 +47,7 @@ def _base64(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
+        # Authors break long base64 into lines, which `validate` would refuse.
         return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("must be base64") from None
@@ -58,6 +59,7 @@ def _pattern(value: object) -> object:
     if len(value) > MAX_PATTERN_CHARACTERS:
         raise ValueError(f"must have at most {MAX_PATTERN_CHARACTERS} characters")
     try:
+        # Compiled now: the author gets the line of a wrong expression, and not a failed task.
         regex.compile(value)
     except (regex.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
@@ -69,10 +71,12 @@ Pattern = Annotated[str, BeforeValidator(_pattern)]
 
 
 class _Table(BaseModel):
+    # An unknown key is a typing mistake, and a conversion (`"5"` to 5) would hide one.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     def given(self, *names: str) -> list[str]:
         """Return which of these keys the file has, even without a value."""
+        # Not the values: `complete:` is present and has none.
         return [name for name in names if name in self.model_fields_set]
 
     def require_one(self, *names: str) -> None:
@@ -172,6 +176,7 @@ class AskTable(ContentTable):
 class EchoTable(_Table):
     """`echo`: return the received message."""
 
+    # `as` is a keyword of Python.
     form: Literal["message", "status", "artifact", "complete"] = Field(alias="as")
     id: Name | None = None
 

@@ -40,6 +40,7 @@ class ScriptedBehavior:
             if isinstance(step, Emission):
                 update = step.make(factory)
                 yield update
+                # Steps after the end of the turn belong to a later message of the task.
                 if settles(update):
                     return
             elif isinstance(step, EndTurn) or cancellation.wait(step.seconds):

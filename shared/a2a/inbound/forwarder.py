@@ -43,6 +43,7 @@ class MessageForwarder:
 
         Raises PermissionDenied and what `Router.route` raises.
         """
+        # Again at sending: the permission may have been revoked while the message waited.
         if message.imports:
             require_executor(receiver, Permission.FILE_READ)
         task_id, is_new = _choose_task(session, scope_of_receiver(receiver), message)
@@ -68,6 +69,7 @@ class MessageForwarder:
             new_task_id=task_id,
         )
         sent = self.router.route(session, receiver.deployment_id, routed)
+        # Updates of the task go to the distribution that this column names (`updates.py`).
         session.execute(
             update(tasks).where(tasks.c.id == sent.task_id).values(distribution_id=receiver.distribution_id)
         )

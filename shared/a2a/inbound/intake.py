@@ -77,6 +77,7 @@ def receive_message(
         made = await_imports_of(session, made, ids, wait_seconds=forwarder.settings.message_wait_seconds)
     sent = None
     if await_imports(session, ids) or is_behind(session, made):
+        # After the insert: the count includes this message, and the error rolls it back.
         _refuse_excess(session, receiver, forwarder.settings.queued_imports)
         session.enqueue(RouteMessages())
     else:

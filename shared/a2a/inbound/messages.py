@@ -105,6 +105,7 @@ def insert_message(
         "state": MessageState.WAITING.value,
         "task_id": continued_task_id or new_id(),
     }
+    # A concurrent push of the same message waits here until the first commits, and then inserts nothing.
     made = insert(distribution_messages).values(values).on_conflict_do_nothing().returning(*_COLUMNS)
     row = session.execute(made).one_or_none()
     return None if row is None else read_message(row)
@@ -122,6 +123,7 @@ def get_repeated(session: Session, distribution_id: UUID, message: InboundMessag
         _table.message_id == message.message_id,
     )
     row = session.execute(statement).one_or_none()
+    # Retention can delete the record between the insert that found it and this select.
     if row is None:
         raise ServiceUnavailable("The record of an earlier push has just been deleted. Retry.")
     # Pushers choose their ids, so a reused id with other content is a mistake to report.
@@ -183,12 +185,14 @@ def count_waiting(session: Session, distribution_id: UUID, *, limit: int) -> int
     waiting = select(_table.id).where(
         _table.distribution_id == distribution_id, _table.state == MessageState.WAITING.value
     )
+    # Stop at the limit: a count of all rows would grow with the backlog.
     counted = select(func.count()).select_from(waiting.limit(limit).subquery())
     return int(session.execute(counted).scalar_one())
 
 
 def context_of(distribution_id: UUID, message: InboundMessage) -> str:
     """Return the A2A context of a message's conversation; a message without a conversation has its own."""
+    # The word separates the two kinds: a message's id may equal a conversation's.
     if message.conversation_id is None:
         return str(uuid5(distribution_id, render([message.network, "message", message.message_id])))
     return str(uuid5(distribution_id, render([message.network, "conversation", message.conversation_id])))
@@ -202,6 +206,7 @@ def read_message(row: Any) -> DistributionMessage:
 
 def _end(session: Session, message: DistributionMessage, kept_days: int, **values: Any) -> None:
     ended = {
+        # From now on only the task has the content, so the task's retention decides how long it exists.
         "request": None,
         "ended_at": func.now(),
         "forget_at": func.now() + func.make_interval(0, 0, 0, kept_days),

@@ -142,7 +142,7 @@ def _record_message(
     except DomainError as refusal:
         if not needs_operator(refusal):
             raise
-        # The network must see success: networks disable an app whose webhooks fail, and only an operator can
+        # The network must see success: networks disable an app if its webhooks fail, and only an operator can
         # resolve this error.
         MESSAGES.labels(network.name, "refused").inc()
         log.warning("message.refused", network=network.name, code=refusal.code)

@@ -37,9 +37,12 @@ distribution_messages = sa.Table(
     sa.CheckConstraint("(state = 'Waiting') = (request IS NOT NULL)", name="request"),
     sa.CheckConstraint("(state = 'Routed') = (turn_id IS NOT NULL)", name="turn"),
     sa.CheckConstraint("(state = 'Refused') = (code IS NOT NULL)", name="code"),
+    # Makes every push of a message, also a concurrent one, the same message.
     sa.UniqueConstraint("distribution_id", "network", "message_id", name="uq_distribution_messages_message"),
     sa.Index("ix_distribution_messages_due", "due_at", postgresql_where=_WAITING),
+    # The fair query takes the first due messages of each organization.
     sa.Index("ix_distribution_messages_due_of_each", "organization_id", "due_at", postgresql_where=_WAITING),
+    # Finds an earlier waiting message of the conversation.
     sa.Index(
         "ix_distribution_messages_in_order",
         "distribution_id",

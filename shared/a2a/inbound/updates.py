@@ -73,6 +73,7 @@ def link_files(session: Session, links: FileLinks, body: bytes) -> bytes:
     text = body.decode()
     if not links.may_contain_files(text):
         return body
+    # Parsed only now: most bodies contain no address of a file.
     notification = parse(text)
     if notification.get("type") != EventType.MESSAGE_UPDATE.value:
         return body

@@ -62,6 +62,7 @@ class PushConfigurations:
         headers, secret = _headers(wanted), _secret(wanted.token)
         self._check(wanted.url, headers)
         _lock_task(session, task_id)
+        # Without the configuration of this id: replacing one adds none.
         count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
         if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
             raise _wrong("id", f"would exceed the limit of {CONFIGURATIONS_LIMIT} configurations for a task")
@@ -97,6 +98,7 @@ class PushConfigurations:
         statement = select(task_push_configurations).where(_table.task_id == task_id)
         if token:
             statement = statement.where(_table.id > _read_token(token))
+        # One row more shows whether another page follows, without a count.
         rows = session.execute(statement.order_by(_table.id).limit(size + 1)).all()
         token = _make_token(rows[size - 1].id) if len(rows) > size else ""
         return tuple(self._shown(row) for row in rows[:size]), token

@@ -62,4 +62,5 @@ class HttpJson:
 
 
 def _task(task_id: str) -> str:
+    # A slash in a foreign id must not start another path segment.
     return f"/tasks/{quote(task_id, safe='')}"

@@ -125,6 +125,7 @@ class LogCopy:
             return False  # our own log has a SUBMITTED status for each message
         if status.message is not None:
             is_known = status.message.message_id in self._known_message_ids
+            # A known message may be repeated by the status that ends the task.
             return not is_known or status.state.is_terminal
         if status.state.is_interrupted and time.monotonic() < self._trusts_question_at:
             return False

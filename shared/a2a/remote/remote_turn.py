@@ -75,6 +75,7 @@ class RemoteTurn:
         # Opening the turn has marked it: the first attempt needs no further statement.
         is_marked, self._is_marked = self._is_marked, False
         if self.cancellation.is_set():
+            # The message did not leave, so a later worker must not search for it at the agent.
             if is_marked:
                 self.rows.mark_unsent(self.turn)
             raise Stopped
@@ -155,6 +156,7 @@ class RetryBudget:
         self._failures += 1
         seconds = backoff_seconds(self._failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
         seconds = max(jittered(seconds), at_least_seconds or 0.0)
+        # Fail now if the pause would exceed the total: waiting for it could not help.
         if time.monotonic() + seconds > self._deadline:
             raise AgentUnreachable(f"The agent could not be reached ({reason}).")
         self._remote.pause(seconds)
@@ -169,6 +171,7 @@ class _RateLimit:
 
     def seconds_to_wait(self) -> float:
         now = time.monotonic()
+        # Unused time counts for at most one second, so a burst after a pause is bounded.
         self._free_at = max(self._free_at, now - 1.0) + 1.0 / self._per_second
         return max(0.0, self._free_at - now)
 

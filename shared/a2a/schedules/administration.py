@@ -79,6 +79,7 @@ def replace_schedule(
     """Replace a schedule under the same id; ticks before the replacement are not run."""
     before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
+    # A disabled schedule has no next tick: the index of due schedules then leaves it out.
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
     if set_values(session, schedules, schedule_id, {**values, "next_at": next_at}, updated_at=func.now()):
         _record(session, actor, "schedule.replaced", schedule_id, organization_id)
@@ -142,6 +143,7 @@ def _with_files(session: Session, runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime | None:
+    # The database's clock, because the scheduler compares the tick with it.
     now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
     return parse_cron(timing.cron, timing.time_zone).next_after(now)
 

@@ -31,6 +31,7 @@ schedules = sa.Table(
     sa.CheckConstraint("disabled_at IS NULL OR next_at IS NULL", name="disabled"),
     sa.Index("ix_schedules_deployment_id_id", "deployment_id", "id"),
     sa.Index("ix_schedules_principal_id", "principal_id"),
+    # The fair query takes the first due schedules of each deployment.
     sa.Index(
         "ix_schedules_due_by_deployment",
         "deployment_id",
@@ -48,12 +49,14 @@ schedule_runs = sa.Table(
     instant("tick_at", nullable=False),
     required("state", sa.Text),
     sa.Column("code", sa.Text),
+    # No foreign key: the record of a run stays after retention has deleted its task.
     sa.Column("task_id", sa.Uuid),
     required("passed_over", sa.Integer),
     created_at(),
     one_of("state", "started", "refused", "skipped"),
     sa.CheckConstraint("(state = 'started') = (task_id IS NOT NULL)", name="task"),
     sa.CheckConstraint("(state = 'refused') = (code IS NOT NULL)", name="code"),
+    # A second transaction for the same tick fails here, with the task that it created.
     sa.UniqueConstraint("schedule_id", "tick_at"),
     sa.Index("ix_schedule_runs_schedule_id_id", "schedule_id", "id"),
 )

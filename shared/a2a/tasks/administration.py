@@ -84,6 +84,7 @@ def _newest(
         return LAST_CHANGED_FIRST.order(filtered).limit(count)
     states = func.unnest(cast([each.value for each in TaskState], ARRAY(Text)))
     each = states.table_valued("state").render_derived("states")
+    # A page of each state is enough: the page of all states is among them.
     of_state = LAST_CHANGED_FIRST.order(statement.where(tasks.c.state == each.c.state)).limit(count).lateral()
     merged = select(of_state).select_from(each.join(of_state, true()))
     return merged.order_by(of_state.c.status_at.desc(), of_state.c.id.desc()).limit(count)

@@ -93,7 +93,7 @@ def _credited(session: Session, organization_id: UUID, reference: str) -> int:
 
 def _taken(session: Session, organization_id: UUID, prefix: str) -> int:
     """Return the µcr that refunds of a payment have debited."""
-    # The prefix may also match another payment, whose id begins with this one's; its rest is not a number then.
+    # The prefix also matches another payment if its id begins with this one's; its rest is not a number then.
     found = _entries(organization_id, ADJUSTMENT).where(
         ledger_entries.c.reference.startswith(prefix, autoescape=True)
     )

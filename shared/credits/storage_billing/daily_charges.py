@@ -59,7 +59,7 @@ def charge_storage(database: Database, *, grace: timedelta) -> int:
             parameters = {"ids": ids, "grace": grace, "limit": MAX_DAYS}
             charged += int(session.execute(_CHARGE, parameters).scalar_one())
         failpoints.hit("storage.charged")
-        # Go on after the last id: an organization whose charge must wait would be returned again for ever.
+        # Continue after the last id: an organization would be returned for ever if its charge must wait.
         after = ids[-1]
         if must_stop():
             break

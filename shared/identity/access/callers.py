@@ -82,7 +82,7 @@ class Caller:
     `organization_id` is the deployment's organization, or the one a user acts in; None if the user selected none.
     `permissions_by_scope` is keyed by organization id or owner id, and narrowed to the token's scope; read it through
     `permissions_on`. `credential_id` identifies the credential for rate limits. `bound_organization_id` is set for a
-    key that is bound to one organization. `is_suspended` marks an operator whose own organization is suspended: they
+    key that is bound to one organization. `is_suspended` marks an operator of a suspended organization: they
     administer without acting in it. `proof` is None for calls that the service makes itself.
     """
 

@@ -1,4 +1,4 @@
-"""Repositories of GitHub deployments, whose workflows exchange their own tokens for access tokens.
+"""Repositories of GitHub deployments: their workflows exchange their own tokens for access tokens.
 
 A repository is identified by its issuer and GitHub's immutable ids. Ids that were not entered are taken from the first
 accepted token, because a name can be reused by another repository and an id cannot. The access tokens belong to a

@@ -1,6 +1,6 @@
 """Bind roles to identities, over an organization or one owner identity, and to users over one owner identity.
 
-An actor binds and unbinds only roles whose permissions it holds, and no binding crosses organizations. A user's role in
+An actor binds and unbinds a role only if it holds all permissions of the role, and no binding crosses organizations. A user's role in
 an organization is the membership's.
 """
 

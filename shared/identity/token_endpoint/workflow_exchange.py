@@ -100,7 +100,7 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
         raise TokenRefused("repository id")
     if repository.repository_owner_id not in (None, claims.repository_owner_id):
         raise TokenRefused("owner id")
-    # Without a configured ref every branch and tag matches, but never a pull request, whose author may be anyone.
+    # Without a configured ref every branch and tag matches, but never a pull request: anyone may be its author.
     if repository.ref is None:
         if claims.ref.startswith(_PULL_REQUESTS):
             raise TokenRefused("pull request")

@@ -66,7 +66,7 @@ def mint_access_token(
 
 
 def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> AccessClaims:
-    """Return the claims of an access token whose signature, type, issuer, audience and times are valid.
+    """Return the claims of an access token if its signature, type, issuer, audience and times are valid.
 
     Raises TokenExpired, TokenRefused.
     """

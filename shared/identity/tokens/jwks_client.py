@@ -62,7 +62,7 @@ class IssuerKeys:
         cached = self._cached[issuer]
         key, now = cached.keys.get(kid), time.monotonic()
         is_read_due = key is None or now - cached.read_at > CACHE_SECONDS
-        # A request whose key is cached does not wait while another thread refreshes the keys.
+        # A request for a cached key does not wait while another thread refreshes the keys.
         if is_read_due and cached.lock.acquire(blocking=key is None):
             try:
                 if now - cached.tried_at > COOLDOWN_SECONDS:

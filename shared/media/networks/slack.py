@@ -180,7 +180,7 @@ def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
     forwarded = [
         file for at in as_objects(message.get("attachments")) for file in as_objects(at.get("files"))
     ]
-    # By id: a forwarded file may also be attached to the message itself, whose entry wins.
+    # By id: a forwarded file may also be attached to the message itself, and that entry wins.
     files = {as_id(file.get("id")): file for file in (*forwarded, *as_objects(message.get("files")))}
     for file_id, file in files.items():
         # Deleted files and files hosted elsewhere are listed too, but cannot be fetched.

@@ -1,4 +1,4 @@
-"""Translate a Responses stream to chat chunks, for clients whose model's upstream speaks Responses.
+"""Translate a Responses stream to chat chunks, for chat clients of an upstream that speaks Responses.
 
 Only items with a chat equivalent are read. Other items (searches, code runs) happen upstream and leave only their text.
 """

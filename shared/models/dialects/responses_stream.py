@@ -1,4 +1,4 @@
-"""Chat chunks in, Responses events out: the reply to a Responses client whose upstream speaks chat.
+"""Chat chunks in, Responses events out: the reply to a Responses client of an upstream that speaks chat.
 
 Text, refusal and reasoning follow one another as items. Calls stay open until the end, because upstreams may interleave
 their fragments. The closing events wait for the usage report, which chat sends last.

@@ -2,7 +2,7 @@
 
 A server may close an idle connection at the very moment a request is sent over it, and nothing comes back either way.
 But TCP acknowledges every byte that the other side's kernel accepts. If no byte of a request was acknowledged, no
-process has read it, and it can be sent again whatever it may cost.
+process has read it, and it can be sent again without a risk of double cost.
 """
 
 import socket

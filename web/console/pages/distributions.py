@@ -189,7 +189,7 @@ routes.action_calling(
     "/distributions/<id:distribution_id>/resend",
     resend_dead_notifications,
     return_to=f"{PAGE}/{{distribution_id}}#notifications",
-    summary="Send every notification again whose last attempt failed",
+    summary="Send every notification again if its last attempt failed",
     rest="resend_dead_notifications",
     command="notifications resend-dead",
 )

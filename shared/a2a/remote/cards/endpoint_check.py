@@ -62,6 +62,7 @@ def check_endpoint(
         endpoint = find_endpoint(session, deployment_id)
     if endpoint is None:
         raise ResourceNotFound
+    # Outside of a transaction: the agent's server may take many seconds, and no connection waits for it.
     problems: list[Finding] = []
     found: FoundCard | None = None
     probed = Probe()
@@ -145,6 +146,7 @@ def _check_status(status: int) -> Probe:
             " (Authorization) nor the endpoint's credential."
         )
         return Probe(problem=Finding(code=Fault.CREDENTIAL_REFUSED, message=message))
+    # 501 and client errors (4xx) mean that the server works and does not list tasks.
     if status >= _SERVER_FAILED and status != _NOT_IMPLEMENTED:
         message = f"The agent's server returned status {status} to a request for tasks."
         return Probe(problem=Finding(code=Fault.INTERFACE_FAILED, message=message))
