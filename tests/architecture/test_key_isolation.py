@@ -36,7 +36,7 @@ REPLAYS = "tests/web/files/test_operation_replays.py::"
 OTHERS = f"{REPLAYS}test_operation_id_of_another_caller_reveals_nothing"
 PIECES = "tests/web/files/test_resumable_uploads.py::test_an_operation_begun_by_others_is_another"
 SENT = "tests/web/a2a/test_messages.py::test_idempotency_key_belongs_to_caller_principal_and_agent"
-DOOR = "tests/web/inbound/test_messages.py::test_message_id_is_unique_within_its_distribution"
+INBOUND = "tests/web/inbound/test_messages.py::test_message_id_is_unique_within_its_distribution"
 ENTERED = (
     "tests/shared/credits/test_calls.py::test_ids_and_references_of_another_organization_are_independent"
 )
@@ -55,7 +55,7 @@ KEYS = {
     "resumable_uploads": Whose(caller=PIECES, principal=PIECES, deployment=PIECES, organization=PIECES),
     "send_operations": Whose(caller=SENT, principal=SENT, deployment=SENT, organization=SENT),
     "distribution_messages": Whose(
-        caller=DOOR, principal=OF_DISTRIBUTION, deployment=OF_DISTRIBUTION, organization=DOOR
+        caller=INBOUND, principal=OF_DISTRIBUTION, deployment=OF_DISTRIBUTION, organization=INBOUND
     ),
     "media_imports": Whose(
         caller="tests/shared/media/importing/test_imports.py::test_the_same_ids_on_another_network_or_distribution_are_another_attachment",

@@ -21,7 +21,7 @@ from tests.support.data.media_sources import content, status
 from tests.support.files.file_requests import succeed
 from tests.web.a2a.asking import read_events, request
 from tests.web.a2a.conftest import give_behavior_to
-from tests.web.inbound.conftest import Door, make_door
+from tests.web.inbound.conftest import DistributionClient, make_distribution_client
 from tests.web.media.conftest import Connector, make_connector, media
 
 SCRIPT = """
@@ -203,8 +203,13 @@ def _require_one_run(world: World, state: State) -> None:
     _require_answered(world, state | {"tasks": {str(runs[0][0])}})
 
 
-def _door(world: World) -> State:
-    return {"door": world.once(_make_door), "message": uuid4().hex, "answers": [], "tasks": set()}
+def _prepare_distribution(world: World) -> State:
+    return {
+        "distribution": world.once(_make_distribution),
+        "message": uuid4().hex,
+        "answers": [],
+        "tasks": set(),
+    }
 
 
 def _old(world: World) -> State:
@@ -223,8 +228,8 @@ def _require_forgotten(world: World, state: State) -> None:
     assert world.sql("SELECT 1 FROM file_references WHERE reference_id = %(id)s", id=task_id) == []
 
 
-def _make_door(world: World) -> Door:
-    return make_door(world.front, SCRIPT)
+def _make_distribution(world: World) -> DistributionClient:
+    return make_distribution_client(world.front, SCRIPT)
 
 
 def _make_connector(world: World) -> Connector:
@@ -232,7 +237,7 @@ def _make_connector(world: World) -> Connector:
 
 
 def _push_message(world: World, state: State) -> TestResponse:
-    answer: TestResponse = state["door"].push("hello", messageId=state["message"])
+    answer: TestResponse = state["distribution"].push("hello", messageId=state["message"])
     if answer.status_code < 500:
         state["answers"].append(answer)
     return answer
@@ -240,7 +245,7 @@ def _push_message(world: World, state: State) -> TestResponse:
 
 def _require_one_message(world: World, state: State) -> None:
     assert {answer.status_code for answer in state["answers"]} <= {200, 202}
-    rows = [row for row in state["door"].rows() if row.message_id == state["message"]]
+    rows = [row for row in state["distribution"].rows() if row.message_id == state["message"]]
     assert len(rows) == 1
     _require_answered(world, {"tasks": {str(rows[0].task_id)}, "answers": []})
 
@@ -326,7 +331,7 @@ FLOWS = (
     ),
     Flow(
         name="message through a distribution",
-        prepare=_door,
+        prepare=_prepare_distribution,
         steps=(_push_message, job("door.route_messages"), ANSWER, PLACE),
         require=_require_one_message,
         sweeps=("door.route_messages",),

@@ -46,12 +46,12 @@ READ = frozenset(
 """Places that only read: after a loss, while a client waits, or periodically."""
 ELSEWHERE = {
     "shared/a2a/behaviors/model_calls.py:ModelCalls._release_hold": "tests/shared/a2a/behaviors/test_deaths.py",
-    "shared/a2a/inbound/dispatcher.py:_route_if_due": "tests/web/inbound/test_killed_doors.py",
+    "shared/a2a/inbound/dispatcher.py:_route_if_due": "tests/web/inbound/test_process_deaths.py",
     "shared/a2a/remote/": "tests/shared/a2a/remote/test_deaths.py",
     "shared/a2a/tasks/log.py:TaskLog._refuse": "tests/shared/a2a/behaviors/test_execution.py",
     "shared/a2a/tasks/log.py:TaskLog._resubmit": "tests/shared/a2a/behaviors/test_execution.py",
-    "shared/a2a/agent_turns/leases.py:TurnLeases.check": "tests/shared/a2a/behaviors/test_both_doors.py",
-    "shared/a2a/agent_turns/leases.py:TurnLeases.renew": "tests/shared/a2a/behaviors/test_both_doors.py",
+    "shared/a2a/agent_turns/leases.py:TurnLeases.check": "tests/shared/a2a/behaviors/test_entry_points.py",
+    "shared/a2a/agent_turns/leases.py:TurnLeases.renew": "tests/shared/a2a/behaviors/test_entry_points.py",
     "shared/a2a/agent_turns/lost_turns.py": "tests/proof/test_lost_responses.py",
     "shared/credits/usage/pruning.py": "tests/shared/credits/usage/test_pruning.py",
     "shared/credits/usage/rollups.py": "tests/shared/credits/test_interleavings.py",

@@ -20,7 +20,7 @@ _POINT = re.compile(r'failpoints\.hit\("([a-z_.]+)"\)')
 ELSEWHERE = {
     "deliveries": "tests/shared/deliveries/test_sender.py",
     "invocation": "tests/journeys/models/test_dead_workers.py",
-    "message": "tests/web/inbound/test_killed_doors.py",
+    "message": "tests/web/inbound/test_process_deaths.py",
     "move": "tests/shared/files/maintenance/test_store_migration.py",
     "notifications": "tests/web/media/test_notifications.py",
     "push": "tests/web/media/test_killed_pushes.py",

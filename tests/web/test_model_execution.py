@@ -13,7 +13,7 @@ from tests.support.agents.agent_worker import answering_turns
 from tests.support.web.web_process import Front
 from tests.web.a2a.asking import request
 from tests.web.files.conftest import demote
-from tests.web.inbound.conftest import make_door
+from tests.web.inbound.conftest import make_distribution_client
 from tests.web.test_cross_organization import Tenant, make_tenant
 
 LACKS = "The deployment's daemon identity lacks model.execute in the organization."
@@ -111,15 +111,15 @@ def test_schedules_of_a_daemon_with_identity_grants_are_refused(narrow: Narrow) 
 
 
 def test_messages_to_a_daemon_with_identity_grants_are_refused(front: Front) -> None:
-    door = make_door(front)
-    made = door.connector.deployment
+    distribution = make_distribution_client(front)
+    made = distribution.connector.deployment
     demote(front, made)
     daemon_id, organization_id = made.deployment.daemon_identity_id, made.deployment.organization_id
-    for over in (daemon_id, door.connector.principal_id):
+    for over in (daemon_id, distribution.connector.principal_id):
         front.identity.bind_identity(organization_id, daemon_id, Role.PROJECT_AGENT, over=over)
-    answer = door.push().get_json()
+    answer = distribution.push().get_json()
     assert (answer["status"], answer["code"], answer["detail"]) == (403, "permission_denied", LACKS)
-    assert door.rows() == []
+    assert distribution.rows() == []
 
 
 def test_organization_grant_permits_calls_for_any_owner(narrow: Narrow) -> None:

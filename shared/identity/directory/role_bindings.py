@@ -1,7 +1,7 @@
 """Bind roles to identities, over an organization or one owner identity, and to users over one owner identity.
 
-An actor binds and unbinds a role only if it holds all permissions of the role, and no binding crosses organizations. A user's role in
-an organization is the membership's.
+An actor binds and unbinds a role only if it holds all permissions of the role, and no binding crosses organizations. A
+user's role in an organization is the membership's.
 """
 
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ rules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
+class DistributionClient:
     """A distribution and its agent."""
 
     connector: Connector
@@ -74,18 +74,18 @@ class Door:
     def post(self, authorization: str | None = None, **options: Any) -> TestResponse:
         return self.front.post(self.path, authorization, **options)
 
-    def taken(self, text: str | None = "hello", **fields: Any) -> dict[str, Any]:
+    def push_accepted(self, text: str | None = "hello", **fields: Any) -> dict[str, Any]:
         """Push a message that must be accepted. Return the response."""
-        answer = self.push(text, **fields)
-        assert answer.status_code == 202, answer.text
-        body: dict[str, Any] = parse(answer.get_data())
+        response = self.push(text, **fields)
+        assert response.status_code == 202, response.text
+        body: dict[str, Any] = parse(response.get_data())
         return body
 
-    def answered(self, text: str = "hello", **fields: Any) -> dict[str, Any]:
+    def push_and_wait(self, text: str = "hello", **fields: Any) -> dict[str, Any]:
         """Push a message. Return its task once the agent has replied."""
-        return self.settled(self.taken(text, **fields)["taskId"])
+        return self.wait_for_state(self.push_accepted(text, **fields)["taskId"])
 
-    def settled(self, task_id: str, *states: str) -> dict[str, Any]:
+    def wait_for_state(self, task_id: str, *states: str) -> dict[str, Any]:
         """Return a task once it is in one of these states; COMPLETED by default."""
         wanted = states or ("TASK_STATE_COMPLETED",)
         deadline = time.monotonic() + 60
@@ -120,15 +120,15 @@ class Door:
 
 
 def message(text: str | None = "hello", **fields: Any) -> dict[str, Any]:
-    said = {} if text is None else {"text": text}
-    return {"messageId": uuid4().hex, **said, **fields}
+    content = {} if text is None else {"text": text}
+    return {"messageId": uuid4().hex, **content, **fields}
 
 
-def make_door(front: Front, script: str = SCRIPT) -> Door:
+def make_distribution_client(front: Front, script: str = SCRIPT) -> DistributionClient:
     """Create a distribution of an organization of its own."""
     connector = make_connector(front)
     give_script(front, connector.deployment, script, input_modes=("*/*",))
-    return Door(connector=connector)
+    return DistributionClient(connector=connector)
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +144,8 @@ def source() -> Iterator[MediaSource]:
 
 
 @pytest.fixture(scope="module")
-def door(front: Front) -> Iterator[Door]:
+def distribution(front: Front) -> Iterator[DistributionClient]:
     """This module's distribution, with a worker."""
     with answering_turns(front.services):
-        yield make_door(front)
+        yield make_distribution_client(front)
     front.services.agents.watch.close()

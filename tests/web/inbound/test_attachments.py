@@ -16,7 +16,7 @@ from shared.media.importing.imports import STANDARD
 from tests.support.data.media_samples import OGG, PNG
 from tests.support.data.media_sources import MediaSource, content, status
 from tests.support.web.web_process import Front
-from tests.web.inbound.conftest import Door, make_door
+from tests.web.inbound.conftest import DistributionClient, make_distribution_client
 from tests.web.media.conftest import fetch, sql
 
 IMAGE = {"fileName": PNG.file_name, "mediaType": PNG.media_type}
@@ -26,93 +26,103 @@ def attach(url: str, **fields: Any) -> dict[str, Any]:
     return {"attachmentId": uuid4().hex, "url": url, **fields}
 
 
-def said(door: Door, task_id: str) -> list[dict[str, Any]]:
+def received_parts(distribution: DistributionClient, task_id: str) -> list[dict[str, Any]]:
     """Return the parts of the last message to a task's agent."""
-    parts: list[dict[str, Any]] = door.settled(task_id)["history"][-1]["parts"]
+    parts: list[dict[str, Any]] = distribution.wait_for_state(task_id)["history"][-1]["parts"]
     return parts
 
 
-def test_a_message_waits_for_its_attachment_and_has_it_as_a_file(door: Door, source: MediaSource) -> None:
+def test_message_waits_for_its_attachment_and_contains_its_file(
+    distribution: DistributionClient, source: MediaSource
+) -> None:
     url = source.serve("/image", content(PNG.content))
-    taken = door.taken("What is this?", attachments=[attach(url, **IMAGE)])
-    assert (taken["state"], [one["state"] for one in taken["imports"]]) == ("Waiting", ["Queued"])
-    door.route()
-    assert door.rows()[-1].state == "Waiting"
-    fetch(door.front)
-    door.route()
-    text, file = said(door, taken["taskId"])
+    accepted = distribution.push_accepted("What is this?", attachments=[attach(url, **IMAGE)])
+    assert (accepted["state"], [one["state"] for one in accepted["imports"]]) == ("Waiting", ["Queued"])
+    distribution.route()
+    assert distribution.rows()[-1].state == "Waiting"
+    fetch(distribution.front)
+    distribution.route()
+    text, file = received_parts(distribution, accepted["taskId"])
     assert text == {"text": "What is this?"}
     assert (file["filename"], file["mediaType"]) == (PNG.file_name, PNG.media_type)
-    opened = door.front.get(file["url"])
+    opened = distribution.front.get(file["url"])
     assert (opened.status_code, opened.data) == (200, PNG.content)
 
 
-def test_the_file_is_the_receiving_identitys_and_held_by_the_task(door: Door, source: MediaSource) -> None:
+def test_receiving_identity_owns_the_file_and_the_task_refers_to_it(
+    distribution: DistributionClient, source: MediaSource
+) -> None:
     url = source.serve("/image", content(PNG.content))
-    taken = door.taken(None, attachments=[attach(url, **IMAGE)])
-    fetch(door.front)
-    door.route()
+    accepted = distribution.push_accepted(None, attachments=[attach(url, **IMAGE)])
+    fetch(distribution.front)
+    distribution.route()
     (file,) = sql(
-        door.front,
+        distribution.front,
         "SELECT files.* FROM files JOIN file_references ON file_id = files.id"
         " WHERE kind = 'Task' AND reference_id = :id",
-        id=taken["taskId"],
+        id=accepted["taskId"],
     )
     assert (file.owner_id, file.purpose, file.payer_id) == (
-        door.connector.principal_id,
+        distribution.connector.principal_id,
         "MessagingMedia",
-        door.connector.organization_id,
+        distribution.connector.organization_id,
     )
 
 
-def test_link_sent_to_the_agent_opens_the_file(door: Door, source: MediaSource) -> None:
+def test_link_sent_to_the_agent_opens_the_file(distribution: DistributionClient, source: MediaSource) -> None:
     """This script's agent repeats what it has received."""
     url = source.serve("/image", content(PNG.content))
-    taken = door.taken("echo", attachments=[attach(url, **IMAGE)])
-    fetch(door.front)
-    door.route()
+    accepted = distribution.push_accepted("echo", attachments=[attach(url, **IMAGE)])
+    fetch(distribution.front)
+    distribution.route()
     (row,) = sql(
-        door.front, "SELECT message FROM task_messages WHERE task_id = :id AND number = 1", id=taken["taskId"]
+        distribution.front,
+        "SELECT message FROM task_messages WHERE task_id = :id AND number = 1",
+        id=accepted["taskId"],
     )
     assert "grant=" not in row.message
-    assert "?grant=" in said(door, taken["taskId"])[1]["url"]
+    assert "?grant=" in received_parts(distribution, accepted["taskId"])[1]["url"]
 
 
-def test_media_that_was_pushed_before_is_named_by_its_id(door: Door) -> None:
+def test_attachment_without_url_refers_to_media_pushed_before(distribution: DistributionClient) -> None:
     message = uuid4().hex
-    pushed = door.connector.push_form(OGG, messageId=message, attachmentId="voice").json or {}
-    taken = door.taken(None, messageId=message, attachments=[{"attachmentId": "voice"}])
-    assert (taken["state"], taken["imports"][0]["fileId"]) == ("Routed", pushed["fileId"])
-    (file,) = said(door, taken["taskId"])
-    assert door.front.get(file["url"]).data == OGG.content
+    pushed = distribution.connector.push_form(OGG, messageId=message, attachmentId="voice").json or {}
+    accepted = distribution.push_accepted(None, messageId=message, attachments=[{"attachmentId": "voice"}])
+    assert (accepted["state"], accepted["imports"][0]["fileId"]) == ("Routed", pushed["fileId"])
+    (file,) = received_parts(distribution, accepted["taskId"])
+    assert distribution.front.get(file["url"]).data == OGG.content
 
 
-def test_media_that_was_not_pushed_is_not_found(door: Door) -> None:
-    answer = door.push("here", attachments=[{"attachmentId": "nothing"}])
-    assert (answer.status_code, (answer.json or {})["code"]) == (404, "import_not_found")
+def test_attachment_without_url_or_pushed_media_is_not_found(distribution: DistributionClient) -> None:
+    response = distribution.push("here", attachments=[{"attachmentId": "nothing"}])
+    assert (response.status_code, (response.json or {})["code"]) == (404, "import_not_found")
 
 
-def test_an_attachment_that_fails_is_named_in_the_message(door: Door, source: MediaSource) -> None:
+def test_failed_attachment_is_named_in_the_message(
+    distribution: DistributionClient, source: MediaSource
+) -> None:
     gone = attach(source.serve("/gone", status(404)), fileName="gone.png")
     here = attach(source.serve("/image", content(PNG.content)), **IMAGE)
-    taken = door.taken("Both", attachments=[gone, here])
-    fetch(door.front)
-    door.route()
-    text, missing, file = said(door, taken["taskId"])
+    accepted = distribution.push_accepted("Both", attachments=[gone, here])
+    fetch(distribution.front)
+    distribution.route()
+    text, missing, file = received_parts(distribution, accepted["taskId"])
     assert (text["text"], missing["text"]) == ("Both", "[gone.png: media_gone]")
     assert file["filename"] == PNG.file_name
 
 
-def test_waiting_message_is_forwarded_after_a_limit(door: Door) -> None:
-    taken = door.taken("Late", attachments=[attach("http://127.0.0.1:9/never", fileName="late.png")])
+def test_waiting_message_is_forwarded_after_a_limit(distribution: DistributionClient) -> None:
+    accepted = distribution.push_accepted(
+        "Late", attachments=[attach("http://127.0.0.1:9/never", fileName="late.png")]
+    )
     sql(
-        door.front,
+        distribution.front,
         "UPDATE distribution_messages SET created_at = now() - interval '1 day', due_at = now()"
         " WHERE message_id = :id",
-        id=taken["messageId"],
+        id=accepted["messageId"],
     )
-    door.route()
-    assert [part["text"] for part in said(door, taken["taskId"])] == [
+    distribution.route()
+    assert [part["text"] for part in received_parts(distribution, accepted["taskId"])] == [
         "Late",
         "[late.png: not_received_in_time]",
     ]
@@ -120,88 +130,98 @@ def test_waiting_message_is_forwarded_after_a_limit(door: Door) -> None:
 
 @pytest.mark.parametrize("ahead_seconds", [0, 30])
 def test_messages_of_a_conversation_keep_their_order(
-    door: Door, source: MediaSource, monkeypatch: pytest.MonkeyPatch, ahead_seconds: int
+    distribution: DistributionClient, source: MediaSource, monkeypatch: pytest.MonkeyPatch, ahead_seconds: int
 ) -> None:
     conversation = uuid4().hex
     url = source.serve("/image", content(PNG.content))
     with monkeypatch.context() as ahead:
         # Ids contain the time. This web process has a clock ahead of the other, so the first message has the larger id.
         ahead.setattr(ids, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + ahead_seconds * 10**9))
-        first = door.taken("first", conversationId=conversation, attachments=[attach(url, **IMAGE)])
-    second = door.taken("second", conversationId=conversation)
+        first = distribution.push_accepted(
+            "first", conversationId=conversation, attachments=[attach(url, **IMAGE)]
+        )
+    second = distribution.push_accepted("second", conversationId=conversation)
     assert (first["state"], second["state"]) == ("Waiting", "Waiting")
-    assert door.taken("elsewhere", conversationId=uuid4().hex)["state"] == "Routed"
-    fetch(door.front)
-    while door.route():
+    assert distribution.push_accepted("elsewhere", conversationId=uuid4().hex)["state"] == "Routed"
+    fetch(distribution.front)
+    while distribution.route():
         pass
     turns = sql(
-        door.front,
+        distribution.front,
         "SELECT task_id::text FROM task_turns WHERE task_id = ANY (CAST(:ids AS uuid[])) ORDER BY id",
         ids=[first["taskId"], second["taskId"]],
     )
     assert [turn.task_id for turn in turns] == [first["taskId"], second["taskId"]]
 
 
-def test_a_photo_answers_the_question_of_its_conversation(door: Door, source: MediaSource) -> None:
+def test_attachment_replies_to_the_question_of_its_conversation(
+    distribution: DistributionClient, source: MediaSource
+) -> None:
     conversation = uuid4().hex
-    asking = door.taken("ask", conversationId=conversation)
-    door.settled(asking["taskId"], "TASK_STATE_INPUT_REQUIRED")
+    asking = distribution.push_accepted("ask", conversationId=conversation)
+    distribution.wait_for_state(asking["taskId"], "TASK_STATE_INPUT_REQUIRED")
     url = source.serve("/image", content(PNG.content))
-    photo = door.taken(None, conversationId=conversation, attachments=[attach(url, **IMAGE)])
+    photo = distribution.push_accepted(None, conversationId=conversation, attachments=[attach(url, **IMAGE)])
     assert photo["taskId"] == asking["taskId"]
-    fetch(door.front)
-    door.route()
-    assert said(door, asking["taskId"])[0]["filename"] == PNG.file_name
+    fetch(distribution.front)
+    distribution.route()
+    assert received_parts(distribution, asking["taskId"])[0]["filename"] == PNG.file_name
 
 
-def test_a_repeated_message_shows_how_its_imports_stand(door: Door, source: MediaSource) -> None:
+def test_repeated_message_returns_the_states_of_its_imports(
+    distribution: DistributionClient, source: MediaSource
+) -> None:
     url = source.serve("/image", content(PNG.content))
     body = {"messageId": uuid4().hex, "text": "again", "attachments": [attach(url, **IMAGE)]}
-    first = door.post(door.connector.authorization, json=body).json or {}
-    fetch(door.front)
-    door.route()
-    again = door.post(door.connector.authorization, json=body).json or {}
+    first = distribution.post(distribution.connector.authorization, json=body).json or {}
+    fetch(distribution.front)
+    distribution.route()
+    again = distribution.post(distribution.connector.authorization, json=body).json or {}
     assert (again["taskId"], again["state"], again["replayed"]) == (first["taskId"], "Routed", True)
     assert [one["state"] for one in again["imports"]] == ["Stored"]
 
 
-def test_other_attachments_under_the_same_id_are_a_conflict(door: Door, source: MediaSource) -> None:
+def test_same_message_id_with_other_attachments_is_a_conflict(
+    distribution: DistributionClient, source: MediaSource
+) -> None:
     url = source.serve("/image", content(PNG.content))
     body = {"messageId": uuid4().hex, "text": "again", "attachments": [attach(url, **IMAGE)]}
-    door.post(door.connector.authorization, json=body)
-    answer = door.post(door.connector.authorization, json={**body, "attachments": []})
-    assert (answer.status_code, (answer.json or {})["code"]) == (409, "message_conflict")
+    distribution.post(distribution.connector.authorization, json=body)
+    response = distribution.post(distribution.connector.authorization, json={**body, "attachments": []})
+    assert (response.status_code, (response.json or {})["code"]) == (409, "message_conflict")
 
 
 def test_distribution_without_file_permission_gets_no_attachments_and_no_earlier_imports(
     front: Front, source: MediaSource
 ) -> None:
-    door = make_door(front)
+    distribution = make_distribution_client(front)
     url = source.serve("/image", content(PNG.content))
     body = {"messageId": uuid4().hex, "text": "look", "attachments": [attach(url, **IMAGE)]}
-    assert door.post(door.connector.authorization, json=body).status_code == 202
-    daemon = door.connector.deployment.deployment.daemon_identity_id
+    assert distribution.post(distribution.connector.authorization, json=body).status_code == 202
+    daemon = distribution.connector.deployment.deployment.daemon_identity_id
     sql(front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=daemon)
     for message in (body, {**body, "messageId": uuid4().hex}):
-        answer = door.post(door.connector.authorization, json=message)
-        assert (answer.status_code, (answer.json or {})["code"]) == (403, "permission_denied")
-    assert len(door.rows()) == 1
+        response = distribution.post(distribution.connector.authorization, json=message)
+        assert (response.status_code, (response.json or {})["code"]) == (403, "permission_denied")
+    assert len(distribution.rows()) == 1
 
 
 def test_message_forbidden_while_waiting_is_refused_and_reported(front: Front, source: MediaSource) -> None:
-    door = make_door(front)
-    door.set_endpoint("https://bot.example/notifications")
-    taken = door.taken("Wait", attachments=[attach(source.serve("/image", content(PNG.content)), **IMAGE)])
+    distribution = make_distribution_client(front)
+    distribution.set_endpoint("https://bot.example/notifications")
+    accepted = distribution.push_accepted(
+        "Wait", attachments=[attach(source.serve("/image", content(PNG.content)), **IMAGE)]
+    )
     fetch(front)
-    daemon = door.connector.deployment.deployment.daemon_identity_id
+    daemon = distribution.connector.deployment.deployment.daemon_identity_id
     sql(front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=daemon)
-    door.route()
-    (row,) = door.rows()
+    distribution.route()
+    (row,) = distribution.rows()
     assert (row.state, row.code, row.request) == ("Refused", "permission_denied", None)
-    (told,) = door.notifications("message.refused")
-    assert told["data"] == {
+    (notification,) = distribution.notifications("message.refused")
+    assert notification["data"] == {
         "network": "standard",
-        "messageId": taken["messageId"],
+        "messageId": accepted["messageId"],
         "conversationId": None,
         "code": "permission_denied",
     }
@@ -211,24 +231,29 @@ def test_message_forbidden_while_waiting_is_refused_and_reported(front: Front, s
     ("url", "code"),
     [("ftp://example.org/a", "validation_failed"), ("http://user:pass@example.org/", "url_refused")],
 )
-def test_an_address_that_could_not_be_fetched_is_refused_at_once(door: Door, url: str, code: str) -> None:
-    answer = door.push("hello", attachments=[{"attachmentId": "a", "url": url}])
-    assert (answer.status_code, (answer.json or {})["code"]) == (422, code)
+def test_attachment_url_that_is_not_allowed_is_refused_at_once(
+    distribution: DistributionClient, url: str, code: str
+) -> None:
+    response = distribution.push("hello", attachments=[{"attachmentId": "a", "url": url}])
+    assert (response.status_code, (response.json or {})["code"]) == (422, code)
 
 
-def test_so_many_messages_wait_for_a_distribution_and_no_more(front: Front) -> None:
-    door, conversation = make_door(front), uuid4().hex
+def test_waiting_messages_of_a_distribution_are_limited(front: Front) -> None:
+    distribution, conversation = make_distribution_client(front), uuid4().hex
     never = attach("http://127.0.0.1:9/never")
-    assert door.taken("first", conversationId=conversation, attachments=[never])["state"] == "Waiting"
-    assert receive_limited(door, conversation, limit=2) is MessageState.WAITING
+    assert (
+        distribution.push_accepted("first", conversationId=conversation, attachments=[never])["state"]
+        == "Waiting"
+    )
+    assert receive_limited(distribution, conversation, limit=2) is MessageState.WAITING
     with pytest.raises(TooManyMessages):
-        receive_limited(door, conversation, limit=2)
-    assert len(door.rows()) == 2
+        receive_limited(distribution, conversation, limit=2)
+    assert len(distribution.rows()) == 2
 
 
-def receive_limited(door: Door, conversation: str, *, limit: int) -> MessageState:
+def receive_limited(distribution: DistributionClient, conversation: str, *, limit: int) -> MessageState:
     """Accept a message that must wait for earlier ones of its conversation, with a limit on waiting messages."""
-    services, settings = door.front.services, door.front.settings
+    services, settings = distribution.front.services, distribution.front.settings
     limited = MessageForwarder(
         settings=settings.model_copy(update={"queued_imports": limit}), router=services.agents.router
     )
@@ -236,4 +261,6 @@ def receive_limited(door: Door, conversation: str, *, limit: int) -> MessageStat
         network=STANDARD, message_id=uuid4().hex, conversation_id=conversation, text="behind"
     )
     with services.database.transaction() as session:
-        return receive_message(session, limited, message, distribution_id=door.connector.id).message.state
+        return receive_message(
+            session, limited, message, distribution_id=distribution.connector.id
+        ).message.state

@@ -48,13 +48,13 @@ def number() -> str:
 
 
 def send(line: Line, body: bytes) -> None:
-    answer = line.send(body)
-    assert answer.status_code < 300, answer.text
+    response = line.send(body)
+    assert response.status_code < 300, response.text
 
 
 def route(front: Front) -> None:
-    door = MessageForwarder(settings=front.settings, router=front.services.agents.router)
-    while route_due_messages(MessageDispatcher(database=front.services.database, forwarder=door)):
+    forwarder = MessageForwarder(settings=front.settings, router=front.services.agents.router)
+    while route_due_messages(MessageDispatcher(database=front.services.database, forwarder=forwarder)):
         pass
 
 
@@ -63,7 +63,7 @@ def rows(line: Line) -> list[Any]:
     return sql(line.front, statement, id=line.distribution_id)
 
 
-def said(line: Line, task_id: object) -> Any:
+def received_message(line: Line, task_id: object) -> Any:
     (row,) = sql(
         line.front, "SELECT message FROM task_messages WHERE task_id = :id AND number = 1", id=task_id
     )
@@ -77,7 +77,7 @@ def test_a_text_is_sent_to_the_agent_once(front: Front, line: Line) -> None:
     route(front)
     (row,) = rows(line)
     assert (row.state, row.network) == ("Routed", line.stand_in.name)
-    assert said(line, row.task_id)["parts"] == [{"text": "hello"}]
+    assert received_message(line, row.task_id)["parts"] == [{"text": "hello"}]
     (turn,) = sql(front, "SELECT * FROM task_turns WHERE id = :id", id=row.turn_id)
     assert parse(turn.request)["channel"] == line.stand_in.name
     assert parse(turn.reported_caller)["id"]
@@ -98,7 +98,7 @@ def test_a_file_comes_with_its_message(front: Front, line: Line) -> None:
     route(front)
     (row,) = rows(line)
     assert row.state == "Routed", row.code
-    parts = said(line, row.task_id)["parts"]
+    parts = received_message(line, row.task_id)["parts"]
     assert parts[-1]["mediaType"] == sample.media_type
     assert "/files/" in parts[-1]["url"]
 
@@ -132,7 +132,7 @@ def test_message_to_an_account_reaches_the_agent_of_its_distribution(line: Line,
     path = f"{app.settings_path}/accounts/T9"
     target = {"targetDistributionId": str(line.distribution_id)}
     assert front.put(path, app.administrator.authorization, json=target).status_code == 200
-    said = json.loads(app.stand_in.says("Hello", number())) | {"team_id": "T9"}
-    send(app, json.dumps(said).encode())
+    body = json.loads(app.stand_in.says("Hello", number())) | {"team_id": "T9"}
+    send(app, json.dumps(body).encode())
     route(front)
     assert [len(rows(at)) for at in (app, line)] == [0, 1]

@@ -11,7 +11,7 @@ from shared.a2a.exact_json import parse
 from shared.a2a.inbound.updates import link_files
 from tests.support.agents.agent_worker import answering_turns
 from tests.support.web.web_process import Front
-from tests.web.inbound.conftest import Door, make_door
+from tests.web.inbound.conftest import DistributionClient, make_distribution_client
 from tests.web.media.conftest import sql
 
 SCRIPT = """
@@ -30,32 +30,34 @@ ENDPOINT = "https://bot.example/notifications"
 
 
 @pytest.fixture(scope="module")
-def told(front: Front) -> Iterator[Door]:
+def notified(front: Front) -> Iterator[DistributionClient]:
     """A distribution with a notification endpoint."""
     with answering_turns(front.services):
-        door = make_door(front, SCRIPT)
-        door.set_endpoint(ENDPOINT)
-        yield door
+        distribution = make_distribution_client(front, SCRIPT)
+        distribution.set_endpoint(ENDPOINT)
+        yield distribution
     front.services.agents.watch.close()
 
 
-def updates_of(door: Door, task_id: str) -> list[dict[str, Any]]:
+def updates_of(distribution: DistributionClient, task_id: str) -> list[dict[str, Any]]:
     return [
-        told["data"] for told in door.notifications("message.update") if told["data"]["taskId"] == task_id
+        sent["data"]
+        for sent in distribution.notifications("message.update")
+        if sent["data"]["taskId"] == task_id
     ]
 
 
-def test_updates_are_delivered_in_order(told: Door) -> None:
-    taken = told.taken("go", conversationId="c-1")
-    task = told.settled(taken["taskId"])
-    updates = updates_of(told, taken["taskId"])
+def test_updates_are_delivered_in_order(notified: DistributionClient) -> None:
+    accepted = notified.push_accepted("go", conversationId="c-1")
+    task = notified.wait_for_state(accepted["taskId"])
+    updates = updates_of(notified, accepted["taskId"])
     assert [one["sequence"] for one in updates] == list(range(1, len(updates) + 1))
     for one in updates:
         assert (one["messageId"], one["conversationId"], one["network"], one["contextId"]) == (
-            taken["messageId"],
+            accepted["messageId"],
             "c-1",
             "standard",
-            taken["contextId"],
+            accepted["contextId"],
         )
     texts = [
         part["text"]
@@ -67,64 +69,66 @@ def test_updates_are_delivered_in_order(told: Door) -> None:
     assert updates[-1]["update"]["statusUpdate"]["status"] == task["status"]
 
 
-def test_updates_wait_for_each_other_and_carry_their_numbers(told: Door) -> None:
-    taken = told.taken("go")
-    told.settled(taken["taskId"])
+def test_updates_have_sequence_numbers_and_wait_for_earlier_ones(notified: DistributionClient) -> None:
+    accepted = notified.push_accepted("go")
+    notified.wait_for_state(accepted["taskId"])
     rows = sql(
-        told.front,
+        notified.front,
         "SELECT sequence, place FROM deliveries WHERE event = 'message.update' AND destination_id = :id ORDER BY id",
-        id=told.connector.id,
+        id=notified.connector.id,
     )
     assert all(row.place is not None for row in rows)
 
 
-def test_numbers_in_updates_keep_their_digits(told: Door) -> None:
-    taken = told.taken("go")
-    told.settled(taken["taskId"])
+def test_numbers_in_updates_keep_their_digits(notified: DistributionClient) -> None:
+    accepted = notified.push_accepted("go")
+    notified.wait_for_state(accepted["taskId"])
     bodies = sql(
-        told.front,
+        notified.front,
         "SELECT convert_from(body, 'UTF8') AS body FROM deliveries WHERE event = 'message.update'"
         " AND convert_from(body, 'UTF8') LIKE :task",
-        task=f"%{taken['taskId']}%",
+        task=f"%{accepted['taskId']}%",
     )
     assert any('"exact":1.10' in row.body for row in bodies)
 
 
-def test_update_names_the_message_that_it_responds_to(told: Door) -> None:
+def test_update_names_the_message_that_it_responds_to(notified: DistributionClient) -> None:
     conversation = uuid4().hex
-    asking = told.taken("ask", conversationId=conversation)
-    told.settled(asking["taskId"], "TASK_STATE_INPUT_REQUIRED")
-    answer = told.taken("this one", conversationId=conversation)
-    told.settled(asking["taskId"])
-    named = [one["messageId"] for one in updates_of(told, asking["taskId"])]
-    assert set(named) == {asking["messageId"], answer["messageId"]}
-    assert named == sorted(named, key=[asking["messageId"], answer["messageId"]].index)
+    asking = notified.push_accepted("ask", conversationId=conversation)
+    notified.wait_for_state(asking["taskId"], "TASK_STATE_INPUT_REQUIRED")
+    response = notified.push_accepted("this one", conversationId=conversation)
+    notified.wait_for_state(asking["taskId"])
+    named = [one["messageId"] for one in updates_of(notified, asking["taskId"])]
+    assert set(named) == {asking["messageId"], response["messageId"]}
+    assert named == sorted(named, key=[asking["messageId"], response["messageId"]].index)
 
 
-def test_update_contains_a_file_link_that_no_row_stores(told: Door) -> None:
-    taken = told.taken("file")
-    told.settled(taken["taskId"])
+def test_update_contains_a_file_link_that_no_row_stores(notified: DistributionClient) -> None:
+    accepted = notified.push_accepted("file")
+    notified.wait_for_state(accepted["taskId"])
     (body,) = [
         bytes(row.body)
-        for row in sql(told.front, "SELECT body FROM deliveries WHERE event = 'message.update'")
-        if taken["taskId"].encode() in bytes(row.body) and b"report.txt" in bytes(row.body)
+        for row in sql(notified.front, "SELECT body FROM deliveries WHERE event = 'message.update'")
+        if accepted["taskId"].encode() in bytes(row.body) and b"report.txt" in bytes(row.body)
     ]
     assert b"grant=" not in body
-    services = told.front.services
+    services = notified.front.services
     links = FileLinks(services.database, services.settings)
     with services.database.transaction() as session:
         sent = parse(link_files(session, links, body))
     (part,) = sent["data"]["update"]["artifactUpdate"]["artifact"]["parts"]
-    assert told.front.get(part["url"]).data == b"the report"
+    assert notified.front.get(part["url"]).data == b"the report"
 
 
-def test_direct_client_of_the_agent_causes_no_update_for_the_distribution(told: Door) -> None:
-    before = len(told.notifications("message.update"))
-    told.agent.task("go")
-    assert len(told.notifications("message.update")) == before
+def test_direct_client_of_the_agent_causes_no_update_for_the_distribution(
+    notified: DistributionClient,
+) -> None:
+    before = len(notified.notifications("message.update"))
+    notified.agent.task("go")
+    assert len(notified.notifications("message.update")) == before
 
 
-def test_no_updates_are_stored_without_an_endpoint(front: Front, told: Door) -> None:
-    silent = make_door(front, SCRIPT)
-    silent.settled(silent.taken("go")["taskId"])
+def test_no_updates_are_stored_without_an_endpoint(front: Front, notified: DistributionClient) -> None:
+    silent = make_distribution_client(front, SCRIPT)
+    silent.wait_for_state(silent.push_accepted("go")["taskId"])
     assert silent.notifications("message.update") == []

@@ -1,4 +1,4 @@
-"""A call of an agent and a call by `/v1` are settled by the same code, and alike, however they end."""
+"""Calls of agents and calls through `/v1` are settled by the same code and charged the same, however they end."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -40,8 +40,8 @@ NOTHING = ("failed", 0, 0, False)
 LONG = "!tokens 1000\n!delay 20"
 
 
-class Door(Protocol):
-    """One way to a model, of an organization of its own."""
+class EntryPoint(Protocol):
+    """One way to call a model, for an organization of its own."""
 
     @property
     def organization_id(self) -> UUID: ...
@@ -51,19 +51,19 @@ class Door(Protocol):
 
     def discrepancies(self) -> list[str]: ...
 
-    def call(self, said: str, model: str) -> None:
-        """Make a call, to its end."""
+    def call(self, prompt: str, model: str) -> None:
+        """Make a call and wait for its end."""
 
-    def cancel_in_the_middle(self, said: str) -> None:
-        """Make a call, and give it up after some words."""
+    def cancel_in_the_middle(self, prompt: str) -> None:
+        """Make a call, and cancel it after some words."""
 
-    def revoke_in_the_middle(self, said: str) -> None:
+    def revoke_in_the_middle(self, prompt: str) -> None:
         """Make a call, and suspend its organization after some words."""
 
 
 @dataclass(frozen=True)
-class ClientDoor:
-    """`/v1`: a front, the queue and a worker, here in one process."""
+class ClientEntryPoint:
+    """`/v1`: a web process, the queue and a worker, all in this process."""
 
     calls: ModelCalls
     running: RevocationWatcher
@@ -82,13 +82,13 @@ class ClientDoor:
     def discrepancies(self) -> list[str]:
         return self.calls.discrepancies()
 
-    def call(self, said: str, model: str) -> None:
-        inbox = self.calls.chat(said, model=model, stream=self.is_stream)
+    def call(self, prompt: str, model: str) -> None:
+        inbox = self.calls.chat(prompt, model=model, stream=self.is_stream)
         self.calls.execute(inbox)
         received(inbox)
 
-    def cancel_in_the_middle(self, said: str) -> None:
-        inbox = self.calls.chat(said, stream=self.is_stream)
+    def cancel_in_the_middle(self, prompt: str) -> None:
+        inbox = self.calls.chat(prompt, stream=self.is_stream)
         coming = replies(self.calls.invoker, inbox, lambda: 0.05)
         with self.calls.executing(inbox), closing(coming):
             assert any(map(self._is_in_the_middle, coming))
@@ -98,8 +98,8 @@ class ClientDoor:
             return self.is_opened()
         return reply is not None and b"word3" in reply.data
 
-    def revoke_in_the_middle(self, said: str) -> None:
-        inbox = self.calls.chat(said, stream=self.is_stream)
+    def revoke_in_the_middle(self, prompt: str) -> None:
+        inbox = self.calls.chat(prompt, stream=self.is_stream)
         coming = replies(self.calls.invoker, inbox, lambda: 0.05)
         watch = partial(self.running.watch, self.calls.caller, require_model_access)
         watched = until_revoked(coming, watch, lambda: None)
@@ -111,8 +111,8 @@ class ClientDoor:
 
 
 @dataclass(frozen=True)
-class AgentDoor:
-    """An agent's turn, answered by a worker."""
+class AgentEntryPoint:
+    """A turn of an agent, run by a worker."""
 
     agents: Agents
 
@@ -127,20 +127,20 @@ class AgentDoor:
     def discrepancies(self) -> list[str]:
         return self.agents.discrepancies()
 
-    def call(self, said: str, model: str) -> None:
+    def call(self, prompt: str, model: str) -> None:
         self.agents.use_model(model)
-        self.agents.answer(said)
+        self.agents.answer(prompt)
 
-    def cancel_in_the_middle(self, said: str) -> None:
+    def cancel_in_the_middle(self, prompt: str) -> None:
         self.agents.use_model("scripted/chat")
-        sent = self.agents.say(said)
+        sent = self.agents.say(prompt)
         with self.agents.answering(sent):
             wait_until(lambda: "word3" in str(self.agents.events(sent.task_id)), "some words")
             self.agents.cancel(sent.task_id)
 
-    def revoke_in_the_middle(self, said: str) -> None:
+    def revoke_in_the_middle(self, prompt: str) -> None:
         self.agents.use_model("scripted/chat")
-        sent = self.agents.say(said)
+        sent = self.agents.say(prompt)
         with self.agents.answering(sent):
             wait_until(lambda: "word3" in str(self.agents.events(sent.task_id)), "some words")
             suspend(self.agents.database, self.organization_id)
@@ -152,35 +152,37 @@ def suspend(database: Database, organization_id: UUID) -> None:
 
 
 @pytest.fixture(params=["/v1", "agent", "/v1 whole"])
-def door(
+def entry_point(
     request: pytest.FixtureRequest,
     database: Database,
     valkey_server: EmbeddedValkey,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Door]:
-    """Each door; what happens every few seconds happens several times a second."""
+) -> Iterator[EntryPoint]:
+    """Return each entry point, with the periodic checks several times a second."""
     monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr(turn_heartbeats, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(turn_heartbeats, "RENEWAL_SECONDS", 0.02)
     monkeypatch.setattr(revocation_watcher, "CHECK_SECONDS", 0.05)
     opened = threading.Event()
-    monkeypatch.setattr("shared.models.engine.Translator.__init__", _telling(Translator.__init__, opened))
+    monkeypatch.setattr(
+        "shared.models.engine.Translator.__init__", _signal_start(Translator.__init__, opened)
+    )
     channel = ReplyChannel(connect_valkey(valkey_server.url))
     running = RevocationWatcher(CallerRevalidator(database))
     with model_calls(database, valkey_server.url, channel, tmp_path) as calls:
         if request.param != "agent":
-            yield ClientDoor(calls, running, is_stream=request.param == "/v1", is_opened=opened.is_set)
+            yield ClientEntryPoint(calls, running, is_stream=request.param == "/v1", is_opened=opened.is_set)
         else:
             catalog = tmp_path / "models.toml"
             with make_agents(database, valkey_server.url, tmp_path, models_config=catalog) as agents:
-                yield AgentDoor(agents)
+                yield AgentEntryPoint(agents)
     running.close()
     channel.close()
 
 
-def _telling(begin: Callable[..., None], opened: threading.Event) -> Callable[..., None]:
-    """Tell that the provider has begun to answer: its translator is made."""
+def _signal_start(begin: Callable[..., None], opened: threading.Event) -> Callable[..., None]:
+    """Set the event once the provider has begun to respond: its translator is created then."""
 
     def begun(*arguments: Any, **facts: Any) -> None:
         begin(*arguments, **facts)
@@ -190,8 +192,8 @@ def _telling(begin: Callable[..., None], opened: threading.Event) -> Callable[..
 
 
 @pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
-    """What the engine's one settlement was told, of whichever call."""
+def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
+    """Return the outcomes that the engine has settled."""
     outcomes: list[Outcome] = []
     settle = Engine.settle
 
@@ -203,21 +205,21 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
     return outcomes
 
 
-def record_of(database: Database, door: Door) -> dict[str, Any]:
-    """The one usage record of the door's organization, whose books agree."""
+def record_of(database: Database, entry_point: EntryPoint) -> dict[str, Any]:
+    """Return the one usage record of the organization, after checking that its books agree."""
     statement = text("SELECT * FROM usage_records WHERE organization_id = :id")
     with database.autocommit() as session:
-        (row,) = session.execute(statement, {"id": str(door.organization_id)})
+        (row,) = session.execute(statement, {"id": str(entry_point.organization_id)})
     record = dict(row._mapping)
-    assert door.balance.held == 0
-    assert door.balance.balance == CREDITS - record["cost"]
+    assert entry_point.balance.held == 0
+    assert entry_point.balance.balance == CREDITS - record["cost"]
     assert record["cost"] == record["prompt_tokens"] + 2 * record["completion_tokens"]
-    assert door.discrepancies() == []
+    assert entry_point.discrepancies() == []
     return record
 
 
 @pytest.mark.parametrize(
-    ("said", "model", "charged", "whole"),
+    ("prompt", "model", "charged", "whole"),
     [
         pytest.param("!tokens 9", "scripted/chat", ("completed", 2, 9, False), None, id="completed"),
         pytest.param("!tokens 9", "scripted/responses", ("completed", 2, 9, False), None, id="translated"),
@@ -243,47 +245,47 @@ def record_of(database: Database, door: Door) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_call_is_charged_alike_by_either_door(
-    door: Door,
-    settled: list[Outcome],
+def test_call_is_charged_the_same_by_each_entry_point(
+    entry_point: EntryPoint,
+    outcomes: list[Outcome],
     database: Database,
-    said: str,
+    prompt: str,
     model: str,
     charged: tuple[str, int, int, bool],
     whole: tuple[str, int, int, bool] | None,
 ) -> None:
-    """`whole` is what a plain call is charged where its ending differs from a stream's."""
-    door.call(said, model)
-    if whole is not None and isinstance(door, ClientDoor) and not door.is_stream:
+    """`whole` is the charge of a call without a stream, if it differs from the charge of a stream."""
+    entry_point.call(prompt, model)
+    if whole is not None and isinstance(entry_point, ClientEntryPoint) and not entry_point.is_stream:
         charged = whole
-    record = record_of(database, door)
+    record = record_of(database, entry_point)
     names = ("status", "prompt_tokens", "completion_tokens", "is_estimated")
     assert tuple(record[name] for name in names) == charged
-    (outcome,) = settled
+    (outcome,) = outcomes
     assert (outcome.status.value, outcome.is_estimated) == (charged[0], charged[3])
     assert record["provider"] == outcome.provider == "scripted"
 
 
 @pytest.mark.parametrize("ending", ["cancel_in_the_middle", "revoke_in_the_middle"])
-def test_a_call_that_is_given_up_is_charged_for_what_is_known_of_it_by_either_door(
-    door: Door, settled: list[Outcome], database: Database, ending: str
+def test_abandoned_call_is_charged_for_its_known_usage(
+    entry_point: EntryPoint, outcomes: list[Outcome], database: Database, ending: str
 ) -> None:
-    getattr(door, ending)(LONG)
-    record = record_of(database, door)
+    getattr(entry_point, ending)(LONG)
+    record = record_of(database, entry_point)
     assert (record["status"], record["is_estimated"]) == ("cancelled", True)
-    if isinstance(door, ClientDoor) and not door.is_stream:
+    if isinstance(entry_point, ClientEntryPoint) and not entry_point.is_stream:
         assert (record["prompt_tokens"], record["completion_tokens"]) == (17, 0)
     else:
         assert 5 <= record["completion_tokens"] < 1000
-    assert [outcome.status for outcome in settled] == ["cancelled"]
+    assert [outcome.status for outcome in outcomes] == ["cancelled"]
 
 
-def test_a_mistake_of_ours_is_settled_by_either_door(
-    door: Door, settled: list[Outcome], database: Database, monkeypatch: pytest.MonkeyPatch
+def test_internal_error_is_settled_by_each_entry_point(
+    entry_point: EntryPoint, outcomes: list[Outcome], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> object:
         raise ZeroDivisionError
 
     monkeypatch.setattr("shared.models.engine.Translator.feed", broken)
-    door.call("!tokens 9", "scripted/chat")
-    assert (record_of(database, door)["status"], len(settled)) == ("failed", 1)
+    entry_point.call("!tokens 9", "scripted/chat")
+    assert (record_of(database, entry_point)["status"], len(outcomes)) == ("failed", 1)
